@@ -14,6 +14,7 @@ from tfgrpo.improvement.reopening import reopen
 from tfgrpo.production.experiment import change_share, promote, start
 from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store
+from tfgrpo.training.turned_down import turned_down
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -440,17 +441,37 @@ def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_b
     visitor = Visitor(store, token=OTHER)
     page = visitor.get("/review")
     assert "2 proposals waiting" in page
-    assert f"{first}: 2 ADD for main" in page
+    assert f"{first}: 2 additions for main" in page
     assert "interval-inconclusive" in page
     assert "not measured" in visitor.get(f"/review?id={second}")
     with Store.open(store) as opened:
         a, b = (change.experience for change in get_proposal(opened, first).changes)
-    part = {"id": first, "act": "accept", "choosing": "1", "take": a, f"text-{a}": "Other words."}
-    assert "1 left out" in visitor.post("/review", part)
+    part = {"id": first, "seen": "1", "act": "accept", f"text-{a}": "Other words."}
+    refused = visitor.post("/review", {**part, f"do-{b}": "reject"}, status=400)
+    assert "why G4 is turned down is missing" in refused
+    page = visitor.post("/review", {**part, f"do-{b}": "open"})
+    assert "1 change accepted: main is now at" in page
+    assert "1 change still open" in page
+    assert "not measured of a part" in page
+    assert "+0.100" not in page, "what was measured is the whole, and in other words"
     assert texts(store)[3:] == ["Other words."]
-    page = visitor.post("/review", {"id": second, "act": "reject"}, status=400)
+    again = {**part, f"do-{b}": "open"}
+    page = visitor.post("/review", again, status=409)
+    assert "other has decided about proposal p1 meanwhile" in page
+    reasons = {f"do-{b}": "reject", f"why-{b}": "the till says so"}
+    visitor.post("/review", {"id": first, "seen": "2", "act": "accept", **reasons})
+    with Store.open(store) as opened:
+        decided = get_proposal(opened, first)
+        assert [(one.state, one.why) for one in decided.changes] == [
+            ("accepted", None),
+            ("rejected", "the till says so"),
+        ]
+        assert turned_down(opened, opened.tip("main"), before=2**62) == [
+            '- add: "Proposed 1b." (the till says so)'
+        ], "the next training is told why, and nothing of what was accepted"
+    page = visitor.post("/review", {"id": second, "seen": "1", "act": "reject"}, status=400)
     assert "why it is turned down is missing" in page
-    visitor.post("/review", {"id": second, "act": "reject", "why": "the till rounds"})
+    visitor.post("/review", {"id": second, "seen": "1", "act": "reject", "why": "the till rounds"})
     with Store.open(store) as opened:
         decided = get_proposal(opened, second)
         assert (decided.state, decided.author, decided.why) == (
@@ -458,8 +479,8 @@ def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_b
             "other",
             "the till rounds",
         )
-    for id in (first, second):
-        visitor.post("/review", {"id": id, "act": "undo"})
+    for id, seen in ((first, "3"), (second, "2")):
+        visitor.post("/review/undo", {"id": id, "seen": seen})
     assert len(texts(store)) == 3
     with Store.open(store) as opened:
         assert {get_proposal(opened, id).state for id in (first, second)} == {"open"}
@@ -500,13 +521,39 @@ def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
         id = propose(opened, Draftsman("proposal/1", "main", "a test", base)).id
     commit(store, "main", Operation("MODIFY", first, "Ours."))
     visitor = Visitor(store)
-    choice = {"choosing": "1", "take": first, f"text-{first}": "Other words.", "why": "tried"}
+    choice = {"seen": "1", f"text-{first}": "Other words.", "why": "tried"}
     page = visitor.post("/review", {"id": id, "act": "accept", **choice}, status=409)
     assert "has changed the same words meanwhile" in page
     assert ">Other words.</textarea>" in page
     assert 'value="tried"' in page
-    visitor.post("/review", {"id": id, "act": "accept", "side": "theirs"})
+    commit(store, "main", Operation("MODIFY", first, "Ours again."))
+    side = {"id": id, "seen": "1", "act": "accept", "side": "theirs", "onto": "v3"}
+    page = visitor.post("/review", side, status=409)
+    assert "Ours again." in page, "a side was chosen against what is no longer there"
+    visitor.post("/review", {**side, "onto": "v4"})
     assert texts(store)[0] == "Theirs."
+
+
+def test_a_decision_is_taken_back_although_later_ones_changed_what_it_brought(store: Path) -> None:
+    first = ids(store)[0]
+    for number, words in enumerate(("Words of p1.", "Words of p2."), 1):
+        with Store.open(store) as opened:
+            base, branch = opened.tip("main"), f"proposal/{number}"
+            opened.create_branch(branch, base)
+            opened.commit(branch, [Operation("MODIFY", first, words)], message="learned")
+            accept(opened, propose(opened, Draftsman(branch, "main", "a test", base)).id)
+    visitor = Visitor(store)
+    page = visitor.post("/review/undo", {"id": "p1", "seen": "2"}, status=409)
+    assert "Later versions changed what p1 brought" in page
+    assert "--ours" not in page
+    onto = re.search(r'name="onto" value="(v\d+)"', page)
+    assert onto is not None
+    choice = {"id": "p1", "seen": "2", "onto": onto[1], f"take-{first}": "ours"}
+    commit(store, "main", Operation("MODIFY", first, "Later words."))
+    assert "Later words." in visitor.post("/review/undo", choice, status=409)
+    choice |= {"onto": "v6", f"take-{first}": "theirs"}
+    assert "waits again" in visitor.post("/review/undo", choice)
+    assert texts(store)[0] == "Count both days."
 
 
 def test_hostile_texts_are_harmless_on_every_page(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""What is shown of production: versions by the record of traffic, since when a branch stands where it
-does, and where decisions moved what.
+"""What is shown of production: versions by the record of traffic, since when a branch stands where
+it does, and where decisions moved what.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.revisions import BRANCH
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.traffic import LiveFigures, by_version, traffic_path
 
 if TYPE_CHECKING:

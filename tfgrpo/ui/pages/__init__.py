@@ -24,5 +24,6 @@ PAGES = (
     Page("version"),
     Page("combine"),
     Page("bisect"),
+    Page("undo"),
 )
 """Every page, in the order of the navigation."""

@@ -68,6 +68,16 @@ for (const place of document.querySelectorAll("[data-live]")) {
   });
   window.addEventListener("pagehide", () => stream.close());
 }
+
+// A button that needs a script is there where scripts are.
+for (const button of document.querySelectorAll("[data-opens]")) button.hidden = false;
+
+// A reason for turning a change down turns it down.
+document.addEventListener("input", (event) => {
+  if (!event.target.matches(".why-of") || !event.target.value) return;
+  event.target.closest("fieldset").querySelector("input[value=reject]").checked = true;
+});
+
 // A button that opens what is folded, and goes to the first text in it.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-opens]");
