@@ -9,10 +9,7 @@ from pathlib import Path
 import pytest
 from ui_rig import OTHER, Visitor, crawl, store_at
 
-from tfgrpo.improvement.proposals import Draftsman, Effect, accept, get_proposal, propose
-from tfgrpo.improvement.reopening import reopen
-from tfgrpo.production.experiment import change_share, promote, start
-from tfgrpo.production.rollback import rollback
+from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
 from tfgrpo.store import Operation, Store
 from tfgrpo.training.turned_down import turned_down
 
@@ -268,34 +265,6 @@ def test_an_experiences_life_is_told_with_word_diffs_reasons_and_evidence(store:
     assert Visitor(store).get("/experience/nothing", status=404)
 
 
-def test_an_attempt_counts_once_and_a_confirmation_where_it_is_in_force(store: Path) -> None:
-    """One evidence that was proposed, accepted, taken back and accepted again; and confirmations
-    of which a gate rejected some and another branch has one."""
-    rewards = [[0, 1.0], [1, 1.0], [2, 1.0], [3, 0.0], [4, 0.0]]
-    evidence = {"run": "quick", "step": 0, "problem": "hire-12", "rollouts": rewards}
-    with Store.open(store, author="tfgrpo") as opened:
-        base = opened.tip("main")
-        opened.create_branch("proposal/1", base)
-        add = Operation("ADD", None, "Name the season.", "seen", evidence)
-        made = opened.commit("proposal/1", [add], message="learned")
-        id = list(opened.library(made))[-1].id
-        proposal = propose(opened, Draftsman("proposal/1", "main", "a test", base)).id
-        accept(opened, proposal)
-        reopen(opened, proposal)
-        accept(opened, proposal)
-        for branch in ("main", "main", "gate", "gate", "gate"):
-            if branch not in opened.branches():
-                opened.create_branch(branch, "main")
-            opened.commit(branch, [Operation("KEEP", id, None, "again", evidence)], message="-")
-    visitor = Visitor(store)
-    page = re.sub(r"<[^>]+>", "", visitor.get(f"/experience/{id}?at=main"))
-    assert "hire-12: 3 of 5 right" in page
-    assert "Confirmed2 times in the history of" in page
-    listed = re.findall(r'data-title="Confirmed">(\d+)<', visitor.get("/library?at=main"))
-    assert listed[-1] == "2"
-    assert "Confirmed5 times" in re.sub(r"<[^>]+>", "", visitor.get(f"/experience/{id}?at=gate"))
-
-
 def test_a_redaction_needs_to_be_meant(store: Path) -> None:
     visitor = Visitor(store)
     visitor.post("/library/add", {"branch": "main", "reason": "new", "texts": "A file is there."})
@@ -336,7 +305,7 @@ def test_a_conflict_of_a_merge_is_solved_in_the_page(store: Path) -> None:
     visitor = Visitor(store)
     page = visitor.get("/combine?kind=merge&version=web&branch=main")
     assert "1 conflict" in page
-    merge = {"kind": "merge", "branch": "main", "version": "web", "reason": "both"}
+    merge = {"kind": "merge", "branch": "main", "version": "web", "reason": "both", "onto": "main"}
     page = visitor.post("/combine", merge, status=409)
     assert "Nothing was recorded" in page
     assert texts(store)[0] == "Count the main days."
@@ -353,9 +322,21 @@ def test_a_version_is_taken_back_and_applied_elsewhere(store: Path) -> None:
         opened.create_branch("web")
     version = commit(store, "main", Operation("ADD", text="To be taken back."))
     visitor = Visitor(store)
-    pick = {"kind": "cherry-pick", "branch": "web", "version": version, "reason": "wanted there"}
+    pick = {
+        "kind": "cherry-pick",
+        "branch": "web",
+        "version": version,
+        "reason": "wanted there",
+        "onto": "web",
+    }
     visitor.post("/combine", pick)
-    revert = {"kind": "revert", "branch": "main", "version": version, "reason": "wrong"}
+    revert = {
+        "kind": "revert",
+        "branch": "main",
+        "version": version,
+        "reason": "wrong",
+        "onto": "main",
+    }
     visitor.post("/combine", revert)
     assert "To be taken back." not in texts(store)
     assert "To be taken back." in texts(store, "web")
@@ -382,35 +363,6 @@ def test_the_history_is_drawn_windowed_and_filtered(store: Path) -> None:
     assert re.findall(r'data-number="(\d+)"', found) == [*map(str, range(51, 41, -1)), "6"]
     assert "No version fits." in visitor.get("/history?author=nobody")
     assert visitor.get("/history?in=nowhere", status=404)
-
-
-def test_production_says_since_when_a_version_is_in_force_and_from_where_decisions_went(
-    tmp_path: Path,
-) -> None:
-    """A version made in 2001 that came into force in 2002, by the clock of the store."""
-    clock = [1_000_000_000_000_000]
-    path = tmp_path / ".tfgrpo/store.db"
-    with Store.init(path, author="ana", now=lambda: clock[0]) as opened:
-        opened.commit("main", [Operation("ADD", text="Count both days.")], message="first")
-        opened.create_branch("prod", "v0")
-        clock[0] += 365 * 86_400_000_000
-        opened.move_branch("prod", opened.tip("main"))
-        opened.create_branch("web", "v1")
-        start(opened, "trial", ("prod", "v0"), 0.2, why="to see")
-        change_share(opened, "trial", 0.5, why="more of it")
-        promote(opened, "trial", why="better")
-        rollback(opened, "prod", to="v1", why="worse")
-    page = Visitor(path).get("/production")
-    rows = re.findall(r'<tr><th scope="row"><a [^>]*>(\w+)</a>.*?datetime="(\d{4})', page)
-    assert dict(rows) == {"main": "2001", "prod": "2002", "web": "2002"}
-    words = re.sub(r"<[^>]+>", "", page)
-    for said in (
-        "rollback prod, from v0 to v1",
-        "experiment: promote trial, from v1 to v0",
-        "experiment: share trial, from 20% to 50%",
-        "experiment: start trial, from prod (v1) to v0 (v0), which 20% get",
-    ):
-        assert said in words, said
 
 
 def test_two_revisions_are_compared(store: Path) -> None:
@@ -532,28 +484,6 @@ def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
     assert "Ours again." in page, "a side was chosen against what is no longer there"
     visitor.post("/review", {**side, "onto": "v4"})
     assert texts(store)[0] == "Theirs."
-
-
-def test_a_decision_is_taken_back_although_later_ones_changed_what_it_brought(store: Path) -> None:
-    first = ids(store)[0]
-    for number, words in enumerate(("Words of p1.", "Words of p2."), 1):
-        with Store.open(store) as opened:
-            base, branch = opened.tip("main"), f"proposal/{number}"
-            opened.create_branch(branch, base)
-            opened.commit(branch, [Operation("MODIFY", first, words)], message="learned")
-            accept(opened, propose(opened, Draftsman(branch, "main", "a test", base)).id)
-    visitor = Visitor(store)
-    page = visitor.post("/review/undo", {"id": "p1", "seen": "2"}, status=409)
-    assert "Later versions changed what p1 brought" in page
-    assert "--ours" not in page
-    onto = re.search(r'name="onto" value="(v\d+)"', page)
-    assert onto is not None
-    choice = {"id": "p1", "seen": "2", "onto": onto[1], f"take-{first}": "ours"}
-    commit(store, "main", Operation("MODIFY", first, "Later words."))
-    assert "Later words." in visitor.post("/review/undo", choice, status=409)
-    choice |= {"onto": "v6", f"take-{first}": "theirs"}
-    assert "waits again" in visitor.post("/review/undo", choice)
-    assert texts(store)[0] == "Count both days."
 
 
 def test_hostile_texts_are_harmless_on_every_page(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tfgrpo.projections.production import (
 from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.default import open_traffic
-from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.errors import StaleVersion, UnknownRevision
 from tfgrpo.store.reorder import moves
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import (
@@ -34,7 +34,7 @@ from tfgrpo.store.traffic import (
     checked_feedback,
     traffic_path,
 )
-from tfgrpo.ui.pages.version import shown_moves
+from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
@@ -176,39 +176,46 @@ def add_feedback(visit: Visit) -> Response:
 
 def way_back(visit: Visit) -> Response:
     """Answers with where a branch would go back to, and what that changes."""
-    store, branch = visit.store, visit.query("branch")
+    return _way_back(visit, visit.query("branch"), visit.query("to"))
+
+
+def _way_back(
+    visit: Visit, branch: str, revision: str, *, since: Meanwhile | None = None
+) -> Response:
+    store = visit.store
     tip = store.tip(branch)
+    to, said = None, ""
     try:
-        to = store.resolve(visit.query("to")) if visit.query("to") else before_that(store, branch)
-    except UnknownRevision as nowhere:  # it never stood elsewhere, or there is no such revision
-        return visit.render(
-            "rollback.html",
-            title=f"Roll back {branch}",
-            branch=branch,
-            tip=tip,
-            to=None,
-            said=str(nowhere),
-            changes=(),
-        )
+        to = store.resolve(revision) if revision else before_that(store, branch)
+    except UnknownRevision as nowhere:
+        said = str(nowhere) if revision else f"{branch} has stood at no other version before"
     return visit.render(
         "rollback.html",
+        200 if since is None else 409,
         title=f"Roll back {branch}",
         branch=branch,
         tip=tip,
         to=to,
-        said="",
-        changes=store.diff(tip, to),
-        moves=shown_moves(store, to, moves(store, tip, to)),
+        said=said,
+        why=visit.field("why"),
+        meanwhile=since,
+        changes=() if to is None else store.diff(tip, to),
+        moves=() if to is None else shown_moves(store, to, moves(store, tip, to)),
     )
 
 
 def go_back(visit: Visit) -> Response:
-    """Rolls a branch back, for a reason."""
-    branch = visit.required("branch", "the branch")
-    done = rollback(
-        visit.store, branch, why=visit.required("why", "why"), to=visit.required("to", "where to")
-    )
-    write_library(visit.store)
+    """Rolls a branch back, for a reason. Where others moved it since that was looked at, nothing is
+    recorded and what they did is shown."""
+    store, branch = visit.store, visit.required("branch", "the branch")
+    onto = store.resolve(visit.required("onto", "what the form was made from"))
+    to, why = visit.required("to", "where to"), visit.required("why", "why")
+    try:
+        done = rollback(store, branch, why=why, to=to, expected=onto)
+    except StaleVersion:
+        since = meanwhile(store, onto, store.tip(branch))
+        return _way_back(visit, branch, to, since=since)
+    write_library(store)
     ended = f"; experiment {done.experiment} was stopped" if done.experiment else ""
     return visit.done(
         "/production", f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
