@@ -505,5 +505,7 @@ def test_hostile_texts_are_harmless_on_every_page(tmp_path: Path) -> None:
         if not page.headers["content-type"].startswith("text/html"):
             continue
         assert len(page.text) < 60_000 or path.startswith(("/library/", "/combine")), path
+        # what a control of a form holds is sent back, and must be as it was
+        shown = re.sub(r"<textarea[^>]*>[^<]*</textarea>| value=\"[^\"]*\"", "", page.text)
         for bad in ("<script>alert", "<img src=x", "\x1b", "\u202e", "<b>mallory", "49 "):
-            assert bad not in page.text, (path, bad)
+            assert bad not in shown, (path, bad)

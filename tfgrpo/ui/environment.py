@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Undefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tfgrpo import wording
 from tfgrpo.store.word_diff import Piece, pieces
@@ -94,6 +94,8 @@ def environment(pages: Collection[str]) -> Environment:
         "span": wording.span,
         "short": short,
         "told": told,
+        "own": own,
+        "unseen": unseen,
     }
     templates.globals |= {
         "plural": wording.plural,
@@ -115,6 +117,23 @@ def _final(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise Unprintable(f"a template prints a {type(value).__name__}")
     return value if math.isfinite(value) else UNKNOWN
+
+
+def own(value: object) -> Markup:
+    """Returns what a control of a form holds: the text itself, for what is sent back must be what
+    it was. Nothing stands for what is unknown; a line break at the beginning is kept."""
+    if value is None:
+        return Markup()
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise Unprintable(f"a form holds a {type(value).__name__}")
+    text = str(value)
+    return Markup("\n" * text.startswith("\n")) + escape(text)
+
+
+def unseen(text: str) -> str:
+    """Returns which characters of a text are not seen as they are, such as `U+001B, U+202E`."""
+    found = sorted({letter for letter in text if shown(letter) != letter})
+    return ", ".join(f"U+{ord(letter):04X}" for letter in found)
 
 
 def told(value: object) -> str:
