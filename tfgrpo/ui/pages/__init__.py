@@ -25,5 +25,6 @@ PAGES = (
     Page("combine"),
     Page("bisect"),
     Page("undo"),
+    Page("call"),
 )
 """Every page, in the order of the navigation."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from tfgrpo.improvement import collection
 from tfgrpo.library_file import write_library
@@ -21,23 +17,19 @@ from tfgrpo.projections.production import (
     in_force_since,
     live_figures,
 )
-from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.store.decisions import decisions
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StaleVersion, UnknownRevision
 from tfgrpo.store.reorder import moves
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import (
     CallFilter,
     LiveFigures,
-    Traffic,
-    checked_feedback,
     traffic_path,
 )
+from tfgrpo.ui.calls import number_in, traffic_of
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
@@ -87,9 +79,9 @@ def show(visit: Visit) -> Response:
         model=visit.query("model") or None,
         failed=bool(visit.query("failed")),
         with_feedback=bool(visit.query("feedback")),
-        below=_number(visit.query("below")),
+        below=number_in(visit.query("below")),
     )
-    with _traffic(visit) as traffic:
+    with traffic_of(visit) as traffic:
         figures: list[LiveFigures] | None = None
         calls, lost = [], 0
         if traffic is not None:
@@ -135,43 +127,6 @@ def _experiments(visit: Visit) -> list[ShownExperiment]:
 def _evidence(visit: Visit, one: Experiment) -> Evidence:
     key = ("evidence", one.id)
     return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
-
-
-def call(visit: Visit) -> Response:
-    """Answers with one call: what was asked and answered, where that was kept, and its feedback."""
-    if not visit.content:
-        raise UnknownRevision("what was asked and said is not shown here")
-    with _traffic(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
-        record = traffic.call(visit.path("id"))
-        content, feedback = traffic.content(record.id), traffic.feedback(record.id)
-    here = visit.store.port.versions_by_digest(record.digest, 2) if record.digest else []
-    return visit.render(
-        "call.html",
-        title=f"Call {record.id[:17]}",
-        call=record,
-        version=here[0] if len(here) == 1 else None,
-        content=content,
-        feedback=feedback,
-    )
-
-
-def add_feedback(visit: Visit) -> Response:
-    """Records what somebody says of a call."""
-    given: dict[str, object] = {
-        name: visit.field(name) for name in ("label", "comment", "correct") if visit.field(name)
-    }
-    score = visit.field("score")
-    if score:
-        given["score"] = _number(score)
-    with _traffic(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
-        about = traffic.call(visit.path("id"))
-        feedback = checked_feedback(about.id, given, author=visit.who, time=time.time_ns() // 1000)
-        traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
-    return visit.done(f"/call/{quote(about.id)}", "recorded your feedback")
 
 
 def way_back(visit: Visit) -> Response:
@@ -236,38 +191,9 @@ def collect(visit: Visit) -> Response:
     )
 
 
-@contextmanager
-def _traffic(visit: Visit) -> Iterator[Traffic | None]:
-    path = traffic_path(visit.store.file)
-    if not os.path.isfile(path):
-        yield None
-        return
-    traffic = open_traffic(path)
-    try:
-        yield traffic
-    finally:
-        traffic.close()
-
-
-def _number(value: str) -> float | None:
-    if not value:
-        return None
-    if value.lower() in ("true", "false"):
-        return float(value.lower() == "true")
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise BadForm(f"{value[:40]!r} is no score", hint="true, false or a number")
-    return number
-
-
 ROUTES = (
     Route("/production", show),
     Route("/production/collect", collect, "POST"),
-    Route("/call/{id}", call),
-    Route("/call/{id}", add_feedback, "POST"),
     Route("/rollback", way_back),
     Route("/rollback", go_back, "POST"),
 )
