@@ -108,9 +108,8 @@ def feedback(
     with opened(app) as log:
         about = recent_call(log, call)
         id, now = about.id, time.time_ns() // 1000
-        checked = checked_feedback(
-            id, words, author=default_author(), time=now, scales=log.scales()
-        )
+        who, scales = default_author(), log.scales()
+        checked = checked_feedback(id, words, author=who, time=now, scales=scales)
         log.add_feedback(checked, sums_of_feedback(checked, about))
     text.echo(f"recorded feedback on {id}")
 

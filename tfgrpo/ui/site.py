@@ -27,7 +27,7 @@ from tfgrpo.ui.environment import environment
 from tfgrpo.ui.guard import Guard, is_genuine
 from tfgrpo.ui.memory import Memory
 from tfgrpo.ui.pages import PAGES
-from tfgrpo.ui.route import Route
+from tfgrpo.ui.route import Page, Route
 from tfgrpo.ui.sessions import Session, Sessions
 from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.stores import Stores
@@ -63,7 +63,7 @@ def create_site(settings: UiSettings) -> Starlette:
     templates = environment([page.module for page in PAGES])
     site = Site(settings, stores, templates, navigation, histories, layout, Memory())
     routes: list[Answered | Mount] = [
-        Answered(route.path, _endpoint(site, route), methods=[route.method])
+        Answered(route.path, _endpoint(site, route, _section(page)), methods=[route.method])
         for page in PAGES
         for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES
     ]
@@ -99,10 +99,16 @@ def create_site(settings: UiSettings) -> Starlette:
     )
 
 
-def _endpoint(site: Site, route: Route) -> Callable[[Request], Awaitable[Response]]:
+def _section(page: Page) -> str:
+    """Returns the path by which the navigation shows where a page is."""
+    return page.path or next(one.path for one in PAGES if one.module == page.under)
+
+
+def _endpoint(site: Site, route: Route, section: str) -> Callable[[Request], Awaitable[Response]]:
     async def answered(request: Request) -> Response:
         visit = _visit(site, request)
         assert visit is not None, "the guard lets nobody in without a session"
+        visit.section = section
         try:
             if route.method == "POST":
                 visit.form = await _form(visit)
