@@ -96,3 +96,28 @@ def test_a_decision_is_taken_back_although_later_ones_changed_what_it_brought(st
     choice |= {"onto": "v6", f"take-{first}": "theirs"}
     assert "waits again" in visitor.post("/review/undo", choice)
     assert texts(store)[0] == "Count both days."
+
+
+def test_a_library_of_any_size_is_arranged_page_by_page(tmp_path: Path) -> None:
+    store = store_at(tmp_path, *(f"Lesson {n}." for n in range(1200)))
+    visitor = Visitor(store)
+    page = visitor.get("/library")
+    link = re.search(r'href="([^"]+)">put it in another order', page)
+    assert link is not None
+    page = visitor.get(link[1])
+    assert "1 to 200 of 1200" in page
+    page = visitor.get("/library/order?branch=main&onto=v1&from=900")
+    assert "801 to 1000 of 1200" in page
+    page = visitor.get("/library/order?branch=main&onto=v1&first=950")
+    fields = form_of(page, "/library/order")
+    assert fields["order"] == "950.0-949.951-1199"
+    page = visitor.get(
+        f"/library/order?branch=main&onto=v1&order={fields['order']}&move=G3&to=1100"
+    )
+    fields = form_of(page, "/library/order")
+    assert "1001 to 1200 of 1200" in page
+    visitor.post("/library/order", fields | {"reason": "most used first"})
+    now = texts(store)
+    assert (now[0], now[1], now[1100], len(now)) == ("Lesson 950.", "Lesson 0.", "Lesson 3.", 1200)
+    for bad in ("0-1200", "5-2", "x", "-", "0-1-2"):
+        page = visitor.get(f"/library/order?branch=main&onto=v1&order={bad}", status=400)

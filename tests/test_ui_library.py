@@ -139,7 +139,7 @@ def test_a_library_is_arranged_and_then_recorded_as_one_version_beside_a_writer(
     again = {**fields, "order": "1.0.2", "reason": "mine"}
     page = visitor.post("/library/order", again, status=409)
     assert "another order meanwhile" in page
-    assert shown_order(page) == "1.2.0.3", "nothing is lost: places are those of the new order"
+    assert shown_order(page) == "1-2.0.3", "nothing is lost: places are those of the new order"
     with Store.open(store) as opened:
         assert opened.tip("main").name == "v3"
         assert opened.tip("main").author == "other"

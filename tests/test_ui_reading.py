@@ -123,3 +123,24 @@ def test_the_addresses_that_are_printed_can_be_opened(host: str, tmp_path: Path)
         for place in found[1:]:
             with urllib.request.urlopen(f"http://{place}:{port}/static/ui.css") as answer:
                 assert answer.status == 200, place
+
+
+def test_an_error_leads_back_and_on(store: Path) -> None:
+    visitor = Visitor(store)
+    at = "http://127.0.0.1:7433"
+    for address, section in (
+        ("/experience/nothing", "/library"),
+        ("/version/v999", "/history"),
+        ("/run/none", "/runs"),
+        ("/call/none", "/production"),
+        ("/review?id=p99", "/review"),
+    ):
+        answer = visitor.client.get(address, headers={"referer": f"{at}/library?at=main&q=a"})
+        assert answer.status_code in (400, 404), address
+        assert '<a class="button" href="/library?at=main&amp;q=a">' in answer.text, address
+        assert f'<a class="button" href="{section}">' in answer.text, address
+        away = visitor.client.get(address, headers={"referer": "http://evil.test/x"})
+        assert "evil.test" not in away.text
+        assert "Back to the page" not in away.text
+    page = visitor.get("/review?id=p99", status=404)
+    assert "In a terminal: `tfgrpo proposals` lists them" in page

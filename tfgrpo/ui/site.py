@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -154,4 +154,27 @@ async def _form(visit: Visit) -> dict[str, list[str]]:
 
 
 def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
-    return visit.render("error.html", status, error=error, title="Error")
+    """Answers with what went wrong and where to go on: to the page that it was asked from, and to
+    the one of the navigation that it belongs to. A hint for the command line is called one."""
+    titles = {page.path: page.title for page in PAGES if page.title}
+    return visit.render(
+        "error.html",
+        status,
+        error=error,
+        title="Error",
+        back=_asked_from(visit),
+        nearest=(visit.section, titles[visit.section]) if visit.section in titles else None,
+        for_terminal="`tfgrpo" in (error.hint or "") or " --" in f" {error.hint or ''}",
+    )
+
+
+def _asked_from(visit: Visit) -> str | None:
+    """Returns the page of this server from which a request came; None where it is this very
+    address, or nothing says so."""
+    came = urlsplit(visit.request.headers.get("referer", ""))
+    if came.netloc != visit.request.headers.get("host") or not came.path.startswith("/"):
+        return None
+    address = "/" + came.path.lstrip("/") + (f"?{came.query}" if came.query else "")
+    here = visit.request.url
+    same = address == here.path + (f"?{here.query}" if here.query else "")
+    return None if same and visit.request.method == "GET" else address
