@@ -65,6 +65,24 @@ def test_every_page_with_every_kind_of_record_prints_texts_and_numbers(
     assert count > 150
 
 
+ODD = re.compile(
+    r"\bLeave it\b|>Look<|>Elsewhere<|\d (?:ADD|MODIFY|DELETE|KEEP)\b|\d left out|p (?:= )?0\.000"
+    r"|[Ii]ts marks go|Say above|went on with it last|stood nowhere|Money left|--(?:ours|theirs)\b"
+)
+"""Words of the code, of the command line, or of no reader."""
+
+
+def test_no_page_speaks_as_the_code_does(stores: list[Path]) -> None:
+    found = [
+        (path, said)
+        for store in stores
+        for path, page in pages(Visitor(store))
+        for said in ODD.findall(page)
+    ]
+    assert found == []
+    assert environment([]).from_string("{{ 0.0002 | chance }}").render() == "p &lt; 0.001"
+
+
 class Kept(NamedTuple):
     """A record with a field that has the name of nothing else."""
 
@@ -120,5 +138,5 @@ def test_a_record_has_its_fields_and_a_mapping_its_keys() -> None:
 def test_an_export_says_how_many_an_experiment_counted(stores: list[Path], tmp_path: Path) -> None:
     export_site(stores[0], tmp_path / "out")
     page = text_of((tmp_path / "out/production.html").read_text())
-    assert re.search(r"score\s+decides\s+\d\.\d{3}\s+of\s+\d+", page)
+    assert re.search(r"score\s+the metric that decides\s+\d\.\d{3}\s+of\s+\d+", page)
     assert INTERNAL.findall(page) == []

@@ -96,6 +96,7 @@ def environment(pages: Collection[str]) -> Environment:
         "told": told,
         "own": own,
         "unseen": unseen,
+        "chance": chance,
     }
     templates.globals |= {
         "plural": wording.plural,
@@ -160,6 +161,11 @@ def count(value: float | None) -> str:
 def decimal(value: float | None, digits: int = 3) -> str:
     """Returns a number with so many digits after its point; a dash for what is unknown."""
     return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def chance(p: float) -> str:
+    """Returns a p-value as people write it, which is never zero: `p < 0.001`, `p = 0.034`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def signed(value: float | None, digits: int = 3) -> str:

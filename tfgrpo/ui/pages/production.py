@@ -186,8 +186,8 @@ def collect(visit: Visit) -> Response:
     file = collection.output_path(project, request).name
     return visit.done(
         "/production",
-        f"wrote {plural(len(collected.rows), 'problem')} to {file}; "
-        f"left out {plural(len(collected.left_out), 'call')}",
+        f"Wrote {plural(len(collected.rows), 'problem')} to {file}. "
+        f"{plural(len(collected.left_out), 'call')} did not become a problem.",
     )
 
 
