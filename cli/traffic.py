@@ -114,18 +114,18 @@ def feedback(
     text.echo(f"recorded feedback on {id}")
 
 
-def _set_scale(app: App, said: str) -> None:
+def _set_scale(app: App, setting: str) -> None:
     """Sets a scale that was written `LABEL=LOW..HIGH`."""
     from tfgrpo.store.traffic import Scale, checked_scale
 
-    label, _, ends = said.rpartition("=")
+    label, _, ends = setting.rpartition("=")
     low, between, high = ends.partition("..")
     try:
         scale = Scale(float(low), float(high))
     except ValueError:
         between = ""
     if not between or not label:
-        raise click.UsageError(f"{said!r} is no scale: write one as stars=1..5")
+        raise click.UsageError(f"{setting!r} is no scale: write one as stars=1..5")
     with opened(app) as log:
         log.set_scale("" if label == "score" else label, checked_scale(label, scale))
     text.echo(f"scores of {label} are from {scale}")

@@ -120,7 +120,7 @@ def test_a_template_prints_nothing_but_texts_and_numbers(
 
 
 def test_settings_and_verdicts_are_told_in_words() -> None:
-    template = environment([]).from_string("{{ value | told }}")
+    template = environment([]).from_string("{{ value | in_words }}")
     value = {"stops": ["a", "b"], "cached": None, "on": True, "share": 0.5}
     assert template.render(value=value) == "stops a, b, on yes, share 0.5"
     with pytest.raises(Unprintable):

@@ -315,8 +315,8 @@ def review(store: Store, id: str, what: Review) -> Proposal:
     whole = taken == every and not words
     state = "open" if waits else "accepted" if taken or proposal.accepted else REJECTED
     verb = "review" if taken and down else "accept" if taken else "reject"
-    reasons = [what.why] if taken else [*dict.fromkeys(down.values())]
-    message = f"{verb} proposal {proposal.id}" + (f": {'; '.join(reasons)}" if reasons[0] else "")
+    reasons = [why for why in ((what.why,) if taken else dict.fromkeys(down.values())) if why]
+    message = f"{verb} proposal {proposal.id}" + (f": {'; '.join(reasons)}" if reasons else "")
     with store.operation(message):
         for why in dict.fromkeys(down.values()):
             named = [one for one in proposal.changes if down.get(one.experience) == why]
@@ -402,7 +402,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         tuple(
             one._replace(state="accepted")
             if one.experience in taken
-            else one._replace(state=REJECTED, why=down[one.experience])
+            else one._replace(state="rejected", why=down[one.experience])
             if one.experience in down
             else one
             for one in _changes(store, base, candidate)

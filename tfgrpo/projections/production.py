@@ -63,10 +63,10 @@ def _named(store: Store, digest: object) -> str:
     """Returns the name of the version with a digest, or the digest's beginning where the version is
     not in this store."""
     try:
-        found: Version = store.resolve(str(digest))
+        version: Version = store.resolve(str(digest))
     except UnknownRevision:
         return str(digest)[:12]
-    return found.name
+    return version.name
 
 
 def live_figures(store: Store, since: int) -> list[LiveFigures] | None:

@@ -63,8 +63,8 @@ class Templates(Environment):
             return obj[attribute]
         if isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(tuple, attribute):
             return self.undefined(obj=obj, name=attribute)
-        found = super().getattr(obj, attribute)
-        return Method(found) if isinstance(found, MethodType | BuiltinMethodType) else found
+        value = super().getattr(obj, attribute)
+        return Method(value) if isinstance(value, MethodType | BuiltinMethodType) else value
 
 
 def environment(pages: Collection[str]) -> Environment:
@@ -93,7 +93,7 @@ def environment(pages: Collection[str]) -> Environment:
         "money": wording.money,
         "span": wording.span,
         "short": short,
-        "told": told,
+        "in_words": in_words,
         "own": own,
         "unseen": unseen,
         "chance": chance,
@@ -133,11 +133,11 @@ def own(value: object) -> Markup:
 
 def unseen(text: str) -> str:
     """Returns which characters of a text are not seen as they are, such as `U+001B, U+202E`."""
-    found = sorted({letter for letter in text if shown(letter) != letter})
-    return ", ".join(f"U+{ord(letter):04X}" for letter in found)
+    letters = sorted({letter for letter in text if shown(letter) != letter})
+    return ", ".join(f"U+{ord(letter):04X}" for letter in letters)
 
 
-def told(value: object) -> str:
+def in_words(value: object) -> str:
     """Returns a value of settings or of a verdict in words: `yes`, `a, b`, `prompt 1, cached 2`;
     what is unknown in it is left out. Raises Unprintable for what is no JSON."""
     if value is None:
@@ -147,9 +147,9 @@ def told(value: object) -> str:
     if isinstance(value, str | int | float):
         return str(_final(value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {told(one)}" for key, one in value.items() if one is not None)
+        return ", ".join(f"{key} {in_words(one)}" for key, one in value.items() if one is not None)
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return ", ".join(map(told, value))
+        return ", ".join(map(in_words, value))
     raise Unprintable(f"a template tells a {type(value).__name__}")
 
 

@@ -52,13 +52,15 @@ def reachable(host: str, names: Sequence[str] = ()) -> list[str]:
     if not every:
         return [*names, host]
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found: list[str] = []
+    addresses: list[str] = []
     away = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect((away, 9))  # of a datagram socket this sends nothing: it chooses a route
-        found.append(str(probe.getsockname()[0]))
+        addresses.append(str(probe.getsockname()[0]))
     with suppress(OSError):
         own = socket.getaddrinfo(socket.gethostname(), None, family, socket.SOCK_STREAM)
-        found += [str(one[4][0]) for one in own]
+        addresses += [str(one[4][0]) for one in own]
     loopback = "::1" if family == socket.AF_INET6 else LOOPBACK
-    return list(dict.fromkeys([*names, *(one for one in found if not is_loopback(one)), loopback]))
+    return list(
+        dict.fromkeys([*names, *(one for one in addresses if not is_loopback(one)), loopback])
+    )

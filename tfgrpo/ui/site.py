@@ -162,13 +162,13 @@ def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
         status,
         error=error,
         title="Error",
-        back=_asked_from(visit),
+        back=_page_before(visit),
         nearest=(visit.section, titles[visit.section]) if visit.section in titles else None,
         for_terminal="`tfgrpo" in (error.hint or "") or " --" in f" {error.hint or ''}",
     )
 
 
-def _asked_from(visit: Visit) -> str | None:
+def _page_before(visit: Visit) -> str | None:
     """Returns the page of this server from which a request came; None where it is this very
     address, or nothing says so."""
     came = urlsplit(visit.request.headers.get("referer", ""))

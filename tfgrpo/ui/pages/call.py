@@ -94,8 +94,8 @@ def withdraw(visit: Visit) -> Response:
         feedback = given[0]
         sums = {key: -value for key, value in sums_of_feedback(feedback, about).items()}
         if traffic.withdraw_feedback(feedback, sums):
-            told = {"action": "take back", "by": feedback.author, "score": feedback.score}
-            decide(visit.store, "feedback", about.id, told, why=visit.field("why") or None)
+            content = {"action": "take back", "by": feedback.author, "score": feedback.score}
+            decide(visit.store, "feedback", about.id, content, why=visit.field("why") or None)
     return visit.done(f"/call/{quote(about.id)}", "The feedback is taken back")
 
 

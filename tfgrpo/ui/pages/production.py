@@ -110,8 +110,8 @@ def show(visit: Visit) -> Response:
 
 def _decisions(visit: Visit) -> list[ShownDecision]:
     """Returns the last decisions about production, newest first."""
-    found = [one for one in decisions(visit.store) if one.kind != "proposal"]
-    return [ShownDecision(one, decided_move(visit.store, one)) for one in found[-DECISIONS:][::-1]]
+    newest = [one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][::-1]
+    return [ShownDecision(one, decided_move(visit.store, one)) for one in newest]
 
 
 def _experiments(visit: Visit) -> list[ShownExperiment]:
@@ -139,11 +139,11 @@ def _way_back(
 ) -> Response:
     store = visit.store
     tip = store.tip(branch)
-    to, said = None, ""
+    to, refusal = None, ""
     try:
         to = store.resolve(revision) if revision else before_that(store, branch)
     except UnknownRevision as nowhere:
-        said = str(nowhere) if revision else f"{branch} has stood at no other version before"
+        refusal = str(nowhere) if revision else f"{branch} has stood at no other version before"
     return visit.render(
         "rollback.html",
         200 if since is None else 409,
@@ -151,7 +151,7 @@ def _way_back(
         branch=branch,
         tip=tip,
         to=to,
-        said=said,
+        refusal=refusal,
         why=visit.field("why"),
         meanwhile=since,
         changes=() if to is None else store.diff(tip, to),

@@ -171,10 +171,10 @@ def decide(visit: Visit) -> Response:
     write_library(store)
     if done.waiting:
         onward = f"/review?id={quote(done.id)}"
-    return visit.done(onward, _said(done, what))
+    return visit.done(onward, _outcome(done, what))
 
 
-def _said(done: Proposal, what: Review) -> str:
+def _outcome(done: Proposal, what: Review) -> str:
     """Returns what became of a proposal, in a sentence."""
     parts = []
     if what.accept:
