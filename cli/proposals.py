@@ -72,7 +72,7 @@ def proposals(
     "--only",
     multiple=True,
     metavar="LABEL",
-    help="Take only this change, and turn the others down; repeatable.",
+    help="Take only this change; the others are left open; repeatable.",
 )
 @click.argument("labels", nargs=-1)
 @click.option("--edit", "in_editor", is_flag=True, help="Write the texts in your editor first.")
@@ -102,14 +102,15 @@ def accept(
 ) -> None:
     """Bring a proposal into the branch that it was made for, as one version.
 
-    `--only G3 G5` takes those changes and turns the others down for the same reason. With --edit
-    each text is a line `- [G3] text` in your editor: a changed line is taken with its new words, a
-    line that is gone is not taken. What the branch changed meanwhile stays.
+    `--only G3 G5` takes those changes, and the others wait: `tfgrpo reject --only` turns some down
+    for a reason of their own. With --edit each text is a line `- [G3] text` in your editor: a
+    changed line is taken with its new words, a line that is gone is not taken. What the branch
+    changed meanwhile stays.
 
     \b
     Examples:
       tfgrpo accept p1 --why "right on the till"
-      tfgrpo accept p2 --only G1 --why "the others say what the till says"
+      tfgrpo accept p2 --only G1 --why "right on the till"
     """
     from tfgrpo.improvement.proposals import accept as accept_proposal
     from tfgrpo.improvement.proposals import get_proposal
@@ -125,9 +126,9 @@ def accept(
     if as_json:
         text.emit_json(as_object(done))
         return
-    left = len(done.changes) - len(done.accepted)
-    more = f"; turned down {text.plural(left, 'other')}" if left else ""
-    taken = text.plural(len(done.accepted), "change")
+    left = len(done.waiting)
+    more = f"; {text.plural(left, 'change')} still open" if left else ""
+    taken = text.plural(len(done.accepted) if chosen is None else len(chosen), "change")
     text.echo(f"accepted {taken} of proposal {done.id}: {done.target} is at {done.version}{more}")
     if app.store.head.branch == done.target:
         checkout.materialise(app)
@@ -136,26 +137,34 @@ def accept(
 @click.command()
 @click.argument("id")
 @click.option("--why", required=True, help="Why; the controller of later trainings is told.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="LABEL",
+    help="Turn only this change down; the others are left open; repeatable.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
 @pass_app
-def reject(app: App, /, id: str, why: str, as_json: bool) -> None:
+def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool) -> None:
     """Turn a proposal down. Later trainings are told what was turned down, and why.
 
-    Its branch is called rejected/… from then on; nothing is deleted.
+    Once nothing of it is open its branch is called rejected/…; nothing is deleted.
 
     \b
     Examples:
       tfgrpo reject p1 --why "the till rounds by itself"
-      tfgrpo reject p2 --why "the policy changes in May" --json
+      tfgrpo reject p2 --only G1 --why "the policy changes in May" --json
     """
     from tfgrpo.improvement.proposals import reject as reject_proposal
 
-    done = reject_proposal(app.store, id, why=why)
+    done = reject_proposal(app.store, id, why=why, only=only or None)
     if as_json:
         text.emit_json(as_object(done))
-    else:
-        text.echo(f"turned down proposal {done.id}: {done.target} is as it was")
+        return
+    left = f"; {text.plural(len(done.waiting), 'change')} still open" if done.waiting else ""
+    what = f"{text.plural(len(only), 'change')} of proposal" if only else "proposal"
+    text.echo(f"turned down {what} {done.id}: {done.target} is as it was{left}")
 
 
 def _reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
@@ -220,7 +229,7 @@ def _listed(proposals: list[Proposal]) -> Iterator[str]:
             text.age(one.made),
             one.target,
             one.summary,
-            "not measured" if one.effect is None else str(one.effect),
+            "not measured" if one.measured is None else str(one.measured),
         )
         for one in proposals
     ]

@@ -67,21 +67,29 @@ def traffic(
 
 
 @click.command()
-@click.argument("call")
+@click.argument("call", required=False)
 @click.option("--score", help="true, false or a number.")
 @click.option("--correct", help="The answer that would have been right.")
 @click.option("--label", help="A word for what is wrong or right.")
 @click.option("--comment", help="Anything else.")
+@click.option(
+    "--scale",
+    metavar="LABEL=LOW..HIGH",
+    help="Set the scale of a label's scores instead; the label `score` is for those without one.",
+)
 @pass_app
-def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> None:
+def feedback(
+    app: App, /, call: str | None, score: str | None, scale: str | None, **given: str | None
+) -> None:
     """Record what became known of a call: any number of times, late as well.
 
-    An application sends the same to the proxy as POST /feedback.
+    An application sends the same to the proxy as POST /feedback. A score is from 0 to 1 unless
+    --scale has set another scale for its label; one that is not on its scale is refused.
 
     \b
     Examples:
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
-      tfgrpo feedback call-3f9c --score 0.8 --label late
+      tfgrpo feedback --scale stars=1..5
     """
     from tfgrpo.author import default_author
     from tfgrpo.proxy.metrics import sums_of_feedback
@@ -90,12 +98,37 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if score is not None:
         words["score"] = _score(score)
+    if scale is not None:
+        if call is not None or words:
+            raise click.UsageError("--scale stands alone: it is no feedback on a call")
+        _set_scale(app, scale)
+        return
+    if call is None:
+        raise click.UsageError("name the CALL that the feedback is on")
     with opened(app) as log:
         about = recent_call(log, call)
         id, now = about.id, time.time_ns() // 1000
-        checked = checked_feedback(id, words, author=default_author(), time=now)
+        who, scales = default_author(), log.scales()
+        checked = checked_feedback(id, words, author=who, time=now, scales=scales)
         log.add_feedback(checked, sums_of_feedback(checked, about))
     text.echo(f"recorded feedback on {id}")
+
+
+def _set_scale(app: App, setting: str) -> None:
+    """Sets a scale that was written `LABEL=LOW..HIGH`."""
+    from tfgrpo.store.traffic import Scale, checked_scale
+
+    label, _, ends = setting.rpartition("=")
+    low, between, high = ends.partition("..")
+    try:
+        scale = Scale(float(low), float(high))
+    except ValueError:
+        between = ""
+    if not between or not label:
+        raise click.UsageError(f"{setting!r} is no scale: write one as stars=1..5")
+    with opened(app) as log:
+        log.set_scale("" if label == "score" else label, checked_scale(label, scale))
+    text.echo(f"scores of {label} are from {scale}")
 
 
 def _refuse_filters(context: click.Context) -> None:

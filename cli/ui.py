@@ -99,7 +99,7 @@ def ui(
     """
     with needed_for_pages():
         from tfgrpo.ui.serve import serve
-        from tfgrpo.ui.settings import UiSettings, is_loopback
+        from tfgrpo.ui.settings import UiSettings, is_loopback, reachable
     if export is not None:
         _export(app, export, content=not no_content)
         return
@@ -112,15 +112,15 @@ def ui(
     settings = UiSettings(app.path.absolute(), people, host, port, read_only, names, not no_content)
 
     def ready(at: int) -> None:
-        shown = f"[{host}]" if ":" in host else host
-        urls = {token: f"http://{shown}:{at}/?token={token}" for token in people}
+        places = [f"[{one}]" if ":" in one else one for one in reachable(host, names)]
         for token, name in people.items():
             who = f"  ({name})" if logins else ""
-            text.echo(f"{urls[token]}{who}", err=True)
+            for place in places:
+                text.echo(f"http://{place}:{at}/?token={token}{who}", err=True)
         if open_:
             import webbrowser
 
-            webbrowser.open(next(iter(urls.values())))
+            webbrowser.open(f"http://{places[0]}:{at}/?token={next(iter(people))}")
 
     serve(settings, ready)
 

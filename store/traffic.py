@@ -104,6 +104,22 @@ class Feedback(NamedTuple):
     correct: str | None = None
 
 
+class Scale(NamedTuple):
+    """From where to where the scores of a metric go: of a label, or of feedback without one."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+UNIT = Scale(0.0, 1.0)
+"""The scale of a metric of which nothing else was said."""
+Scales: TypeAlias = Mapping[str, Scale]
+"""Label → the scale of its scores; that of feedback without a label is under the empty one."""
+
+
 class ArmCall(NamedTuple):
     """What an experiment needs of a call in one of its arms; units as in `CallRecord`."""
 
@@ -190,6 +206,15 @@ class Traffic(Protocol):
     def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
         """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
 
+    def withdraw_feedback(self, feedback: Feedback, sums: Sums | None = None) -> bool:
+        """Takes one feedback back, and adds to sums; returns whether it was there."""
+
+    def scales(self) -> Scales:
+        """Returns the scales that were set."""
+
+    def set_scale(self, label: str, scale: Scale) -> None:
+        """Sets the scale of a label's scores, from now on. Raises StoreError."""
+
     def call(self, id: str) -> CallRecord:
         """Returns the call of that id, or of the only id that begins so. Raises UnknownCall."""
 
@@ -273,8 +298,21 @@ def keyed(secret: bytes, value: bytes) -> bytes:
     return hmac.digest(secret, value, hashlib.sha256)[:12]
 
 
-def checked_feedback(call: str, given: Mapping[str, object], *, author: str, time: int) -> Feedback:
-    """Returns feedback as it was sent, checked. Raises FeedbackRefused."""
+def checked_scale(label: str, scale: Scale) -> Scale:
+    """Returns a scale that scores can have. Raises FeedbackRefused."""
+    if not (is_score(scale.low) and is_score(scale.high) and scale.low < scale.high):
+        raise FeedbackRefused(
+            f"{label or 'score'} has no scale from {scale}",
+            hint=f"its ends are numbers of at most {MOST_SCORE:,.0f}, the lower one first",
+        )
+    return scale
+
+
+def checked_feedback(
+    call: str, given: Mapping[str, object], *, author: str, time: int, scales: Scales
+) -> Feedback:
+    """Returns feedback as it was sent, checked: a score is on the scale of its metric. Raises
+    FeedbackRefused."""
     known = {"call", "score", "label", "comment", "correct"}
     if unknown := given.keys() - known:
         raise FeedbackRefused(
@@ -295,6 +333,13 @@ def checked_feedback(call: str, given: Mapping[str, object], *, author: str, tim
     if score is None and not any(texts.values()):
         raise FeedbackRefused("the feedback says nothing", hint="give a score, label or comment")
     number = float(score) if isinstance(score, (int, float)) else None
+    scale = scales.get(texts["label"] or "", UNIT)
+    if number is not None and not scale.low <= number <= scale.high:
+        metric = f"label {texts['label']!r}" if texts["label"] else "feedback without a label"
+        raise FeedbackRefused(
+            f"a score of {metric} is {scale}, not {number:g}",
+            hint="`tfgrpo feedback --scale stars=1..5` sets the scale of a label",
+        )
     return Feedback(call, time, author, number, **texts)
 
 

@@ -548,7 +548,7 @@ def test_half_a_character_does_not_keep_the_others_from_being_collected(
 def test_scores_that_no_sum_takes_are_refused_or_named(store: Store, tmp_path: Path) -> None:
     for score in (1e308, 10**400, float("nan"), float("inf")):
         with pytest.raises(FeedbackRefused, match="at most 1,000,000,000"):
-            checked_feedback("call-a", {"score": score}, author="me", time=0)
+            checked_feedback("call-a", {"score": score}, author="me", time=0, scales={})
     huge = {
         "name": "gen_ai.evaluation.result",
         "attributes": [_attribute("gen_ai.evaluation.score.value", 1e308)],

@@ -28,6 +28,7 @@ from tfgrpo.store.blame import blame
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.errors import InvalidOperation, ProtectedName, UnknownRevision
 from tfgrpo.store.merge import MergeConflict
+from tfgrpo.training.turned_down import turned_down
 
 EFFECT = Effect(0.4, 0.6, 0.2, 0.05, 0.35, 0.01, "better", 20, 4, "m")
 
@@ -90,7 +91,7 @@ def test_a_proposal_waits_and_shows_its_changes_and_its_evidence(store: Store) -
     (listed,) = json.loads(run("proposals", "--json"))
     assert (listed["id"], listed["effect"]["mean"]) == (id, 0.2)
     assert listed["made"].endswith(("Z", "+00:00"))
-    assert "2 ADD" in run("proposals")
+    assert "2 additions" in run("proposals")
 
 
 def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None:
@@ -119,10 +120,25 @@ def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None
     assert texts(store, "prod") == ["Count both days.", "Shout."]
 
 
-def test_a_part_can_be_accepted_and_the_rest_counts_as_turned_down(store: Store) -> None:
+def test_a_part_can_be_accepted_and_the_rest_turned_down_for_its_own_reason_or_left_open(
+    store: Store,
+) -> None:
     id = proposed(store)
     said = run("accept", id, "--only", "G2", "G0", "--why", "enough")
-    assert "turned down 2 others" in said
+    assert "2 changes still open" in said
+    assert turned_down(store, store.tip("prod"), before=2**62) == []
+    found = get_proposal(store, id)
+    assert (found.state, found.measured) == ("open", None)
+    assert "effect: not measured of a part" in run("proposals", id)
+    assert "+0.200" not in run("proposals", id)
+    assert "1 change still open" in run("reject", id, "--only", "G1", "--why", "shouting helps")
+    with pytest.raises(InvalidOperation, match="G1 was rejected before"):
+        accept(store, id, only=["G1"])
+    assert turned_down(store, store.tip("prod"), before=2**62) == [
+        '- delete: "Shout." (shouting helps)'
+    ]
+    run("reject", id, "--why", "too brief")
+    assert get_proposal(store, id).state == "accepted"
     assert texts(store, "prod") == [
         "Count both the first and the last day.",
         "Shout.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_no_template_has_a_script_or_style_of_its_own() -> None:
         assert "| safe" not in text, path.name
         assert "http://" not in text.replace("http://www.w3.org", ""), path.name
         assert "https://" not in text, path.name
+
+
+def test_what_a_form_holds_is_the_text_itself_in_every_template() -> None:
+    control = re.compile(r' value="(\{\{[^"]*?\}\})"|</?textarea[^>]*>(\{\{.*?\}\})</textarea>')
+    found = 0
+    for path in (ROOT / "tfgrpo/ui/templates").iterdir():
+        for match in control.finditer(path.read_text()):
+            said = match[1] or match[2]
+            assert said.endswith("| own }}"), (path.name, said)
+            found += 1
+    assert found > 50
 
 
 def test_every_link_of_a_crawl_answers(store: Path) -> None:

@@ -36,18 +36,26 @@ def strip(page: str) -> dict[str, str]:
     return drawn
 
 
+def seen(page: str, **fields: str) -> dict[str, str]:
+    """A form that was made from a page."""
+    found = re.search(r'name="seen" value="(\d+)"', page)
+    assert found is not None
+    return {"seen": found[1], **fields}
+
+
 def test_the_first_bad_version_is_found_in_the_page(store: Path) -> None:
     visitor = Visitor(store, token=OTHER)
     assert "No search is on" in visitor.get("/bisect")
     assert '"/bisect?bad=v9"' in visitor.get("/version/v9")
-    page = visitor.post("/bisect/start", {"bad": "HEAD", "good": "v1 v0"})
+    page = visitor.post("/bisect/start", {"seen": 0, "bad": "HEAD", "good": "v1 v0"})
     while tested := re.search(r"To be tested: <a [^>]*>v(\d+)<", page):
         number = int(tested[1])
         trial = json.loads((store.parent / "bisect" / "experiences.json").read_text())
         assert len(trial) == number, "the library under test is laid out for a program to read"
         verdict = "bad" if number >= 6 else "good"
         page = visitor.post(
-            "/bisect/mark", {"version": f"v{number}", "verdict": verdict, "why": "ran <it>"}
+            "/bisect/mark",
+            seen(page, version=f"v{number}", verdict=verdict, why="ran <it>"),
         )
     assert ">v6</a> is the first bad version" in page
     assert "ran &lt;it&gt; (other)" in page
@@ -56,7 +64,7 @@ def test_the_first_bad_version_is_found_in_the_page(store: Path) -> None:
     assert {drawn[f"v{n}"].split()[0] for n in range(2, 6)} == {"good"}
     assert drawn["v6"].startswith("first-bad")
     assert {drawn[f"v{n}"].split()[0] for n in range(7, 10)} == {"bad"}
-    visitor.post("/bisect/end", {})
+    visitor.post("/bisect/end", seen(page))
     assert "No search is on" in visitor.get("/bisect")
     assert not (store.parent / "bisect").exists()
 
@@ -72,7 +80,11 @@ def test_the_page_and_the_command_go_on_with_one_search(store: Path) -> None:
     assert strip(page)[f"v{middle}"] == "skip marked"
     assert "exit code 125" in page
     assert list(strip(page).values()).count("next") == 1
-    visitor.post("/bisect/mark", {"version": "v2", "verdict": "good"})
+    mark = seen(page, version="v2", verdict="good")
+    visitor.post("/bisect/mark", mark)
+    again = visitor.post("/bisect/mark", mark | {"verdict": "bad"}, status=409)
+    assert "Somebody went on with the search meanwhile" in again
+    assert "you said that v2 is bad" in again
     with Store.open(store) as opened:
         last = searches.load(opened).marks[-1]
     assert (last.version, last.verdict, last.why) == (2, "good", "by hand, tester")
@@ -80,13 +92,13 @@ def test_the_page_and_the_command_go_on_with_one_search(store: Path) -> None:
 
 def test_marks_that_do_not_fit_and_read_only_change_nothing(store: Path) -> None:
     visitor = Visitor(store)
-    visitor.post("/bisect/start", {"bad": "v8", "good": "v2"})
+    page = visitor.post("/bisect/start", {"seen": 0, "bad": "v8", "good": "v2"})
     before = (store.parent / "bisect.json").read_bytes()
     assert "already marked" in visitor.post(
-        "/bisect/mark", {"version": "v1", "verdict": "bad"}, status=400
+        "/bisect/mark", seen(page, version="v1", verdict="bad"), status=400
     )
     assert "cannot be" in visitor.post(
-        "/bisect/mark", {"version": "v5", "verdict": "worse"}, status=400
+        "/bisect/mark", seen(page, version="v5", verdict="worse"), status=400
     )
     watching = Visitor(store, read_only=True)
     assert '<form method="post"' not in watching.get("/bisect")

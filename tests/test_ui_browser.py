@@ -20,6 +20,7 @@ from ui_rig import chromium as chromium
 
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store
+from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -48,7 +49,7 @@ PICTURED = ("library", "credit", "history", "review")
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The demonstration's address that logs in."""
     store = demo(tmp_path_factory.mktemp("demo"), now=time.time_ns() // 1000)
     with serving(store) as url:
@@ -68,12 +69,12 @@ def violations(page: Page) -> list[str]:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_seen_at_every_width_in_light_and_dark(
-    name: str, chromium: Browser, shown: str
+    name: str, chromium: Browser, demonstration: str
 ) -> None:
     folder = os.environ.get("TFGRPO_SCREENSHOTS")
     with watched(chromium, reduced_motion="reduce") as page:
-        page.goto(shown)
-        page.goto(shown.partition("/?")[0] + PAGES[name])
+        page.goto(demonstration)
+        page.goto(demonstration.partition("/?")[0] + PAGES[name])
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             assert violations(page) == []
@@ -175,6 +176,68 @@ def test_twenty_proposals_are_reviewed_in_under_two_minutes_by_keys(
     assert (states.count("open"), states.count("rejected")) == (1, 4)
 
 
+def test_what_nobody_touched_is_as_it_was_after_the_whole_library_was_saved(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    """Every character below U+3000 that is not printable, those of direction, and words in which
+    they are ordinary; but NUL and surrogates, which no form can hold."""
+    odd = [chr(n) for n in range(1, 0x3000) if not chr(n).isprintable() or 0x200B <= n < 0x2070]
+    odd = [letter for letter in odd if not letter.isspace()]
+    texts = [f"Word{letter}word {n}." for n, letter in enumerate(odd)]
+    texts += ["\u05e9\u05dc\u05d5\u05dd\u200f (2).", "<b>&amp; \\u202e \\x1b</b>", "Last."]
+    store = store_at(tmp_path, *texts)
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        at = url.partition("/?")[0]
+        page.goto(at + "/library/whole?branch=main")
+        content = page.input_value("#content")
+        page.fill("#content", content.replace("- Last.", "- Very last."))
+        page.fill("#reason", "clearer")
+        page.click("button.main")
+        page.wait_for_selector(".notice")
+        page.goto(at + f"/library/change?branch=main&experience=G{odd.index(chr(0x1B))}")
+        assert "U+001B" in page.inner_text("main")
+        page.goto(at + "/library/change?branch=main&experience=G0")
+        page.fill("#text", page.input_value("#text") + " More.")
+        page.fill("#reason", "more")
+        page.click("button[value=modify]")
+        page.wait_for_selector(".notice")
+    with Store.open(store) as opened:
+        now = [e.text for e in opened.library()]
+        assert now == [f"{texts[0]} More.", *texts[1:-1], "Very last."]
+        assert [len(opened.events(opened.version(n))) for n in (2, 3)] == [1, 1]
+        marks = "\u05e9\u200f\u200e\u061c"
+    assert shown(marks) == marks
+
+
+def test_a_held_key_decides_once_and_single_keys_can_be_switched_off(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = store_at(tmp_path, *(f"Lesson {n}." for n in range(9)))
+    with Store.open(store, author="tfgrpo") as opened:
+        add_proposals(opened, 3)
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        page.goto(url.partition("/?")[0] + "/review")
+        page.keyboard.down("a")
+        page.wait_for_selector("h1:has-text('2 proposals waiting')")
+        for _ in range(5):  # as a keyboard repeats a key that is held
+            page.keyboard.down("a")
+        page.keyboard.up("a")
+        page.reload()
+        page.wait_for_selector("h1:has-text('2 proposals waiting')")
+        page.click("#keys")
+        assert page.get_attribute("#keys", "aria-pressed") == "false"
+        assert not page.is_visible("article kbd")
+        page.keyboard.press("a")
+        page.reload()
+        page.keyboard.press("a")
+        page.wait_for_selector("h1:has-text('2 proposals waiting')")
+        page.click("#keys")
+        page.keyboard.press("a")
+        page.wait_for_selector("h1:has-text('1 proposal waiting')")
+
+
 class Hand:
     """Does things on a page by mouse, or with the keyboard alone: Tab to it, then the key."""
 
@@ -245,7 +308,7 @@ def test_the_main_act_of_every_page(mouse: bool, chromium: Browser, tmp_path: Pa
         hand.open(PAGES["conflict"])
         hand.press("input[value=ours]", "Space")
         hand.follow("main button.main")
-        hand.sees("stands at", ".notice")
+        hand.sees("is now at", ".notice")
         hand.open("/history")
         hand.write("main input[name=q]", "clearer")
         hand.follow("main form.line button")
@@ -290,7 +353,7 @@ def test_a_conflict_is_solved_by_mouse_and_the_back_button_shows_what_was(
         page.click("label:has-text('this text')")
         page.fill("textarea", "Count the first day and the last.")
         page.click("button:has-text('Merge')")
-        assert "stands at" in page.inner_text(".notice")
+        assert "is now at" in page.inner_text(".notice")
         assert "Count the first day and the last." in page.inner_text("main")
         page.go_back()
         page.wait_for_selector("text=contains it already")

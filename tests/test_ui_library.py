@@ -11,6 +11,7 @@ from ui_rig import OTHER, Visitor, crawl, store_at
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
 from tfgrpo.store import Operation, Store
+from tfgrpo.training.turned_down import turned_down
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -138,7 +139,7 @@ def test_a_library_is_arranged_and_then_recorded_as_one_version_beside_a_writer(
     again = {**fields, "order": "1.0.2", "reason": "mine"}
     page = visitor.post("/library/order", again, status=409)
     assert "another order meanwhile" in page
-    assert shown_order(page) == "1.2.0.3", "nothing is lost: places are those of the new order"
+    assert shown_order(page) == "1-2.0.3", "nothing is lost: places are those of the new order"
     with Store.open(store) as opened:
         assert opened.tip("main").name == "v3"
         assert opened.tip("main").author == "other"
@@ -304,7 +305,7 @@ def test_a_conflict_of_a_merge_is_solved_in_the_page(store: Path) -> None:
     visitor = Visitor(store)
     page = visitor.get("/combine?kind=merge&version=web&branch=main")
     assert "1 conflict" in page
-    merge = {"kind": "merge", "branch": "main", "version": "web", "reason": "both"}
+    merge = {"kind": "merge", "branch": "main", "version": "web", "reason": "both", "onto": "main"}
     page = visitor.post("/combine", merge, status=409)
     assert "Nothing was recorded" in page
     assert texts(store)[0] == "Count the main days."
@@ -321,9 +322,21 @@ def test_a_version_is_taken_back_and_applied_elsewhere(store: Path) -> None:
         opened.create_branch("web")
     version = commit(store, "main", Operation("ADD", text="To be taken back."))
     visitor = Visitor(store)
-    pick = {"kind": "cherry-pick", "branch": "web", "version": version, "reason": "wanted there"}
+    pick = {
+        "kind": "cherry-pick",
+        "branch": "web",
+        "version": version,
+        "reason": "wanted there",
+        "onto": "web",
+    }
     visitor.post("/combine", pick)
-    revert = {"kind": "revert", "branch": "main", "version": version, "reason": "wrong"}
+    revert = {
+        "kind": "revert",
+        "branch": "main",
+        "version": version,
+        "reason": "wrong",
+        "onto": "main",
+    }
     visitor.post("/combine", revert)
     assert "To be taken back." not in texts(store)
     assert "To be taken back." in texts(store, "web")
@@ -380,17 +393,37 @@ def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_b
     visitor = Visitor(store, token=OTHER)
     page = visitor.get("/review")
     assert "2 proposals waiting" in page
-    assert f"{first}: 2 ADD for main" in page
+    assert f"{first}: 2 additions for main" in page
     assert "interval-inconclusive" in page
     assert "not measured" in visitor.get(f"/review?id={second}")
     with Store.open(store) as opened:
         a, b = (change.experience for change in get_proposal(opened, first).changes)
-    part = {"id": first, "act": "accept", "choosing": "1", "take": a, f"text-{a}": "Other words."}
-    assert "1 left out" in visitor.post("/review", part)
+    part = {"id": first, "seen": "1", "act": "accept", f"text-{a}": "Other words."}
+    refused = visitor.post("/review", {**part, f"do-{b}": "reject"}, status=400)
+    assert "why G4 is turned down is missing" in refused
+    page = visitor.post("/review", {**part, f"do-{b}": "open"})
+    assert "1 change accepted: main is now at" in page
+    assert "1 change still open" in page
+    assert "not measured of a part" in page
+    assert "+0.100" not in page, "what was measured is the whole, and in other words"
     assert texts(store)[3:] == ["Other words."]
-    page = visitor.post("/review", {"id": second, "act": "reject"}, status=400)
+    again = {**part, f"do-{b}": "open"}
+    page = visitor.post("/review", again, status=409)
+    assert "other has decided about proposal p1 meanwhile" in page
+    reasons = {f"do-{b}": "reject", f"why-{b}": "the till says so"}
+    visitor.post("/review", {"id": first, "seen": "2", "act": "accept", **reasons})
+    with Store.open(store) as opened:
+        decided = get_proposal(opened, first)
+        assert [(one.state, one.why) for one in decided.changes] == [
+            ("accepted", None),
+            ("rejected", "the till says so"),
+        ]
+        assert turned_down(opened, opened.tip("main"), before=2**62) == [
+            '- add: "Proposed 1b." (the till says so)'
+        ], "the next training is told why, and nothing of what was accepted"
+    page = visitor.post("/review", {"id": second, "seen": "1", "act": "reject"}, status=400)
     assert "why it is turned down is missing" in page
-    visitor.post("/review", {"id": second, "act": "reject", "why": "the till rounds"})
+    visitor.post("/review", {"id": second, "seen": "1", "act": "reject", "why": "the till rounds"})
     with Store.open(store) as opened:
         decided = get_proposal(opened, second)
         assert (decided.state, decided.author, decided.why) == (
@@ -398,8 +431,8 @@ def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_b
             "other",
             "the till rounds",
         )
-    for id in (first, second):
-        visitor.post("/review", {"id": id, "act": "undo"})
+    for id, seen in ((first, "3"), (second, "2")):
+        visitor.post("/review/undo", {"id": id, "seen": seen})
     assert len(texts(store)) == 3
     with Store.open(store) as opened:
         assert {get_proposal(opened, id).state for id in (first, second)} == {"open"}
@@ -440,12 +473,16 @@ def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
         id = propose(opened, Draftsman("proposal/1", "main", "a test", base)).id
     commit(store, "main", Operation("MODIFY", first, "Ours."))
     visitor = Visitor(store)
-    choice = {"choosing": "1", "take": first, f"text-{first}": "Other words.", "why": "tried"}
+    choice = {"seen": "1", f"text-{first}": "Other words.", "why": "tried"}
     page = visitor.post("/review", {"id": id, "act": "accept", **choice}, status=409)
     assert "has changed the same words meanwhile" in page
     assert ">Other words.</textarea>" in page
     assert 'value="tried"' in page
-    visitor.post("/review", {"id": id, "act": "accept", "side": "theirs"})
+    commit(store, "main", Operation("MODIFY", first, "Ours again."))
+    side = {"id": id, "seen": "1", "act": "accept", "side": "theirs", "onto": "v3"}
+    page = visitor.post("/review", side, status=409)
+    assert "Ours again." in page, "a side was chosen against what is no longer there"
+    visitor.post("/review", {**side, "onto": "v4"})
     assert texts(store)[0] == "Theirs."
 
 
@@ -468,5 +505,7 @@ def test_hostile_texts_are_harmless_on_every_page(tmp_path: Path) -> None:
         if not page.headers["content-type"].startswith("text/html"):
             continue
         assert len(page.text) < 60_000 or path.startswith(("/library/", "/combine")), path
+        # what a control of a form holds is sent back, and must be as it was
+        shown = re.sub(r"<textarea[^>]*>[^<]*</textarea>| value=\"[^\"]*\"", "", page.text)
         for bad in ("<script>alert", "<img src=x", "\x1b", "\u202e", "<b>mallory", "49 "):
-            assert bad not in page.text, (path, bad)
+            assert bad not in shown, (path, bad)

@@ -115,10 +115,13 @@ def crawl(visitor: Visitor, start: str = "/", *, most: int = 400) -> dict[str, i
 
 
 @contextmanager
-def serving(store: Path, *, token: str = TOKEN, **settings: Any) -> Iterator[str]:
+def serving(
+    store: Path, *, token: str = TOKEN, listen: str = "127.0.0.1", **settings: Any
+) -> Iterator[str]:
     """Serves a store's pages on a port of its own; gives the address that logs in."""
     config = uvicorn.Config(
         create_site(settings_of(store, **settings)),
+        host=listen,
         port=0,
         log_level="error",
         timeout_graceful_shutdown=1,

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import sys
 
-COMMANDING = (
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+COMMANDING = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 """Characters that command a terminal, turn a line round or cannot be written: a pattern, compiled
-when a text has one."""
+when a text has one. The marks of direction U+061C, U+200E and U+200F are none: they are part of
+ordinary Arabic and Hebrew, and turn nothing but themselves."""
 
 
 def shown(text: str) -> str:

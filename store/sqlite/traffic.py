@@ -22,6 +22,8 @@ from tfgrpo.store.traffic import (
     CallRecord,
     Feedback,
     ListedCall,
+    Scale,
+    Scales,
     Sums,
     UnknownCall,
 )
@@ -165,6 +167,29 @@ class SqliteTraffic:
         with self._writing():
             self._db.execute(f"insert into feedback ({FEEDBACK}) values ({marks})", feedback)
             self._add_up(sums)
+
+    def withdraw_feedback(self, feedback: Feedback, sums: Sums | None = None) -> bool:
+        same = " and ".join(f"{name} is ?" for name in Feedback._fields)
+        query = f"delete from feedback where row = (select min(row) from feedback where {same})"
+        with self._writing():
+            was_there = self._db.execute(query, feedback).rowcount > 0
+            if was_there:
+                self._add_up(sums)
+        return was_there
+
+    def scales(self) -> Scales:
+        rows = self._rows(
+            "select name, value from facts where name >= 'scale:' and name < 'scale;'"
+        )
+        return {name.partition(":")[2]: Scale(*json.loads(value)) for name, value in rows}
+
+    def set_scale(self, label: str, scale: Scale) -> None:
+        with self._writing():
+            self._db.execute(
+                "insert into facts values (?, ?)"
+                " on conflict (name) do update set value = excluded.value",
+                (f"scale:{label}", json.dumps(scale)),
+            )
 
     def call(self, id: str) -> CallRecord:
         query = f"select {CALL} from calls where id >= ? and id < ? order by id limit 2"

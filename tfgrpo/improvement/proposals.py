@@ -3,9 +3,9 @@
 Nothing that improves a library by itself moves the branch that an application reads: it makes a
 branch of its own and a proposal about it, on record as a decision. Accepting brings the changes
 into the target by a three-way merge, so that what was done there meanwhile stays; some of them, or
-with other words, if so asked. Turning one down moves the branch's name to `rejected/…` and is on
-record with its reason, which the controllers of later trainings are told (`turned_down.py`), as is
-what was left over where only a part was accepted. Nothing of either is deleted.
+with other words, if so asked. Each change is accepted, turned down for a reason of its own, which
+the controllers of later trainings are told (`turned_down.py`), or left open; a proposal waits while
+one of its changes does. What was turned down stays in a branch called `rejected/…`.
 
     for proposal in list_proposals(store):
         accept(store, proposal.id, why="right on the till")
@@ -21,23 +21,25 @@ from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.evaluate import EvalTask
 from tfgrpo.store.blame import Origins
 from tfgrpo.store.decisions import Decision, decide, decisions
-from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.merge import MergeConflict, Side, side, three_way
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import plain
 from tfgrpo.training.turned_down import PROPOSAL, REJECTED
 from tfgrpo.views import View, Viewed
-from tfgrpo.wording import sampled
+from tfgrpo.wording import plural, sampled
 
 State: TypeAlias = Literal["open", "accepted", "rejected"]
+NOUNS = {"ADD": "addition", "MODIFY": "change", "DELETE": "deletion"}
 PARTS = {"train": "learned_from", "gate": "gate", "heldout": "held_out"}
 """Part of an improvement → what a proposal's details call how many problems are in it."""
 
 
 class ProposedChange(NamedTuple):
     """One change of a proposal. `label` is what it is called in it; None on a side means that the
-    experience is not there. `reason` and `evidence` are those of the event that it comes from."""
+    experience is not there. `reason` and `evidence` are those of the event that it comes from.
+    `state` is what was decided about it, `why` the reason where it was turned down."""
 
     label: str
     experience: str
@@ -45,6 +47,8 @@ class ProposedChange(NamedTuple):
     after: str | None
     reason: str | None = None
     evidence: Json | None = None
+    state: State = "open"
+    why: str | None = None
 
     @property
     def op(self) -> Op:
@@ -108,8 +112,9 @@ class Proposal(Viewed):
 
     `base` is where `target` stood when it was made, `candidate` what is proposed. `source` says
     what made it, `details` what else is known (the run, the problems). `author`, `time` and `why`
-    are those of the decision about it once there is one; `accepted` are the experiences whose
-    change was taken, `version` the one that it became.
+    are those of the last decision about it once there is one; `accepted` are the experiences whose
+    change was taken, `versions` those that they became, `edited` those that were given other words.
+    `decisions` counts what was decided about it, so that who decides can say what they saw.
     """
 
     id: str
@@ -126,21 +131,49 @@ class Proposal(Viewed):
     time: int
     why: str | None = None
     accepted: tuple[str, ...] = ()
-    version: str | None = None
+    versions: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
+    decisions: int = 0
     details: Json = field(default_factory=dict)
 
     @property
+    def version(self) -> str | None:
+        """The last version that its changes became; None where none was accepted."""
+        return self.versions[-1] if self.versions else None
+
+    @property
+    def waiting(self) -> tuple[ProposedChange, ...]:
+        """The changes that nothing was decided about."""
+        return tuple(one for one in self.changes if one.state == "open")
+
+    @property
+    def measured(self) -> Effect | None:
+        """The effect, where it is that of what was decided or waits: all changes together, in the
+        words that were proposed. Of a part of them nothing was measured."""
+        whole = len({one.state for one in self.changes}) == 1 and not self.edited
+        return self.effect if whole else None
+
+    @property
     def summary(self) -> str:
-        """How many changes of each kind: `2 ADD, 1 MODIFY`."""
+        """How many changes of each kind: `2 additions, 1 change`."""
         counts: dict[str, int] = {}
         for one in self.changes:
             counts[one.op] = counts.get(one.op, 0) + 1
-        return ", ".join(f"{number} {op}" for op, number in counts.items()) or "no change"
+        words = [plural(number, NOUNS[op]) for op, number in counts.items()]
+        return ", ".join(words) or "no change"
 
     def view(self) -> View:
         rows = [(one.label, one.op, _words(one), one.reason or "") for one in self.changes]
         notes = [f"for {self.target} at {self.base.name}, from {self.source}: {self.branch}"]
-        notes += [f"effect: {self.effect}" if self.effect else "effect: not measured"]
+        if self.measured or self.effect is None:
+            notes += [f"effect: {self.effect or 'not measured'}"]
+        else:
+            notes += ["effect: not measured of a part, only of all changes together"]
+        notes += [
+            f"[{one.label}] {one.state}" + (f": {one.why}" if one.why else "")
+            for one in self.changes
+            if one.state != "open" and self.waiting
+        ]
         if self.state != "open":
             notes.append(f"{self.state} by {self.author}" + (f": {self.why}" if self.why else ""))
         return View(
@@ -212,6 +245,24 @@ def get_proposal(store: Store, id: str) -> Proposal:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What somebody decides about a proposal; changes are named by label or id.
+
+    `accept` are the changes that are taken, `reject` gives those that are turned down with the
+    reason of each; what is in neither is left open. `edits` has other words for some that are
+    taken, `why` the reason for taking them, `take` decides conflicts with what the target did
+    meanwhile. `seen` is how many decisions there were when the proposal was looked at.
+    """
+
+    accept: Sequence[str] = ()
+    reject: Mapping[str, str] = field(default_factory=dict)
+    edits: Mapping[str, str] = field(default_factory=dict)
+    why: str | None = None
+    take: Side | None = None
+    seen: int | None = None
+
+
 def accept(
     store: Store,
     id: str,
@@ -221,61 +272,96 @@ def accept(
     why: str | None = None,
     take: Side | None = None,
 ) -> Proposal:
-    """Brings a proposal's changes into its target as one version, and records who, when and why.
+    """Brings a proposal's changes into its target as one version, and records who, when and why:
+    all that are open, or `only` those, and the others are left open. Raises as `review` does."""
+    if only is None:
+        only = [one.experience for one in _open(store, id).waiting]
+    elif not only:
+        raise InvalidOperation("nothing is taken", hint="`tfgrpo reject` turns all of it down")
+    return review(store, id, Review(only, {}, edits or {}, why, take))
 
-    `only` names those to take, by label or id; the others count as turned down for the same
-    reason. `edits` gives other words for some, by label or id. What the target has by now in the
-    same words is not added twice. `take` decides conflicts with what was done there meanwhile.
-    Raises MergeConflict without it, InvalidOperation for a proposal that is decided or has nothing
-    left to change, UnknownRevision for a change that it has not, ProtectedName.
+
+def reject(store: Store, id: str, *, why: str, only: Sequence[str] | None = None) -> Proposal:
+    """Turns a proposal down, on record: all that is open of it, or `only` those changes, and the
+    others are left open. Raises as `review` does."""
+    if only is None:
+        only = [one.experience for one in _open(store, id).waiting]
+    return review(store, id, Review((), dict.fromkeys(only, why)))
+
+
+def review(store: Store, id: str, what: Review) -> Proposal:
+    """Records what was decided about a proposal's changes as one operation, and returns it as it
+    stands then. What is taken becomes one version of the target; what the target has by now in the
+    same words is not added twice. With its last open change decided the proposal is put away, as a
+    branch called `rejected/…` where not all of it was taken as it was proposed.
+
+    Raises MergeConflict where the target changed what is taken and nothing was said of that,
+    StaleVersion where somebody decided since it was looked at, InvalidOperation for a change that
+    is decided, a reason that is missing or nothing left to change, UnknownRevision for a change
+    that it has not, ProtectedName.
     """
     proposal = _open(store, id)
-    taken = _named(proposal, only) if only is not None else [c.experience for c in proposal.changes]
-    if not taken:
-        raise InvalidOperation("nothing is taken", hint="`tfgrpo reject` turns all of it down")
-    words = {_named(proposal, [name])[0]: text for name, text in (edits or {}).items()}
-    if outside := words.keys() - set(taken):
-        raise InvalidOperation(f"{min(outside)} is edited but not taken", hint="name it in --only")
-    left = [one for one in proposal.changes if one.experience not in taken]
-    message = f"accept proposal {proposal.id}" + (f": {why}" if why else "")
-    with store.operation(message):
-        tip = store.tip(proposal.target)
-        operations = _operations(store, proposal, tip, taken, words, take)
-        whole = not left and not words
-        content: dict[str, Any] = {"state": "accepted", "accepted": taken}
-        if left:
-            content["changes"] = [_change_object(one) for one in left]
-
-        def record(version: Version) -> None:
-            content["version"] = version.digest.hex()
-            decide(store, PROPOSAL, proposal.id, content, why=why)
-
-        store.commit(
-            proposal.target,
-            operations,
-            message=message,
-            expected=tip,
-            merged=proposal.candidate if whole else None,
-            also=record,
+    if what.seen is not None and what.seen != proposal.decisions:
+        raise StaleVersion(
+            f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
+            hint="nothing was recorded: look at what is open now",
         )
-        _put_away(store, proposal, keep=not whole)
+    taken = _named(proposal, what.accept)
+    down = {_named(proposal, [name])[0]: why for name, why in what.reject.items()}
+    words = {_named(proposal, [name])[0]: text for name, text in what.edits.items()}
+    _check_review(proposal, taken, down, words)
+    waits = len(proposal.waiting) > len(taken) + len(down)
+    every = [one.experience for one in proposal.changes]
+    whole = taken == every and not words
+    state = "open" if waits else "accepted" if taken or proposal.accepted else REJECTED
+    verb = "review" if taken and down else "accept" if taken else "reject"
+    reasons = [why for why in ((what.why,) if taken else dict.fromkeys(down.values())) if why]
+    message = f"{verb} proposal {proposal.id}" + (f": {'; '.join(reasons)}" if reasons else "")
+    with store.operation(message):
+        for why in dict.fromkeys(down.values()):
+            named = [one for one in proposal.changes if down.get(one.experience) == why]
+            content = {
+                "state": state,
+                "rejected": [one.experience for one in named],
+                "changes": [_change_object(one) for one in named],
+            }
+            decide(store, PROPOSAL, proposal.id, content, why=why)
+        if taken:
+            tip = store.tip(proposal.target)
+            content = {"state": state, "accepted": taken, "edited": [*words]}
+
+            def record(version: Version) -> None:
+                of_version = content | {"version": version.digest.hex()}
+                decide(store, PROPOSAL, proposal.id, of_version, why=what.why)
+
+            store.commit(
+                proposal.target,
+                _operations(store, proposal, tip, taken, words, what.take),
+                message=message,
+                expected=tip,
+                merged=proposal.candidate if whole else None,
+                also=record,
+            )
+        if not waits:
+            _put_away(store, proposal, keep=not whole)
     return get_proposal(store, proposal.id)
 
 
-def reject(store: Store, id: str, *, why: str) -> Proposal:
-    """Turns a proposal down, on record; its branch is called `rejected/…` from then on. Raises
-    InvalidOperation for one that is decided, or without a reason."""
-    proposal = _open(store, id)
-    if not why.strip():
-        raise InvalidOperation("a proposal is turned down for a reason", hint="give --why")
-    content = {
-        "state": REJECTED,
-        "changes": [_change_object(one) for one in proposal.changes],
-    }
-    with store.operation(f"reject proposal {proposal.id}: {why}"):
-        decide(store, PROPOSAL, proposal.id, content, why=why)
-        _put_away(store, proposal, keep=True)
-    return get_proposal(store, proposal.id)
+def _check_review(
+    proposal: Proposal, taken: Collection[str], down: Mapping[str, str], words: Mapping[str, str]
+) -> None:
+    if not taken and not down:
+        raise InvalidOperation("nothing is decided", hint="take a change, or turn one down")
+    if outside := words.keys() - set(taken):
+        raise InvalidOperation(f"{min(outside)} is edited but not taken", hint="take it as well")
+    if not all(why.strip() for why in down.values()):
+        raise InvalidOperation("a change is turned down for a reason", hint="say why it is wrong")
+    labels = {one.experience: one for one in proposal.changes}
+    for id in (*taken, *down):
+        if labels[id].state != "open":
+            raise InvalidOperation(f"{labels[id].label} was {labels[id].state} before")
+        if id in taken and id in down:
+            raise InvalidOperation(f"{labels[id].label} is both taken and turned down")
 
 
 # reading:
@@ -294,7 +380,18 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
     content = first.content
     base, candidate = (store.resolve(content[name]) for name in ("base", "candidate"))
     effect = content.get("effect")
-    version = last.content.get("version")
+    taken: list[str] = []
+    edited: list[str] = []
+    down: dict[str, str | None] = {}
+    versions: list[str] = []
+    for one in about[1:]:
+        if "took_back" in one.content:
+            taken, edited, down, versions = [], [], {}, []
+        taken += one.content.get("accepted", ())
+        edited += one.content.get("edited", ())
+        down |= dict.fromkeys(one.content.get("rejected", ()), one.why)
+        if "version" in one.content:
+            versions.append(store.resolve(one.content["version"]).name)
     return Proposal(
         first.subject,
         last.content["state"],
@@ -302,15 +399,24 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         content["target"],
         base,
         candidate,
-        _changes(store, base, candidate),
+        tuple(
+            one._replace(state="accepted")
+            if one.experience in taken
+            else one._replace(state="rejected", why=down[one.experience])
+            if one.experience in down
+            else one
+            for one in _changes(store, base, candidate)
+        ),
         None if effect is None else Effect(**effect),
         content["source"],
         first.time,
         last.author,
         last.time,
         last.why,
-        tuple(last.content.get("accepted", ())),
-        None if version is None else store.resolve(version).name,
+        tuple(taken),
+        tuple(versions),
+        tuple(edited),
+        len(about),
         content["details"],
     )
 

@@ -10,26 +10,44 @@ from __future__ import annotations
 from tfgrpo.improvement.proposals import Proposal, get_proposal
 from tfgrpo.store import merge as merges
 from tfgrpo.store.decisions import decide
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.merge import Resolve
+from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.turned_down import PROPOSAL
 
 
-def reopen(store: Store, id: str, *, why: str | None = None) -> Proposal:
+def reopen(
+    store: Store,
+    id: str,
+    *,
+    why: str | None = None,
+    resolve: Resolve | None = None,
+    seen: int | None = None,
+) -> Proposal:
     """Takes the decision about a proposal back, as one operation, and returns the proposal.
+    `resolve` decides about what later versions changed of what it brought, `seen` is how many
+    decisions there were when the proposal was looked at.
 
-    Raises InvalidOperation for one that is open, MergeConflict where later versions changed what
-    it brought, and ProtectedName.
+    All that was decided about its changes is taken back. Raises InvalidOperation for one of which
+    nothing was decided, MergeConflict where later versions changed what
+    it brought and nothing was said of that, StaleVersion where somebody decided since it was looked
+    at, and ProtectedName.
     """
     proposal = get_proposal(store, id)
-    if proposal.state == "open":
+    if len(proposal.waiting) == len(proposal.changes):
         raise InvalidOperation(
             f"proposal {proposal.id} is open: there is no decision to take back",
             hint="`tfgrpo proposals --all` lists what was decided",
         )
+    if seen is not None and seen != proposal.decisions:
+        raise StaleVersion(
+            f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
+            hint="nothing was recorded: look at what was decided",
+        )
     with store.operation(f"reopen proposal {proposal.id}"):
-        if proposal.version is not None:
-            _take_back(store, proposal)
+        for name in reversed(proposal.versions):
+            _take_back(store, proposal, store.resolve(name), resolve)
         branches = store.branches()
         if proposal.branch not in branches:
             store.create_branch(proposal.branch, proposal.candidate)
@@ -42,12 +60,10 @@ def reopen(store: Store, id: str, *, why: str | None = None) -> Proposal:
     return get_proposal(store, proposal.id)
 
 
-def _take_back(store: Store, proposal: Proposal) -> None:
-    assert proposal.version is not None
-    version = store.resolve(proposal.version)
+def _take_back(store: Store, proposal: Proposal, version: Version, resolve: Resolve | None) -> None:
     if store.tip(proposal.target).number == version.number:
         assert version.parent is not None, "it has changes"
         store.move_branch(proposal.target, store.version(version.parent), expected=version)
         return
     message = f"take back proposal {proposal.id}: {version.message}"
-    merges.revert(store, proposal.target, version, message=message)
+    merges.revert(store, proposal.target, version, message=message, resolve=resolve)

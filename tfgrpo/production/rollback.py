@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tfgrpo.production.experiment import running_on, stop
 from tfgrpo.store.decisions import decide
-from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH
 from tfgrpo.store.store import Store
@@ -23,17 +23,30 @@ class RolledBack(NamedTuple):
     experiment: str | None
 
 
-def rollback(store: Store, branch: str, *, why: str, to: str | None = None) -> RolledBack:
+def rollback(
+    store: Store,
+    branch: str,
+    *,
+    why: str,
+    to: str | None = None,
+    expected: Version | None = None,
+) -> RolledBack:
     """Moves a branch back to a revision; without one, to where it stood before. An experiment on
     it is stopped. One operation, with its author and its reason in the ref log and on record.
+    `expected` is where whoever asks saw it stand.
 
     Raises InvalidOperation without a reason or where the branch stands there already,
-    StaleVersion where somebody moves it meanwhile, UnknownRevision, and ProtectedName unless the
+    StaleVersion where somebody moved it meanwhile, UnknownRevision, and ProtectedName unless the
     store is forced.
     """
     if not why.strip():
         raise InvalidOperation("a rollback needs a reason", hint="it is recorded: use --why")
     tip = store.tip(branch)
+    if expected is not None and tip.number != expected.number:
+        raise StaleVersion(
+            f"{branch} has moved on from {expected.name} to {tip.name}",
+            hint="look at what came since before you roll it back",
+        )
     after = before_that(store, branch) if to is None else store.resolve(to)
     with store.operation(f"{ROLLBACK} {branch} to {after.name}: {why}"):
         if tip.number == after.number:

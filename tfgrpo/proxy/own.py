@@ -164,7 +164,13 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             if not hmac.compare_digest(sender or b"", call.caller or b""):
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
-            feedback = checked_feedback(call.id, given, author=author, time=time.time_ns() // 1000)
+            feedback = checked_feedback(
+                call.id,
+                given,
+                author=author,
+                time=time.time_ns() // 1000,
+                scales=traffic.scales(),
+            )
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         except UnknownCall as error:
             unknown = error

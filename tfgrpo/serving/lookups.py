@@ -121,7 +121,9 @@ class Lookups:
             if theirs or call.id != wanted:  # a program has the whole id
                 raise UnknownCall(f"no call {wanted!r} is on record")
             now = time.time_ns() // 1000
-            feedback = checked_feedback(call.id, given, author="mcp", time=now)
+            feedback = checked_feedback(
+                call.id, given, author="mcp", time=now, scales=traffic.scales()
+            )
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         finally:
             traffic.close()

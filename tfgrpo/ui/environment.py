@@ -1,15 +1,22 @@
 """The templates and what they can say: every text is escaped, and what would turn a line round
 or command a terminal is made visible; what is unknown is a dash and never a zero.
+
+Templates print texts and numbers. Anything else, a method that nobody called above all, is an error
+of the template and no page: a field that has another name must not be printed as whatever else the
+value has under it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import BuiltinMethodType, MethodType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2.runtime import Undefined
+from markupsafe import Markup, escape
 
 from tfgrpo import wording
 from tfgrpo.store.word_diff import Piece, pieces
@@ -25,10 +32,45 @@ LONG = 2_000
 """Characters of a text that a page shows before it is cut."""
 
 
+class Unprintable(TypeError):
+    """A template prints, or asks after, what is neither a text nor a number."""
+
+
+class Method:
+    """A method as a template meets it: it can be called, and nothing else."""
+
+    def __init__(self, method: Any) -> None:
+        self._method = method
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Returns what the method returns."""
+        return self._method(*args, **kwargs)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise Unprintable(f"{self._method!r} is a method that the template does not call")
+
+    __bool__ = __str__ = __iter__ = __len__ = __eq__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Templates(Environment):
+    """Templates whose records have the fields that they declare: a named tuple's own, a mapping's
+    keys before its methods, and methods to be called."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Returns a field of a value; undefined where it declares none of that name."""
+        if isinstance(obj, Mapping) and attribute in obj:
+            return obj[attribute]
+        if isinstance(obj, tuple) and hasattr(obj, "_fields") and hasattr(tuple, attribute):
+            return self.undefined(obj=obj, name=attribute)
+        value = super().getattr(obj, attribute)
+        return Method(value) if isinstance(value, MethodType | BuiltinMethodType) else value
+
+
 def environment(pages: Collection[str]) -> Environment:
     """Returns the templates of the package, with their filters; `pages` are the modules that
     there are, so that nothing links to a page that is not."""
-    templates = Environment(
+    templates = Templates(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
@@ -51,6 +93,10 @@ def environment(pages: Collection[str]) -> Environment:
         "money": wording.money,
         "span": wording.span,
         "short": short,
+        "in_words": in_words,
+        "own": own,
+        "unseen": unseen,
+        "chance": chance,
     }
     templates.globals |= {
         "plural": wording.plural,
@@ -62,9 +108,49 @@ def environment(pages: Collection[str]) -> Environment:
 
 
 def _final(value: object) -> object:
+    """Returns what is printed of a value. Raises Unprintable for what is no text and no number."""
     if value is None:
         return UNKNOWN
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    if isinstance(value, Markup | Undefined):  # the latter raises an error of its own
+        return value
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unprintable(f"a template prints a {type(value).__name__}")
+    return value if math.isfinite(value) else UNKNOWN
+
+
+def own(value: object) -> Markup:
+    """Returns what a control of a form holds: the text itself, for what is sent back must be what
+    it was. Nothing stands for what is unknown; a line break at the beginning is kept."""
+    if value is None:
+        return Markup()
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise Unprintable(f"a form holds a {type(value).__name__}")
+    text = str(value)
+    return Markup("\n" * text.startswith("\n")) + escape(text)
+
+
+def unseen(text: str) -> str:
+    """Returns which characters of a text are not seen as they are, such as `U+001B, U+202E`."""
+    letters = sorted({letter for letter in text if shown(letter) != letter})
+    return ", ".join(f"U+{ord(letter):04X}" for letter in letters)
+
+
+def in_words(value: object) -> str:
+    """Returns a value of settings or of a verdict in words: `yes`, `a, b`, `prompt 1, cached 2`;
+    what is unknown in it is left out. Raises Unprintable for what is no JSON."""
+    if value is None:
+        return UNKNOWN
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str | int | float):
+        return str(_final(value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {in_words(one)}" for key, one in value.items() if one is not None)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return ", ".join(map(in_words, value))
+    raise Unprintable(f"a template tells a {type(value).__name__}")
 
 
 def count(value: float | None) -> str:
@@ -75,6 +161,11 @@ def count(value: float | None) -> str:
 def decimal(value: float | None, digits: int = 3) -> str:
     """Returns a number with so many digits after its point; a dash for what is unknown."""
     return UNKNOWN if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def chance(p: float) -> str:
+    """Returns a p-value as people write it, which is never zero: `p < 0.001`, `p = 0.034`."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def signed(value: float | None, digits: int = 3) -> str:

@@ -37,7 +37,7 @@ TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""
 ATTRIBUTE = re.compile(r' (href|src)="([^"]*)"')
 DROPPED = re.compile(
-    r"<form\b.*?</form>|<script\b.*?</script>|<kbd>.*?</kbd>|<!--.*?-->"
+    r"<form\b.*?</form>|<footer\b.*?</footer>|<script\b.*?</script>|<kbd>.*?</kbd>|<!--.*?-->"
     r'| hx-[a-z-]+="[^"]*"| hx-[a-z-]+=\'[^\']*\'| data-live="[^"]*"| data-key="[^"]*"',
     re.DOTALL,
 )

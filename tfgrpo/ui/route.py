@@ -33,8 +33,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page: the module that answers, and how the navigation names it (None: it is not there)."""
+    """A page: the module that answers, and how the navigation names it (None: it is not there; then
+    `under` is the module of the page of the navigation that it belongs to)."""
 
     module: str
     title: str | None = None
     path: str = ""
+    under: str = ""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,3 +39,28 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def reachable(host: str, names: Sequence[str] = ()) -> list[str]:
+    """Returns the addresses by which a browser can ask a server that listens to `host`: those names
+    of it that were given, and the address itself; of one that stands for all addresses of this
+    machine, which none can open, the ones that there are."""
+    try:
+        every = ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        every = False
+    if not every:
+        return [*names, host]
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    addresses: list[str] = []
+    away = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((away, 9))  # of a datagram socket this sends nothing: it chooses a route
+        addresses.append(str(probe.getsockname()[0]))
+    with suppress(OSError):
+        own = socket.getaddrinfo(socket.gethostname(), None, family, socket.SOCK_STREAM)
+        addresses += [str(one[4][0]) for one in own]
+    loopback = "::1" if family == socket.AF_INET6 else LOOPBACK
+    return list(
+        dict.fromkeys([*names, *(one for one in addresses if not is_loopback(one)), loopback])
+    )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -27,7 +27,7 @@ from tfgrpo.ui.environment import environment
 from tfgrpo.ui.guard import Guard, is_genuine
 from tfgrpo.ui.memory import Memory
 from tfgrpo.ui.pages import PAGES
-from tfgrpo.ui.route import Route
+from tfgrpo.ui.route import Page, Route
 from tfgrpo.ui.sessions import Session, Sessions
 from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.stores import Stores
@@ -63,7 +63,7 @@ def create_site(settings: UiSettings) -> Starlette:
     templates = environment([page.module for page in PAGES])
     site = Site(settings, stores, templates, navigation, histories, layout, Memory())
     routes: list[Answered | Mount] = [
-        Answered(route.path, _endpoint(site, route), methods=[route.method])
+        Answered(route.path, _endpoint(site, route, _section(page)), methods=[route.method])
         for page in PAGES
         for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES
     ]
@@ -99,10 +99,16 @@ def create_site(settings: UiSettings) -> Starlette:
     )
 
 
-def _endpoint(site: Site, route: Route) -> Callable[[Request], Awaitable[Response]]:
+def _section(page: Page) -> str:
+    """Returns the path by which the navigation shows where a page is."""
+    return page.path or next(one.path for one in PAGES if one.module == page.under)
+
+
+def _endpoint(site: Site, route: Route, section: str) -> Callable[[Request], Awaitable[Response]]:
     async def answered(request: Request) -> Response:
         visit = _visit(site, request)
         assert visit is not None, "the guard lets nobody in without a session"
+        visit.section = section
         try:
             if route.method == "POST":
                 visit.form = await _form(visit)
@@ -148,4 +154,27 @@ async def _form(visit: Visit) -> dict[str, list[str]]:
 
 
 def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
-    return visit.render("error.html", status, error=error, title="Error")
+    """Answers with what went wrong and where to go on: to the page that it was asked from, and to
+    the one of the navigation that it belongs to. A hint for the command line is called one."""
+    titles = {page.path: page.title for page in PAGES if page.title}
+    return visit.render(
+        "error.html",
+        status,
+        error=error,
+        title="Error",
+        back=_page_before(visit),
+        nearest=(visit.section, titles[visit.section]) if visit.section in titles else None,
+        for_terminal="`tfgrpo" in (error.hint or "") or " --" in f" {error.hint or ''}",
+    )
+
+
+def _page_before(visit: Visit) -> str | None:
+    """Returns the page of this server from which a request came; None where it is this very
+    address, or nothing says so."""
+    came = urlsplit(visit.request.headers.get("referer", ""))
+    if came.netloc != visit.request.headers.get("host") or not came.path.startswith("/"):
+        return None
+    address = "/" + came.path.lstrip("/") + (f"?{came.query}" if came.query else "")
+    here = visit.request.url
+    same = address == here.path + (f"?{here.query}" if here.query else "")
+    return None if same and visit.request.method == "GET" else address

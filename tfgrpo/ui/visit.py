@@ -64,13 +64,15 @@ class Site:
 
 @dataclass(slots=True)
 class Visit:
-    """One request. `form` has the fields that a POST sent, without the token."""
+    """One request. `form` has the fields that a POST sent, without the token; `section` is the path
+    of the page of the navigation that it belongs to."""
 
     site: Site
     request: Request
     session: Session
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
     opened: Store | None = None
+    section: str = ""
 
     @property
     def store(self) -> Store:
@@ -134,7 +136,7 @@ class Visit:
             self.session.notices.clear()
         shared = {
             "visit": self,
-            "here": self.request.url.path,
+            "section": self.section,
             "navigation": self.site.navigation,
             "read_only": self.read_only,
             "csrf": self.session.csrf,

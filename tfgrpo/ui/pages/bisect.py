@@ -29,11 +29,18 @@ EVENTS = 30
 
 def show(visit: Visit) -> Response:
     """Answers with the search that is on, or the form that begins one."""
+    return _page(visit)
+
+
+def _page(visit: Visit, *, moved_on: bool = False) -> Response:
     store = visit.store
     places = ["HEAD", *store.branches(), *list(store.tags())[-200:]]
     if not searches.file(store).exists():
         return visit.render(
             "bisect.html",
+            409 if moved_on else 200,
+            moved_on=moved_on,
+            seen=0,
             title="Bisect",
             search=None,
             places=places,
@@ -47,6 +54,9 @@ def show(visit: Visit) -> Response:
     events = [] if version is None else list(islice(events_of(store, version), EVENTS + 1))
     return visit.render(
         "bisect.html",
+        409 if moved_on else 200,
+        moved_on=moved_on,
+        seen=len(search.marks),
         title="Bisect",
         search=search,
         strip=strip,
@@ -60,8 +70,18 @@ def show(visit: Visit) -> Response:
     )
 
 
+def _has_moved_on(visit: Visit) -> bool:
+    """Returns whether somebody marked a version, or began or ended the search, since the form was
+    made."""
+    seen = visit.required("seen", "what the form was made from")
+    is_on = searches.file(visit.store).exists()
+    return seen != str(len(searches.load(visit.store).marks) if is_on else 0)
+
+
 def start(visit: Visit) -> Response:
     """Begins a search between a bad version and good ones in its history."""
+    if _has_moved_on(visit):
+        return _page(visit, moved_on=True)
     store = visit.store
     bad = store.resolve(visit.required("bad", "the bad version"))
     names = visit.required("good", "a good version").split()
@@ -70,7 +90,10 @@ def start(visit: Visit) -> Response:
 
 
 def mark(visit: Visit) -> Response:
-    """Records what somebody found out about a version, under their name."""
+    """Records what somebody found out about a version, under their name. Where others went on with
+    the search meanwhile nothing is recorded, and what they marked is shown."""
+    if _has_moved_on(visit):
+        return _page(visit, moved_on=True)
     store = visit.store
     version = store.resolve(visit.required("version", "the version"))
     verdict = _verdict(visit.field("verdict"))
@@ -82,7 +105,9 @@ def mark(visit: Visit) -> Response:
 
 
 def end(visit: Visit) -> Response:
-    """Ends the search; its marks go."""
+    """Ends the search; its marks are deleted."""
+    if _has_moved_on(visit):
+        return _page(visit, moved_on=True)
     was_on = searches.reset(visit.store)
     forget(trial_folder(visit.store))
     return visit.done("/bisect", "the search is over" if was_on else "no search was on")

@@ -11,8 +11,9 @@ from tfgrpo.library_file import write_library
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Merged, Resolve
-from tfgrpo.store.reorder import Move, ids_of, moved
+from tfgrpo.store.reorder import Move, ids_of, moved, moves
 from tfgrpo.store.subject import subject
+from tfgrpo.ui.pages.version import Meanwhile, meanwhile
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tfgrpo.store.records import Library, Version
+    from tfgrpo.store.store import Store
     from tfgrpo.ui.visit import Visit
 
 WORDS: dict[Combination, str] = {
@@ -37,7 +39,13 @@ def show(visit: Visit) -> Response:
 
 
 def _looked_at(
-    visit: Visit, kind: Combination, branch: str, version: Version, *, status: int = 200
+    visit: Visit,
+    kind: Combination,
+    branch: str,
+    version: Version,
+    *,
+    meanwhile: Meanwhile | None = None,
+    status: int = 200,
 ) -> Response:
     store = visit.store
     sides = merges.sides_of(store, kind, branch, version)
@@ -64,7 +72,8 @@ def _looked_at(
         moves=_moves(ours, merged),
         left_in_place=merged.order.conflicts,
         reason=visit.field("reason"),
-        moved_on=status == 409,
+        refused=status == 409,
+        meanwhile=meanwhile,
         field=visit.field,
     )
 
@@ -81,12 +90,13 @@ def _moves(ours: Library, merged: Merged) -> list[tuple[Move, str]]:
 
 
 def combine(visit: Visit) -> Response:
-    """Records it. A branch that others moved meanwhile is tried again; a conflict that was not
-    there before is asked about."""
+    """Records it. What others did on the branch since it was looked at is no matter unless they
+    changed what this changes: then nothing is recorded, and both are shown."""
     store = visit.store
     kind, branch = _kind(visit.field("kind")), visit.required("branch", "the branch")
     version = store.resolve(visit.required("version", "the version"))
     reason = visit.required("reason", "why")
+    onto = store.resolve(visit.required("onto", "what the form was made from"))
     resolve = resolution(visit)
     work: dict[Combination, Callable[[], Version]] = {
         "merge": lambda: merges.merge(store, branch, version, message=reason, resolve=resolve),
@@ -96,17 +106,35 @@ def combine(visit: Visit) -> Response:
         "revert": lambda: merges.revert(store, branch, version, message=reason, resolve=resolve),
     }
     while True:
+        if clash := _clash(store, kind, branch, version, onto):
+            return _looked_at(visit, kind, branch, version, meanwhile=clash, status=409)
         try:
             recorded = work[kind]()
-        except StaleVersion:  # another process has just moved the branch: combine with that
+        except StaleVersion:  # another process has just moved the branch: look at that
             continue
         except (MergeConflict, Undecided):
             return _looked_at(visit, kind, branch, version, status=409)
         break
     write_library(store)
     return visit.done(
-        f"/library?at={quote(branch)}", f"{branch} stands at {recorded.name}: {recorded.message}"
+        f"/library?at={quote(branch)}", f"{branch} is now at {recorded.name}: {recorded.message}"
     )
+
+
+def _clash(
+    store: Store, kind: Combination, branch: str, version: Version, onto: Version
+) -> Meanwhile | None:
+    """Returns what others did on a branch since `onto` where it is about experiences that a
+    combination changes, or about their order; None where it is not."""
+    tip = store.tip(branch)
+    if tip.number == onto.number:
+        return None
+    sides = merges.sides_of(store, kind, branch, version)
+    theirs = {one.experience for one in store.diff(sides.base, sides.theirs)}
+    done = meanwhile(store, onto, tip)
+    same = any(one.experience in theirs for one in done.changes)
+    reordered = done.moves and moves(store, sides.base, sides.theirs)
+    return done if same or reordered else None
 
 
 class Undecided(BadForm):

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 
 from tfgrpo.evaluation.measuring import measures
 from tfgrpo.projections.events import ShownEvent, life_of
-from tfgrpo.projections.library import uses_of
+from tfgrpo.projections.library import known_experiences, uses_of
 from tfgrpo.redaction import redact_everywhere, remaining
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.redact import Target
@@ -64,18 +64,19 @@ def show(visit: Visit) -> Response:
         "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
     )
     standing = _standing(visit, id)
+    looked_at = _looked_at(visit, id, standing)
     return visit.render(
         "experience.html",
         title=f"Experience {id}",
         id=id,
         life=[(one, attempts_of(one)) for one in life[::-1][start : start + EVENTS]],
         events=len(life),
-        keeps=sum(one.event.op == "KEEP" for one in life),
+        keeps=_keeps(visit, id, looked_at),
         start=start,
         events_a_page=EVENTS,
         standing=standing,
         measured=_is_measured(visit),
-        at=_looked_at(visit, id, standing).name,
+        at=looked_at.name,
         uses=None if uses is None else uses.get(id, 0),
         text=_text(visit, id, life),
         problems=_problems(life),
@@ -119,18 +120,41 @@ def attempts_of(one: ShownEvent) -> Attempts | None:
     return Attempts(run, step, problem, tuple((sample, reward) for sample, reward in pairs))
 
 
-def _problems(life: list[ShownEvent]) -> dict[str, tuple[int, int]]:
-    """Returns problem → how many of its attempts were right, and how many there were, over all
-    that taught or confirmed this."""
-    counts: dict[str, tuple[int, int]] = {}
+def _keeps(visit: Visit, id: str, version: Version) -> int | None:
+    """Returns how often the text at a version was confirmed, as the library there has it: what a
+    gate rejected, or another branch said of other words, confirms nothing. None where the
+    experience is not in that library."""
+    known = known_experiences(
+        visit.store, version, only={id}, histories=visit.site.histories, credits={}
+    )
+    return known[0].blame.keeps if known else None
+
+
+class ProblemEvidence(NamedTuple):
+    """The attempts at a problem that taught or confirmed an experience: how many were right, of how
+    many that have a reward."""
+
+    problem: str
+    right: int
+    of: int
+
+
+def _problems(life: list[ShownEvent]) -> list[ProblemEvidence]:
+    """Returns the evidence of a life, problem by problem. An attempt counts once, however many
+    events name it: a change that is proposed, accepted and accepted again has one evidence."""
+    rewards: dict[str, dict[tuple[str, int, int], float]] = {}
     for one in life:
         attempts = attempts_of(one)
         if attempts is None:
             continue
-        scored = [reward for _, reward in attempts.rewards if reward is not None]
-        right, of = counts.get(attempts.problem, (0, 0))
-        counts[attempts.problem] = right + sum(r >= 1 for r in scored), of + len(scored)
-    return counts
+        there = rewards.setdefault(attempts.problem, {})
+        for sample, reward in attempts.rewards:
+            if reward is not None:
+                there[attempts.run, attempts.step, sample] = reward
+    return [
+        ProblemEvidence(problem, sum(r >= 1 for r in there.values()), len(there))
+        for problem, there in rewards.items()
+    ]
 
 
 def _is_measured(visit: Visit) -> bool:

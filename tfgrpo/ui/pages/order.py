@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from tfgrpo.editing import arrange_library
 from tfgrpo.store.errors import StaleVersion
@@ -20,22 +20,26 @@ if TYPE_CHECKING:
     from tfgrpo.store.records import Library
     from tfgrpo.ui.visit import Visit
 
-MOST = 500
-"""Experiences of the largest library that is arranged here: a larger one is edited as a text."""
+ROWS = 200
+"""Experiences on a page."""
 STEPS = ("up", "down", "first", "last")
 
 
 class Row(NamedTuple):
-    """An experience as it is listed here: with its label in the library, and whether it moves."""
+    """An experience as it is listed here: with its label in the library, whether it moves, and
+    whether it is the first or the last of all."""
 
     experience: Experience
     label: str
     is_moved: bool
+    is_first: bool
+    is_last: bool
 
 
 def show(visit: Visit) -> Response:
     """Answers with a branch's library in the order that the address has, in which one may have
-    stepped. An order is written as places in the library at the version `onto`: `2.0.1`."""
+    stepped, or been moved to a place. An order is written as places in the library at the version
+    `onto`, those that follow each other as a range: `2.0-1.3`."""
     store, branch = visit.store, visit.query("branch") or visit.store.head.branch or ""
     library = store.library(store.resolve(visit.query("onto") or store.tip(branch).name))
     order = _whole_order(visit.query("order"), library)
@@ -43,6 +47,13 @@ def show(visit: Visit) -> Response:
         if visit.query(step):
             id = _placed(visit.query(step), library)
             return _page(visit, branch, library, _stepped(order, id, step), at=(step, id))
+    if visit.query("move"):
+        id = visit.store.experience_id(visit.query("move"), library.version)
+        if id not in library.by_id:
+            raise BadForm(f"the library has no {visit.query('move')[:20]!r}")
+        rest = [other for other in order if other != id]
+        rest.insert(visit.number("to", 0), id)
+        return _page(visit, branch, library, rest, at=("move", id))
     return _page(visit, branch, library, order)
 
 
@@ -65,9 +76,30 @@ def arrange(visit: Visit) -> Response:
 
 
 def _whole_order(places: str, library: Library) -> list[str]:
-    """Returns the order that an address or a form has, of all that is in the library."""
-    order = [_placed(place, library) for place in places.split(".") if place]
+    """Returns the order that an address or a form has, of all that is in the library. Raises
+    BadForm."""
+    order: list[str] = []
+    for part in places.split("."):
+        low, between, high = part.partition("-")
+        if part:
+            first = _placed(low, library)
+            last = _placed(high, library) if between else first
+            ids = [library.labels[f"G{n}"] for n in range(int(low), int(high or low) + 1)]
+            if not ids or len(order) > len(library) or (ids[0], ids[-1]) != (first, last):
+                raise BadForm(f"{part[:40]!r} is no place", hint="load the page anew")
+            order += ids
     return list(dict.fromkeys([*order, *ids_of(library)]))
+
+
+def _written(places: Sequence[int]) -> str:
+    """Returns places as an address has them."""
+    ranges: list[list[int]] = []
+    for place in places:
+        if ranges and place == ranges[-1][1] + 1:
+            ranges[-1][1] = place
+        else:
+            ranges.append([place, place])
+    return ".".join(f"{low}-{high}" if low < high else f"{low}" for low, high in ranges)
 
 
 def _placed(place: str, library: Library) -> str:
@@ -96,13 +128,26 @@ def _page(
     at: tuple[str, str] | None = None,
     status: int = 200,
 ) -> Response:
-    if len(order) > MOST:
-        raise BadForm(
-            f"{len(order)} experiences are too many to be moved one by one",
-            hint=f"edit the whole library, and move its lines; this page has up to {MOST}",
-        )
     moves = set(moved(ids_of(library), order))
-    rows = [Row(library.by_id[id], library.label_of[id], id in moves) for id in order]
+    places = {id: place for place, id in enumerate(order)}
+    near = places[at[1]] if at else visit.number("from", 0, most=max(0, len(order) - 1))
+    start = near // ROWS * ROWS
+    rows = [
+        Row(
+            library.by_id[id],
+            library.label_of[id],
+            id in moves,
+            places[id] == 0,
+            places[id] == len(order) - 1,
+        )
+        for id in order[start : start + ROWS]
+    ]
+    written = _written([int(library.label_of[id][1:]) for id in order])
+
+    def address(first: int) -> str:
+        query = {"branch": branch, "onto": library.version.name, "order": written, "from": first}
+        return f"/library/order?{urlencode(query)}"
+
     return visit.render(
         "order.html",
         status,
@@ -110,7 +155,11 @@ def _page(
         branch=branch,
         version=library.version,
         rows=rows,
-        order=".".join(row.label[1:] for row in rows),
+        order=written,
+        start=start,
+        size=len(order),
+        before=address(start - ROWS) if start else None,
+        after=address(start + ROWS) if start + ROWS < len(order) else None,
         moves=len(moves),
         reason=visit.field("reason"),
         at=at,

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote
 
 from tfgrpo.improvement import collection
 from tfgrpo.library_file import write_library
 from tfgrpo.production.evidence import Evidence, evidence
 from tfgrpo.production.experiment import RUNNING, Experiment, experiments
 from tfgrpo.production.rollback import before_that, rollback
-from tfgrpo.projections.production import live_figures
-from tfgrpo.proxy.metrics import sums_of_feedback
+from tfgrpo.projections.production import (
+    DecidedMove,
+    decided_move,
+    in_force_since,
+    live_figures,
+)
 from tfgrpo.store.decisions import decisions
-from tfgrpo.store.default import open_traffic
-from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.errors import StaleVersion, UnknownRevision
 from tfgrpo.store.reorder import moves
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import (
     CallFilter,
     LiveFigures,
-    Traffic,
-    checked_feedback,
     traffic_path,
 )
-from tfgrpo.ui.pages.version import shown_moves
+from tfgrpo.ui.calls import number_in, traffic_of
+from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.store.decisions import Decision
+    from tfgrpo.store.records import Version
     from tfgrpo.ui.visit import Visit
 
 CALLS = 100
@@ -54,6 +53,21 @@ class ShownExperiment(NamedTuple):
     evidence: Evidence | None
 
 
+class StandingBranch(NamedTuple):
+    """A branch, the version that it stands at, and since when (microseconds since 1970)."""
+
+    name: str
+    version: Version
+    since: int
+
+
+class ShownDecision(NamedTuple):
+    """A decision, and from what to what it went."""
+
+    decision: Decision
+    move: DecidedMove
+
+
 def show(visit: Visit) -> Response:
     """Answers with the figures of versions, experiments, decisions and calls."""
     since = visit.query("since", "7d")
@@ -65,9 +79,9 @@ def show(visit: Visit) -> Response:
         model=visit.query("model") or None,
         failed=bool(visit.query("failed")),
         with_feedback=bool(visit.query("feedback")),
-        below=_number(visit.query("below")),
+        below=number_in(visit.query("below")),
     )
-    with _traffic(visit) as traffic:
+    with traffic_of(visit) as traffic:
         figures: list[LiveFigures] | None = None
         calls, lost = [], 0
         if traffic is not None:
@@ -86,11 +100,18 @@ def show(visit: Visit) -> Response:
         most=CALLS,
         lost=lost,
         experiments=_experiments(visit),
-        decisions=[one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][
-            ::-1
+        decisions=_decisions(visit),
+        branches=[
+            StandingBranch(name, visit.store.version(n), in_force_since(visit.store, name))
+            for name, n in branches_of_people(visit).items()
         ],
-        branches=[(name, visit.store.version(n)) for name, n in branches_of_people(visit).items()],
     )
+
+
+def _decisions(visit: Visit) -> list[ShownDecision]:
+    """Returns the last decisions about production, newest first."""
+    newest = [one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][::-1]
+    return [ShownDecision(one, decided_move(visit.store, one)) for one in newest]
 
 
 def _experiments(visit: Visit) -> list[ShownExperiment]:
@@ -108,78 +129,48 @@ def _evidence(visit: Visit, one: Experiment) -> Evidence:
     return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
 
 
-def call(visit: Visit) -> Response:
-    """Answers with one call: what was asked and answered, where that was kept, and its feedback."""
-    if not visit.content:
-        raise UnknownRevision("what was asked and said is not shown here")
-    with _traffic(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
-        record = traffic.call(visit.path("id"))
-        content, feedback = traffic.content(record.id), traffic.feedback(record.id)
-    here = visit.store.port.versions_by_digest(record.digest, 2) if record.digest else []
-    return visit.render(
-        "call.html",
-        title=f"Call {record.id[:17]}",
-        call=record,
-        version=here[0] if len(here) == 1 else None,
-        content=content,
-        feedback=feedback,
-    )
-
-
-def add_feedback(visit: Visit) -> Response:
-    """Records what somebody says of a call."""
-    given: dict[str, object] = {
-        name: visit.field(name) for name in ("label", "comment", "correct") if visit.field(name)
-    }
-    score = visit.field("score")
-    if score:
-        given["score"] = _number(score)
-    with _traffic(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
-        about = traffic.call(visit.path("id"))
-        feedback = checked_feedback(about.id, given, author=visit.who, time=time.time_ns() // 1000)
-        traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
-    return visit.done(f"/call/{quote(about.id)}", "recorded your feedback")
-
-
 def way_back(visit: Visit) -> Response:
     """Answers with where a branch would go back to, and what that changes."""
-    store, branch = visit.store, visit.query("branch")
+    return _way_back(visit, visit.query("branch"), visit.query("to"))
+
+
+def _way_back(
+    visit: Visit, branch: str, revision: str, *, since: Meanwhile | None = None
+) -> Response:
+    store = visit.store
     tip = store.tip(branch)
+    to, refusal = None, ""
     try:
-        to = store.resolve(visit.query("to")) if visit.query("to") else before_that(store, branch)
-    except UnknownRevision as nowhere:  # it never stood elsewhere, or there is no such revision
-        return visit.render(
-            "rollback.html",
-            title=f"Roll back {branch}",
-            branch=branch,
-            tip=tip,
-            to=None,
-            said=str(nowhere),
-            changes=(),
-        )
+        to = store.resolve(revision) if revision else before_that(store, branch)
+    except UnknownRevision as nowhere:
+        refusal = str(nowhere) if revision else f"{branch} has stood at no other version before"
     return visit.render(
         "rollback.html",
+        200 if since is None else 409,
         title=f"Roll back {branch}",
         branch=branch,
         tip=tip,
         to=to,
-        said="",
-        changes=store.diff(tip, to),
-        moves=shown_moves(store, to, moves(store, tip, to)),
+        refusal=refusal,
+        why=visit.field("why"),
+        meanwhile=since,
+        changes=() if to is None else store.diff(tip, to),
+        moves=() if to is None else shown_moves(store, to, moves(store, tip, to)),
     )
 
 
 def go_back(visit: Visit) -> Response:
-    """Rolls a branch back, for a reason."""
-    branch = visit.required("branch", "the branch")
-    done = rollback(
-        visit.store, branch, why=visit.required("why", "why"), to=visit.required("to", "where to")
-    )
-    write_library(visit.store)
+    """Rolls a branch back, for a reason. Where others moved it since that was looked at, nothing is
+    recorded and what they did is shown."""
+    store, branch = visit.store, visit.required("branch", "the branch")
+    onto = store.resolve(visit.required("onto", "what the form was made from"))
+    to, why = visit.required("to", "where to"), visit.required("why", "why")
+    try:
+        done = rollback(store, branch, why=why, to=to, expected=onto)
+    except StaleVersion:
+        since = meanwhile(store, onto, store.tip(branch))
+        return _way_back(visit, branch, to, since=since)
+    write_library(store)
     ended = f"; experiment {done.experiment} was stopped" if done.experiment else ""
     return visit.done(
         "/production", f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
@@ -195,43 +186,14 @@ def collect(visit: Visit) -> Response:
     file = collection.output_path(project, request).name
     return visit.done(
         "/production",
-        f"wrote {plural(len(collected.rows), 'problem')} to {file}; "
-        f"left out {plural(len(collected.left_out), 'call')}",
+        f"Wrote {plural(len(collected.rows), 'problem')} to {file}. "
+        f"{plural(len(collected.left_out), 'call')} did not become a problem.",
     )
-
-
-@contextmanager
-def _traffic(visit: Visit) -> Iterator[Traffic | None]:
-    path = traffic_path(visit.store.file)
-    if not os.path.isfile(path):
-        yield None
-        return
-    traffic = open_traffic(path)
-    try:
-        yield traffic
-    finally:
-        traffic.close()
-
-
-def _number(value: str) -> float | None:
-    if not value:
-        return None
-    if value.lower() in ("true", "false"):
-        return float(value.lower() == "true")
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise BadForm(f"{value[:40]!r} is no score", hint="true, false or a number")
-    return number
 
 
 ROUTES = (
     Route("/production", show),
     Route("/production/collect", collect, "POST"),
-    Route("/call/{id}", call),
-    Route("/call/{id}", add_feedback, "POST"),
     Route("/rollback", way_back),
     Route("/rollback", go_back, "POST"),
 )

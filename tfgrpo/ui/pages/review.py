@@ -8,13 +8,13 @@ from urllib.parse import quote
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
-    accept,
+    Review,
     get_proposal,
     list_proposals,
-    reject,
+    review,
 )
-from tfgrpo.improvement.reopening import reopen
 from tfgrpo.library_file import write_library
+from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.merge import MergeConflict, Side
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
@@ -40,23 +40,28 @@ def show(visit: Visit) -> Response:
     current = left[0] if left else None
     if visit.query("id"):
         current = get_proposal(visit.store, visit.query("id"))
-    return _page(visit, current, everything, skipped)
+    return show_proposal(visit, current, everything, skipped)
 
 
-def _page(
+def show_proposal(
     visit: Visit,
     current: Proposal | None,
     everything: list[Proposal] | None = None,
     skipped: list[str] | None = None,
     *,
     conflicts: MergeConflict | None = None,
+    stale: StaleVersion | None = None,
 ) -> Response:
+    """Answers with a proposal, above it what stands against what was just decided."""
     if everything is None:
         everything = list_proposals(visit.store)
     waiting = [one for one in reversed(everything) if one.state == "open"]
     if skipped is None:
         skipped = [id for id in visit.field("skipped").split(",") if id]
-    decided = sorted((one for one in everything if one.state != "open"), key=lambda one: -one.time)
+    decided = sorted(
+        (one for one in everything if len(one.waiting) < len(one.changes)),
+        key=lambda one: -one.time,
+    )
     context: dict[str, Any] = {}
     if current is not None:
         context["skip"] = ",".join([*skipped, current.id])
@@ -64,13 +69,15 @@ def _page(
         context["facts"] = _facts(visit, current)
     return visit.render(
         "review.html",
-        409 if conflicts else 200,
+        409 if conflicts or stale else 200,
         title="Review",
         current=current,
         waiting=waiting,
         skipped=",".join(skipped),
         put_off=len({one.id for one in waiting} & set(skipped)),
         decided=decided[:DECIDED],
+        stale=stale,
+        onto=None if current is None else tip_of(visit, current),
         reasons=list(dict.fromkeys(one.why for one in decided if one.why))[:10],
         conflicts=conflicts.conflicts if conflicts else (),
         **context,
@@ -137,63 +144,88 @@ def _run_fact(title: str, words: str, address: str, is_here: bool) -> ProposalFa
     return ProposalFact(title, words, quote(address) if is_here else None)
 
 
+def tip_of(visit: Visit, proposal: Proposal) -> str | None:
+    """Returns where a proposal's target stands; None where the branch is gone."""
+    branches = visit.store.branches()
+    return f"v{branches[proposal.target]}" if proposal.target in branches else None
+
+
 def decide(visit: Visit) -> Response:
-    """Accepts, turns down or takes a decision back; the next of the queue follows."""
+    """Records what was decided about each change, or takes a decision back; the next of the queue
+    follows. Where somebody decided since the page was made, or changed what a side was chosen for,
+    nothing is recorded and both are shown."""
     store, act = visit.store, visit.field("act")
     proposal = get_proposal(store, visit.required("id", "the proposal"))
-    why = visit.field("why").strip()
     skipped = visit.field("skipped")
     onward = "/review" + (f"?skipped={quote(skipped)}" if skipped else "")
-    if act == "reject":
-        done = reject(store, proposal.id, why=visit.required("why", "why it is turned down"))
-        return visit.done(onward, f"turned down {done.id}: {done.why}")
-    if act == "undo":
-        reopen(store, proposal.id, why=why or None)
-        write_library(store)
-        return visit.done(f"/review?id={proposal.id}", f"{proposal.id} waits again")
-    if act != "accept":
-        raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept, reject or undo")
+    if act not in ("accept", "reject"):
+        raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept or reject")
+    side = _side(visit) if visit.field("onto") == tip_of(visit, proposal) else None
+    what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, side)
     try:
-        done = accept(
-            store,
-            proposal.id,
-            only=_taken(visit, proposal),
-            edits=_edits(visit, proposal),
-            why=why or None,
-            take=_side(visit),
-        )
+        done = review(store, proposal.id, what)
     except MergeConflict as conflicts:
-        return _page(visit, proposal, conflicts=conflicts)
+        return show_proposal(visit, proposal, conflicts=conflicts)
+    except StaleVersion as stale:
+        return show_proposal(visit, get_proposal(store, proposal.id), stale=stale)
     write_library(store)
-    left = len(done.changes) - len(done.accepted)
-    more = f", {left} left out" if left else ""
-    return visit.done(onward, f"accepted {done.id}: {done.target} is at {done.version}{more}")
+    if done.waiting:
+        onward = f"/review?id={quote(done.id)}"
+    return visit.done(onward, _outcome(done, what))
 
 
-def _taken(visit: Visit, proposal: Proposal) -> list[str] | None:
-    """Returns the changes that are taken; None for all of them."""
-    if not visit.field("choosing"):
-        return None
-    chosen = visit.form.get("take", ())
-    taken = [one.experience for one in proposal.changes if one.experience in chosen]
-    if not taken:
-        raise BadForm("no change is chosen", hint="to take none of them, turn the proposal down")
-    return None if len(taken) == len(proposal.changes) else taken
+def _outcome(done: Proposal, what: Review) -> str:
+    """Returns what became of a proposal, in a sentence."""
+    parts = []
+    if what.accept:
+        parts.append(
+            f"{plural(len(what.accept), 'change')} accepted: {done.target} is now at {done.version}"
+        )
+    if what.reject:
+        reasons = "; ".join(dict.fromkeys(what.reject.values()))
+        parts.append(f"{plural(len(what.reject), 'change')} turned down: {reasons}")
+    if done.waiting:
+        parts.append(f"{plural(len(done.waiting), 'change')} still open")
+    return f"Proposal {done.id}: " + "; ".join(parts)
 
 
-def _edits(visit: Visit, proposal: Proposal) -> dict[str, str]:
-    """Returns the texts that were given other words, of the changes that are taken."""
-    taken = visit.form.get("take", [one.experience for one in proposal.changes])
-    edits = {}
-    for one in proposal.changes:
-        if one.after is None or one.experience not in taken:
-            continue
-        text = " ".join(visit.field(f"text-{one.experience}", one.after).split())
-        if text != " ".join(one.after.split()):
-            if not text:
-                raise BadForm(f"{one.label} has no text", hint="to leave it out, do not choose it")
-            edits[one.experience] = text
-    return edits
+def seen_in(visit: Visit) -> int:
+    """Returns how many decisions about the proposal there were when the form was made."""
+    seen = visit.required("seen", "what the form was made from")
+    if not seen.isdecimal() or not seen.isascii() or len(seen) > 9:
+        raise BadForm("the form does not say what it was made from", hint="load the page anew")
+    return int(seen)
+
+
+def _all_down(visit: Visit, proposal: Proposal) -> Review:
+    why = visit.required("why", "why it is turned down")
+    return Review(
+        reject=dict.fromkeys([one.experience for one in proposal.waiting], why), seen=seen_in(visit)
+    )
+
+
+def _chosen(visit: Visit, proposal: Proposal, side: Side | None) -> Review:
+    """Returns what the form says of each change: taken unless it says otherwise. Raises BadForm for
+    a change that is turned down without a reason."""
+    accepted: list[str] = []
+    down: dict[str, str] = {}
+    edits: dict[str, str] = {}
+    for one in proposal.waiting:
+        id = one.experience
+        choice = visit.field(f"do-{id}", "accept")
+        if choice == "reject":
+            down[id] = visit.required(f"why-{id}", f"why {one.label} is turned down")
+        elif choice == "accept":
+            accepted.append(id)
+            text = " ".join(visit.field(f"text-{id}", one.after or "").split())
+            if one.after is not None and text != " ".join(one.after.split()):
+                if not text:
+                    raise BadForm(f"{one.label} has no text", hint="to leave it out, turn it down")
+                edits[id] = text
+        elif choice != "open":
+            raise BadForm(f"a change cannot be {choice[:40]!r}", hint="accept, reject or open")
+    why = visit.field("why").strip() or None
+    return Review(accepted, down, edits, why, side, seen_in(visit))
 
 
 def _side(visit: Visit) -> Side | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.projections.events import events_of
 from tfgrpo.projections.moves import change_counts, left_in_place, moves_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
-    from tfgrpo.store.records import Version
+    from tfgrpo.store.records import Change, Version
     from tfgrpo.store.reorder import Move
     from tfgrpo.store.store import Store
     from tfgrpo.ui.visit import Visit
@@ -64,6 +64,21 @@ def shown_moves(store: Store, version: Version, moves: Sequence[Move]) -> list[t
         return []
     texts = store.library(version).by_id
     return [(one, texts[one.experience].text) for one in moves[:CHANGES]]
+
+
+class Meanwhile(NamedTuple):
+    """What others did between the version that a form was made from and where the branch stands."""
+
+    before: Version
+    after: Version
+    changes: Sequence[Change]
+    moves: Sequence[tuple[Move, str]]
+
+
+def meanwhile(store: Store, before: Version, after: Version) -> Meanwhile:
+    """Returns what changed from the version that a form was made from to another."""
+    changes = tuple(store.diff(before, after))
+    return Meanwhile(before, after, changes, shown_moves(store, after, moves(store, before, after)))
 
 
 def diff(visit: Visit) -> Response:

@@ -12,13 +12,37 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-sends]")) event.target.form.requestSubmit();
 });
 
-// Keys: an element says in data-key which one presses it. Not while somebody types.
+// Single keys can be switched off, for whoever speaks to a browser or brushes a keyboard; the browser
+// remembers it. Without a script there are none, so the page shows them only where they work.
+const keys = {
+  get on() {
+    return localStorage.getItem("tfgrpo-keys") !== "off";
+  },
+  set on(value) {
+    localStorage.setItem("tfgrpo-keys", value ? "on" : "off");
+  },
+  show() {
+    document.documentElement.classList.toggle("keys", keys.on);
+    const button = document.querySelector("#keys");
+    button.hidden = false;
+    button.setAttribute("aria-pressed", String(keys.on));
+  },
+};
+document.querySelector("#keys").addEventListener("click", () => {
+  keys.on = !keys.on;
+  keys.show();
+});
+keys.show();
+
+// Keys: an element says in data-key which one presses it. Not while somebody types. A key that is
+// held presses once: what it would press next is on a page that nobody has seen.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat) return;
   if (event.target.matches("input:not([type=checkbox]):not([type=radio]), textarea, select")) {
     if (event.key === "Escape") event.target.blur();
     return;
   }
+  if (!keys.on) return;
   const pressed = [...document.querySelectorAll("[data-key]")].find(
     (element) => element.dataset.key === event.key && !element.disabled && element.offsetParent !== null,
   );
@@ -44,6 +68,16 @@ for (const place of document.querySelectorAll("[data-live]")) {
   });
   window.addEventListener("pagehide", () => stream.close());
 }
+
+// A button that needs a script is there where scripts are.
+for (const button of document.querySelectorAll("[data-opens]")) button.hidden = false;
+
+// A reason for turning a change down turns it down.
+document.addEventListener("input", (event) => {
+  if (!event.target.matches(".why-of") || !event.target.value) return;
+  event.target.closest("fieldset").querySelector("input[value=reject]").checked = true;
+});
+
 // A button that opens what is folded, and goes to the first text in it.
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-opens]");

@@ -1,0 +1,76 @@
+"""A score is on the scale of its metric, at the wire, in the terminal and on the page; and what
+somebody said by mistake is taken back."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from ui_demo import BEGIN, demo
+from ui_rig import OTHER, Visitor
+
+from tfgrpo.cli.main import tfgrpo
+from tfgrpo.store import Store
+from tfgrpo.store.decisions import decisions
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.traffic import FeedbackRefused, Scale, checked_feedback, traffic_path
+
+CALL = "call-000000000001"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return demo(tmp_path, now=BEGIN)
+
+
+@pytest.mark.parametrize("score", [1e9, 1.01, -0.01, 100])
+def test_a_score_off_its_scale_is_refused_everywhere(score: float, store: Path) -> None:
+    with pytest.raises(FeedbackRefused, match="is 0 to 1"):
+        checked_feedback(CALL, {"score": score}, author="a", time=0, scales={})
+    page = Visitor(store).post(f"/call/{CALL}", {"score": score, "comment": "Mine."}, status=400)
+    assert "feedback without a label is 0 to 1" in page
+    assert 'value="Mine."' in page, "what was written is still there"
+    done = CliRunner().invoke(tfgrpo, ["--store", str(store), "feedback", CALL, f"--score={score}"])
+    assert isinstance(done.exception, FeedbackRefused)
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        assert traffic.feedback(CALL) == []
+
+
+def test_a_label_has_a_scale_of_its_own(store: Path) -> None:
+    run = ["--store", str(store), "feedback"]
+    for wrong in ("stars", "stars=5..1", "stars=a..b", "=1..5", "stars=1..inf"):
+        done = CliRunner().invoke(tfgrpo, [*run, "--scale", wrong])
+        assert done.exit_code != 0, wrong
+    done = CliRunner().invoke(tfgrpo, [*run, "--scale", "stars=1..5"])
+    assert done.output == "scores of stars are from 1 to 5\n"
+    visitor = Visitor(store)
+    visitor.post(f"/call/{CALL}", {"score": "4", "label": "stars"})
+    for score, label, scale in (("0", "stars", "1 to 5"), ("4", "tone", "0 to 1")):
+        page = visitor.post(f"/call/{CALL}", {"score": score, "label": label}, status=400)
+        assert f"is {scale}" in page
+    assert "stars 1 to 5" in visitor.get(f"/call/{CALL}")
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        assert traffic.scales() == {"stars": Scale(1, 5)}
+
+
+def test_feedback_is_taken_back_with_its_sums_and_on_record(store: Path) -> None:
+    visitor = Visitor(store, token=OTHER)
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        before = {key: value for key, value in traffic.totals().items() if value}
+        for score in ("1", "0.25"):
+            page = visitor.post(f"/call/{CALL}", {"score": score})
+        which = re.findall(r'name="which" value="([^"]+)"', page)
+        visitor.post(f"/call/{CALL}/withdraw", {"which": which[1]})
+        assert [one.score for one in traffic.feedback(CALL)] == [1.0]
+        assert "before" in visitor.post(f"/call/{CALL}/withdraw", {"which": which[1]})
+        visitor.post(f"/call/{CALL}/withdraw", {"which": which[0]})
+        assert traffic.feedback(CALL) == []
+        assert {key: value for key, value in traffic.totals().items() if value} == before
+    with Store.open(store) as opened:
+        told = [one for one in decisions(opened) if one.kind == "feedback"]
+        assert [one.content["score"] for one in told] == [0.25, 1]
+        assert {one.author for one in told} == {"other"}
+    assert "take back" in visitor.get("/production")

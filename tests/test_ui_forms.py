@@ -1,0 +1,123 @@
+"""The forms of the pages: each says what it was made from, and a stale one overwrites nobody."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import pytest
+from test_ui_library import commit, ids, texts
+from ui_demo import BEGIN
+from ui_records import every_record
+from ui_rig import Visitor, crawl, store_at
+
+from tfgrpo.improvement.proposals import Draftsman, accept, propose
+from tfgrpo.store import Operation, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return store_at(tmp_path, "Count both days.", "Round up.", "Name the unit.")
+
+
+def test_a_stale_merge_or_rollback_shows_what_others_did_and_records_nothing(store: Path) -> None:
+    first, second, _ = ids(store)
+    with Store.open(store) as opened:
+        opened.create_branch("web")
+    commit(store, "web", Operation("MODIFY", first, "Count the web's days."))
+    commit(store, "main", Operation("MODIFY", first, "Count the main days."))
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/combine?kind=merge&version=web&branch=main"), "/combine")
+    fields |= {"reason": "both", f"take-{first}": "theirs"}
+    back = form_of(visitor.get("/rollback?branch=main&to=v1"), "/rollback") | {"why": "worse"}
+    commit(store, "main", Operation("MODIFY", first, "Ben's words."))
+    for path, form in (("/combine", fields), ("/rollback", back)):
+        page = visitor.post(path, form, status=409)
+        assert "main has moved on from v3 to v4 meanwhile" in page, path
+        assert "<ins>Ben&#39;s words.</ins>" in page, path
+        assert 'value="worse"' in page or 'value="both"' in page, path
+        assert texts(store)[0] == "Ben's words.", path
+    commit(store, "main", Operation("MODIFY", second, "Always round up."))
+    again = fields | {"onto": "v4"}
+    assert "main is now at v6" in visitor.post("/combine", again), (
+        "an unrelated change is no matter"
+    )
+    assert texts(store)[:2] == ["Count the web's days.", "Always round up."]
+    visitor.post("/rollback", back | {"onto": "main"})
+    assert texts(store)[0] == "Count both days."
+
+
+def form_of(page: str, action: str) -> dict[str, str]:
+    """The hidden fields of the form of a page that is sent there, without its token."""
+    form = re.search(rf'<form method="post" action="{action}".*?</form>', page, re.S)
+    assert form is not None
+    hidden = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', form[0])
+    return {name: html.unescape(value) for name, value in hidden if name != "csrf"}
+
+
+def test_every_form_says_what_it_was_made_from(tmp_path: Path) -> None:
+    """But those that add to a record and replace nothing, and those that ask a run, which says
+    itself where it is."""
+    free = ("/call/", "/production/collect", "/run-stop/", "/run-resume/", "/redact")
+    visitor = Visitor(every_record(tmp_path, now=BEGIN))
+    found: set[str] = set()
+    for path in crawl(visitor, most=400):
+        for form in re.findall(
+            r"<form[^>]*method=\"post\".*?</form>", visitor.client.get(path).text, re.S
+        ):
+            action = re.search(r'action="([^"]+)"', form)
+            where = action[1] if action else path.partition("?")[0]
+            if any(part in where for part in free):
+                continue
+            assert re.search(r'name="(onto|seen)" value="[^"]+"', form), (path, where)
+            found.add(where)
+    assert found >= {"/library/add", "/library/change", "/combine", "/rollback", "/review"}
+    assert found >= {"/review/undo", "/bisect/mark", "/bisect/end", "/library/whole"}
+
+
+def test_a_decision_is_taken_back_although_later_ones_changed_what_it_brought(store: Path) -> None:
+    first = ids(store)[0]
+    for number, words in enumerate(("Words of p1.", "Words of p2."), 1):
+        with Store.open(store) as opened:
+            base, branch = opened.tip("main"), f"proposal/{number}"
+            opened.create_branch(branch, base)
+            opened.commit(branch, [Operation("MODIFY", first, words)], message="learned")
+            accept(opened, propose(opened, Draftsman(branch, "main", "a test", base)).id)
+    visitor = Visitor(store)
+    page = visitor.post("/review/undo", {"id": "p1", "seen": "2"}, status=409)
+    assert "Later versions changed what p1 brought" in page
+    assert "--ours" not in page
+    onto = re.search(r'name="onto" value="(v\d+)"', page)
+    assert onto is not None
+    choice = {"id": "p1", "seen": "2", "onto": onto[1], f"take-{first}": "ours"}
+    commit(store, "main", Operation("MODIFY", first, "Later words."))
+    assert "Later words." in visitor.post("/review/undo", choice, status=409)
+    choice |= {"onto": "v6", f"take-{first}": "theirs"}
+    assert "waits again" in visitor.post("/review/undo", choice)
+    assert texts(store)[0] == "Count both days."
+
+
+def test_a_library_of_any_size_is_arranged_page_by_page(tmp_path: Path) -> None:
+    store = store_at(tmp_path, *(f"Lesson {n}." for n in range(1200)))
+    visitor = Visitor(store)
+    page = visitor.get("/library")
+    link = re.search(r'href="([^"]+)">put it in another order', page)
+    assert link is not None
+    page = visitor.get(link[1])
+    assert "1 to 200 of 1200" in page
+    page = visitor.get("/library/order?branch=main&onto=v1&from=900")
+    assert "801 to 1000 of 1200" in page
+    page = visitor.get("/library/order?branch=main&onto=v1&first=950")
+    fields = form_of(page, "/library/order")
+    assert fields["order"] == "950.0-949.951-1199"
+    page = visitor.get(
+        f"/library/order?branch=main&onto=v1&order={fields['order']}&move=G3&to=1100"
+    )
+    fields = form_of(page, "/library/order")
+    assert "1001 to 1200 of 1200" in page
+    visitor.post("/library/order", fields | {"reason": "most used first"})
+    now = texts(store)
+    assert (now[0], now[1], now[1100], len(now)) == ("Lesson 950.", "Lesson 0.", "Lesson 3.", 1200)
+    for bad in ("0-1200", "5-2", "x", "-", "0-1-2"):
+        page = visitor.get(f"/library/order?branch=main&onto=v1&order={bad}", status=400)

@@ -1,0 +1,142 @@
+"""Every page with every kind of record: what is printed are texts and numbers."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from jinja2 import UndefinedError
+from test_ui_runs import folder as folder
+from ui_records import every_record
+from ui_rig import Visitor, crawl
+
+from tfgrpo.production.evidence import Measured
+from tfgrpo.store import Store
+from tfgrpo.ui.environment import Unprintable, environment
+from tfgrpo.ui.export import export_site
+
+INTERNAL = re.compile(
+    r"<(?:built-in|bound|function|class|generator|\w+ object)\b[^<]*|object at 0x\w+"
+    r"|\bNone\b|\bnan\b|\bUndefined\b|\{'|\[\('|\('\w|Decimal\(|datetime\.|\bNotGiven\b|\b0x[0-9a-f]{6,}"
+)
+"""What Python prints of a value that is neither a text nor a number."""
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> list[Path]:
+    """Stores with every kind of record: made by hand, trained, and with nothing in it."""
+    empty = tmp_path_factory.mktemp("empty") / ".tfgrpo/store.db"
+    Store.init(empty, author="tester").close()
+    by_hand = every_record(tmp_path_factory.mktemp("records"), now=time.time_ns() // 1000)
+    return [by_hand, folder / ".tfgrpo/store.db", empty]
+
+
+def pages(visitor: Visitor) -> Iterator[tuple[str, str]]:
+    """Yields every page that is linked from the first one on, and those that ask for something."""
+    for path in crawl(visitor, most=1200):
+        answer = visitor.client.get(path)
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            shown = answer.status_code == 200 or "is not shown here" in answer.text
+            assert shown, (path, answer.text[:2000])
+            yield path, answer.text
+
+
+def text_of(page: str) -> str:
+    """Returns a page's words, without its marks."""
+    return unescape(re.sub(r"<[^>]*>", " ", page))
+
+
+@pytest.mark.parametrize("settings", [{}, {"read_only": True}, {"content": False}], ids=str)
+def test_every_page_with_every_kind_of_record_prints_texts_and_numbers(
+    settings: dict[str, bool], stores: list[Path]
+) -> None:
+    found: list[tuple[str, str]] = []
+    count = 0
+    for store in stores:
+        for path, page in pages(Visitor(store, **settings)):
+            found += [(path, one) for one in INTERNAL.findall(text_of(page))]
+            count += 1
+    assert found == []
+    assert count > 150
+
+
+ODD = re.compile(
+    r"\bLeave it\b|>Look<|>Elsewhere<|\d (?:ADD|MODIFY|DELETE|KEEP)\b|\d left out|p (?:= )?0\.000"
+    r"|[Ii]ts marks go|Say above|went on with it last|stood nowhere|Money left|--(?:ours|theirs)\b"
+)
+"""Words of the code, of the command line, or of no reader."""
+
+
+def test_no_page_speaks_as_the_code_does(stores: list[Path]) -> None:
+    found = [
+        (path, said)
+        for store in stores
+        for path, page in pages(Visitor(store))
+        for said in ODD.findall(page)
+    ]
+    assert found == []
+    assert environment([]).from_string("{{ 0.0002 | chance }}").render() == "p &lt; 0.001"
+
+
+class Kept(NamedTuple):
+    """A record with a field that has the name of nothing else."""
+
+    size: int
+    facts: dict[str, int]
+
+
+@pytest.mark.parametrize(
+    ("template", "error"),
+    [
+        ("{{ row.count }}", UndefinedError),
+        ("{% if row.index %}a{% endif %}", UndefinedError),
+        ("{{ name.upper }}", Unprintable),
+        ("{% if name.isupper %}a{% endif %}", Unprintable),
+        ("{% for one in row.facts.values %}a{% endfor %}", Unprintable),
+        ("{{ row.facts }}", Unprintable),
+        ("{{ row }}", Unprintable),
+        ("{{ flag }}", Unprintable),
+        ("{{ nothing }}", UndefinedError),
+        ("{{ row.nothing }}", UndefinedError),
+        ("{{ arm.count }}", UndefinedError),
+    ],
+)
+def test_a_template_prints_nothing_but_texts_and_numbers(
+    template: str, error: type[Exception]
+) -> None:
+    values = {
+        "row": Kept(3, {"a": 1}),
+        "name": "x",
+        "flag": True,
+        "arm": Measured(12, 0.5),
+    }
+    with pytest.raises(error):
+        environment([]).from_string(template).render(values)
+
+
+def test_settings_and_verdicts_are_told_in_words() -> None:
+    template = environment([]).from_string("{{ value | in_words }}")
+    value = {"stops": ["a", "b"], "cached": None, "on": True, "share": 0.5}
+    assert template.render(value=value) == "stops a, b, on yes, share 0.5"
+    with pytest.raises(Unprintable):
+        template.render(value=Measured(1, 0.5))
+
+
+def test_a_record_has_its_fields_and_a_mapping_its_keys() -> None:
+    values = {"row": Kept(3, {"count": 7, "items": 8}), "unknown": float("nan"), "missing": None}
+    template = environment([]).from_string(
+        "{{ row.size }} {{ row.facts.count }} {{ row.facts.items }} {{ unknown }} {{ missing }}"
+    )
+    assert template.render(values) == "3 7 8 – –"
+
+
+def test_an_export_says_how_many_an_experiment_counted(stores: list[Path], tmp_path: Path) -> None:
+    export_site(stores[0], tmp_path / "out")
+    page = text_of((tmp_path / "out/production.html").read_text())
+    assert re.search(r"score\s+the metric that decides\s+\d\.\d{3}\s+of\s+\d+", page)
+    assert INTERNAL.findall(page) == []

@@ -1,0 +1,49 @@
+"""Taking a decision about a proposal back, also where later versions changed what it brought: each
+conflict is decided in the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from tfgrpo.improvement.proposals import get_proposal
+from tfgrpo.improvement.reopening import reopen
+from tfgrpo.library_file import write_library
+from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.merge import MergeConflict
+from tfgrpo.ui.pages.combine import resolution
+from tfgrpo.ui.pages.review import seen_in, show_proposal, tip_of
+from tfgrpo.ui.route import Route
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.ui.visit import Visit
+
+
+def undo(visit: Visit) -> Response:
+    """Takes a decision back. A side that was chosen counts only where the target still stands where
+    it stood when it was shown."""
+    store = visit.store
+    proposal = get_proposal(store, visit.required("id", "the proposal"))
+    onto = tip_of(visit, proposal)
+    resolve = resolution(visit) if visit.field("onto") == onto else None
+    why, seen = visit.field("why").strip() or None, seen_in(visit)
+    try:
+        reopen(store, proposal.id, why=why, resolve=resolve, seen=seen)
+    except StaleVersion as stale:
+        return show_proposal(visit, proposal, stale=stale)
+    except MergeConflict as refusal:
+        return visit.render(
+            "undo.html",
+            409,
+            title=f"Undo {proposal.id}",
+            proposal=proposal,
+            onto=onto,
+            conflicts=refusal.conflicts,
+        )
+    write_library(store)
+    return visit.done(f"/review?id={quote(proposal.id)}", f"Proposal {proposal.id} waits again")
+
+
+ROUTES = (Route("/review/undo", undo, "POST"),)
