@@ -64,7 +64,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
         config = str(EXAMPLE / "tfgrpo.toml")
         flags = ["--config", config, "--model", "m", "--base-url", endpoint.base_url]
         done = run(folder, f"tfgrpo train {' '.join(flags)}")
-        assert "step_3 is checked out" in done.stdout
+        assert "step_9 is checked out" in done.stdout
         yield folder
 
 
