@@ -70,6 +70,13 @@ def experiment() -> None:
     show_default=True,
     help="What counts once.",
 )
+@click.option(
+    "--scale",
+    "scales",
+    multiple=True,
+    metavar="SCORE=LOW..HIGH",
+    help="Between what scores lie, such as score=1..5; repeatable.  [0..1]",
+)
 @click.option("--auto", is_flag=True, help="Promote or roll back when a test decides.")
 @why_option
 @pass_app
@@ -89,7 +96,11 @@ def start(
     from tfgrpo.production import experiment as records
 
     plan = records.ExperimentPlan(
-        flags["metric"], _guards(flags["guards"], flags["metric"]), flags["unit"], flags["auto"]
+        flags["metric"],
+        _guards(flags["guards"], flags["metric"]),
+        flags["unit"],
+        flags["auto"],
+        tuple(map(_scale, flags["scales"])),
     )
     started = records.start(
         app.store, name, (control, candidate), parse_share(share), plan, why=why
@@ -277,6 +288,15 @@ def _guards(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...
     return tuple(guards)
 
 
+def _scale(given: str) -> tuple[str, tuple[float, float]]:
+    metric, _, ends = given.partition("=")
+    try:
+        low, high = map(float, ends.split(".."))
+    except ValueError:
+        raise click.UsageError(f"{given!r} is no scale: write score=1..5") from None
+    return metric, (low, high)
+
+
 def _moved(app: App, done: Experiment) -> None:
     if app.store.head.branch == done.control.revision:
         checkout.materialise(app)
@@ -321,6 +341,7 @@ def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
         "candidate": {**experiment.candidate._asdict(), "version": candidate},
         **experiment.plan._asdict(),
         "guards": dict(experiment.plan.guards),
+        "scales": dict(experiment.plan.scales),
         "started": text.iso(experiment.started),
         "ended": None if experiment.ended is None else text.iso(experiment.ended),
         "shares": [{"since": text.iso(at), "share": share} for at, share in experiment.shares],

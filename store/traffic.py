@@ -212,6 +212,9 @@ class Traffic(Protocol):
         """Returns the scores of the calls in these arms since then, in the order in which they
         arrived."""
 
+    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        """Returns label → the least and the largest score with it; None for scores without."""
+
     def count_lost(self, number: int) -> None:
         """Adds to the number of calls that were lost before they were recorded."""
 

@@ -243,6 +243,13 @@ class SqliteTraffic:
         )
         return [ArmScore._make(row) for row in self._rows(query, (since, *arms))]
 
+    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        query = (
+            "select label, min(score), max(score) from feedback where score is not null"
+            " group by label"
+        )
+        return {label: (low, high) for label, low, high in self._rows(query)}
+
     def count_lost(self, number: int) -> None:
         with self._writing():
             self._db.execute(
