@@ -47,7 +47,9 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("name")
 @click.option("--control", type=BRANCH, required=True, help="The branch that is in production.")
-@click.option("--candidate", type=REVISION, required=True, help="The revision to compare with it.")
+@click.option(
+    "--candidate", type=REVISION, required=True, help="The revision or proposal to compare with it."
+)
 @click.option("--share", default="10%", show_default=True, help="Subjects that get the candidate.")
 @click.option(
     "--metric",
@@ -102,6 +104,7 @@ def start(
         flags["auto"],
         tuple(map(_scale, flags["scales"])),
     )
+    candidate = _candidate(app.store, candidate)
     started = records.start(
         app.store, name, (control, candidate), parse_share(share), plan, why=why
     )
@@ -210,13 +213,20 @@ def promote(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment promote shorter
       tfgrpo experiment promote shorter --why "read by both of us"
     """
-    from tfgrpo.production.evidence import recorded
+    from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment import promote as promoted
+    from tfgrpo.store.errors import InvalidOperation
 
     store = app.store
-    done = promoted(store, name, evidence=recorded(store, named(store, name)), why=why)
+    shown = evidence(store, named(store, name))
+    against = shown.against
+    if against is not None and not store.is_forced:
+        raise InvalidOperation(against, hint="--force promotes all the same")
+    done = promoted(store, name, evidence=shown.as_object(), why=why)
     _moved(app, done)
+    if shown.verdict.kind == "none":
+        text.echo(f"nothing is shown yet: {shown.compared[0].words}")
     text.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
 
 
@@ -263,6 +273,23 @@ def stop(app: App, name: str, why: str | None) -> None:
     store = app.store
     done = stopped(store, name, evidence=recorded(store, named(store, name)), why=why)
     text.echo(f"stopped {name}: everybody gets {done.control.revision}")
+
+
+def _candidate(store: Store, named: str) -> str:
+    """Returns the revision that a candidate is: a proposal's id stands for what it proposes."""
+    from tfgrpo.improvement.proposals import get_proposal
+    from tfgrpo.store.errors import UnknownRevision
+
+    try:
+        store.resolve(named)
+    except UnknownRevision as unknown:
+        try:
+            proposal = get_proposal(store, named)
+        except UnknownRevision:
+            raise unknown from None
+        tip = store.branches().get(proposal.branch)
+        return proposal.branch if tip == proposal.candidate.number else proposal.candidate.name
+    return named
 
 
 def parse_share(value: str) -> float:

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.evaluate import EvalTask
+from tfgrpo.production.experiment import at_work
 from tfgrpo.store.blame import Origins
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
@@ -29,6 +30,11 @@ from tfgrpo.training.draft import plain
 from tfgrpo.training.turned_down import PROPOSAL, REJECTED
 from tfgrpo.views import View, Viewed
 from tfgrpo.wording import sampled
+
+
+class OnTrial(InvalidOperation):
+    """An experiment is running on the branch that would move."""
+
 
 State: TypeAlias = Literal["open", "accepted", "rejected"]
 PARTS = {"train": "learned_from", "gate": "gate", "heldout": "held_out"}
@@ -227,9 +233,16 @@ def accept(
     reason. `edits` gives other words for some, by label or id. What the target has by now in the
     same words is not added twice. `take` decides conflicts with what was done there meanwhile.
     Raises MergeConflict without it, InvalidOperation for a proposal that is decided or has nothing
-    left to change, UnknownRevision for a change that it has not, ProtectedName.
+    left to change, OnTrial unless the store is forced, UnknownRevision for a change that it has
+    not, ProtectedName.
     """
     proposal = _open(store, id)
+    running = at_work(store, proposal.target) if not store.is_forced else None
+    if running is not None:
+        raise OnTrial(
+            f"experiment {running.name} is running on {proposal.target}, which would move under it",
+            hint=f"`tfgrpo experiment stop {running.name}`, or promote it; --force accepts now",
+        )
     taken = _named(proposal, only) if only is not None else [c.experience for c in proposal.changes]
     if not taken:
         raise InvalidOperation("nothing is taken", hint="`tfgrpo reject` turns all of it down")

@@ -90,6 +90,14 @@ class Compared(NamedTuple):
         return "better" if self.main and self.benefit >= self.needed else ""
 
     @property
+    def words(self) -> str:
+        """Both arms in words: `score 0.387 of 31 against 0.517 of 290`."""
+        candidate, control = (
+            f"{arm.said(self.metric)} of {arm.size}" for arm in (self.candidate, self.control)
+        )
+        return f"{self.metric} {candidate} against {control}"
+
+    @property
     def difference_said(self) -> str:
         """The difference as people say it, candidate less control, with its bounds."""
         if not (self.control.size and self.candidate.size):
@@ -123,6 +131,18 @@ class Evidence(NamedTuple):
     mismatch: float
     notes: tuple[str, ...]
     verdict: Verdict
+
+    @property
+    def against(self) -> str | None:
+        """What stands against promoting, in words: harm that is shown, or a candidate that was
+        worse so far; None for nothing."""
+        main = self.compared[0]
+        if self.verdict.kind == "harm":
+            return self.verdict.said
+        both = min(main.candidate.size, main.control.size)
+        if self.verdict.kind == "none" and both and main.candidate.mean < main.control.mean:
+            return f"the candidate was worse so far: {main.words}"
+        return None
 
     def as_object(self) -> dict[str, Any]:
         """Returns it as JSON, for programs and for the record."""

@@ -20,6 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
+from tfgrpo.production.tested import accept_tested, reopen_tested
 from tfgrpo.store import protection
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.default import open_traffic
@@ -219,6 +220,7 @@ def promote(
     store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
 ) -> Experiment:
     """Moves the control's branch to the candidate's version, and ends the experiment, on record.
+    A proposal of that version for that branch is accepted with it.
 
     Raises StaleVersion where the branch has moved since the experiment began, unless the store
     is forced; ProtectedName; InvalidOperation for an experiment that is over.
@@ -234,6 +236,7 @@ def promote(
         version = version_of(store, running.candidate)
         store.move_branch(branch, version)
         _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
+        accept_tested(store, name, branch, version)
         return experiment(store, name)
 
 
@@ -264,6 +267,7 @@ def roll_back(
             )
         version = version_of(store, ended.control)
         store.move_branch(branch, version)
+        reopen_tested(store, name, version_of(store, ended.candidate))
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
 
 
