@@ -85,6 +85,7 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
     """
     from tfgrpo.author import default_author
     from tfgrpo.proxy.metrics import sums_of_feedback
+    from tfgrpo.proxy.patterns import clean_feedback
     from tfgrpo.store.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -93,7 +94,7 @@ def feedback(app: App, /, call: str, score: str | None, **given: str | None) -> 
     with opened(app) as log:
         about = recent_call(log, call)
         id, now = about.id, time.time_ns() // 1000
-        checked = checked_feedback(id, words, author=default_author(), time=now)
+        checked = clean_feedback(checked_feedback(id, words, author=default_author(), time=now))
         log.add_feedback(checked, sums_of_feedback(checked, about))
     text.echo(f"recorded feedback on {id}")
 

@@ -17,6 +17,7 @@ from tfgrpo.production.experiment import RUNNING, Experiment, experiments
 from tfgrpo.production.rollback import before_that, rollback
 from tfgrpo.projections.production import live_figures
 from tfgrpo.proxy.metrics import sums_of_feedback
+from tfgrpo.proxy.patterns import clean_feedback
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import UnknownRevision
@@ -140,7 +141,8 @@ def add_feedback(visit: Visit) -> Response:
         if traffic is None:
             raise UnknownRevision("no traffic is on record")
         about = traffic.call(visit.path("id"))
-        feedback = checked_feedback(about.id, given, author=visit.who, time=time.time_ns() // 1000)
+        now = time.time_ns() // 1000
+        feedback = clean_feedback(checked_feedback(about.id, given, author=visit.who, time=now))
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
     return visit.done(f"/call/{quote(about.id)}", "recorded your feedback")
 
