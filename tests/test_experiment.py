@@ -182,10 +182,14 @@ def test_every_step_is_seen_at_the_next_request(
         assert got() == (None, False)
 
 
-def test_a_call_without_a_subject_is_one_of_its_own(settings: ProxySettings, store: Store) -> None:
+def test_a_call_without_a_subject_or_a_beginning_is_one_of_its_own(
+    settings: ProxySettings, store: Store
+) -> None:
     start(store, "e", ("prod", "main"), 0.5)
     with ProxyThread(settings) as proxy:
-        arms = {arm for _, arm in (ask(proxy) for _ in range(40))}
+        body = b'{"model": "m", "messages": []}'
+        answers = [proxy.ask(post(CHAT, body)) for _ in range(40)]
+        arms = {m[1].decode() for a in answers if (m := re.search(rb"X-Tfgrpo-Arm: (\S+)", a))}
     assert arms == {"e/control", "e/candidate"}
 
 

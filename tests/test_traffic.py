@@ -29,7 +29,14 @@ from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.default import open_traffic
-from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
+from tfgrpo.store.traffic import (
+    CallContent,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    by_version,
+    traffic_path,
+)
 
 KEY = b"Authorization: Bearer sk-caller-1"
 CHAT_USAGE = (
@@ -89,7 +96,7 @@ def ask(proxy: ProxyThread, body: dict[str, Any] | None = None, *headers: bytes)
 
 
 def health(proxy: ProxyThread) -> tuple[bytes, dict[str, Any]]:
-    got = proxy.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    got = proxy.ask(b"GET /stale HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     return got[9:12], json.loads(got.partition(b"\r\n\r\n")[2])
 
 
@@ -632,3 +639,42 @@ def test_without_a_record_there_is_a_hint(store: Store) -> None:
     )
     assert done.returncode == 1
     assert "tfgrpo proxy" in done.stderr
+
+
+def test_whom_a_call_is_for_is_a_digest_in_its_words_too(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    names = {"user": "anna-1", "safety_identifier": "anna-2", "conversation": {"id": "anna-3"}}
+    body = {**names, "metadata": {"user_id": 'anna-"4"'}, "messages": []}
+    said = {"role": "user", "content": 'my "user": "stays" here'}
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        first = ask(proxy, {**body, "messages": [said]})
+        ask(proxy, {**body, "messages": [said, {"role": "user", "content": "x" * 300_000}]})
+        words = {"comment": "mail anna@example.com", "correct": "call sk-abcdefabcdefabcdef"}
+        said_of_it = json.dumps({"call": first, **words}).encode()
+        assert proxy.ask(post("/feedback", said_of_it, KEY)).startswith(b"HTTP/1.1 201 ")
+    kept = bytes_beside(store)
+    for word in (b"anna-", b"anna@", b"sk-abcdef"):
+        assert word not in kept, word
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        content = traffic.content(first)
+        assert content is not None
+        sent = json.loads(content.request or "")
+        assert sent["user"] != sent["safety_identifier"]
+        assert sent["conversation"]["id"] == recorded(store)[0].subject
+        assert sent["messages"] == [said]
+        (feedback,) = traffic.feedback(first)
+    assert feedback.comment == "mail [redacted]"
+    assert feedback.correct == "call [redacted]"
+
+
+def test_what_is_too_old_leaves_the_log_of_writes_too(store: Store) -> None:
+    with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
+        blank = dict.fromkeys(CallRecord._fields, 0)
+        for id in ("call-a", "call-b"):
+            row = CallRecord(**blank | {"id": id, "worker": "w", "route": "/"})  # type: ignore[arg-type]
+            traffic.add([row], [CallContent(id, f"the words of {id}", "said")])
+        assert b"the words of call-a" in bytes_beside(store)
+        assert traffic.delete_before(1) == 2
+        assert b"the words of" not in bytes_beside(store)
+        assert traffic.delete_before(1) == 0
