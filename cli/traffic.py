@@ -126,8 +126,8 @@ def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) ->
             names.get(one.name, one.name),
             str(one.calls),
             str(one.errors),
-            str(one.prompt_tokens),
-            str(one.completion_tokens),
+            _count(one.prompt_tokens),
+            _count(one.completion_tokens),
             f"{one.p50 / 1000:.0f}",
             f"{one.p95 / 1000:.0f}",
             f"{one.added / 1000:.2f}",
@@ -195,13 +195,17 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
 def _tokens(call: CallRecord) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return ""  # nobody knows, which is not none
-    return f"{call.prompt_tokens or 0}+{call.completion_tokens or 0}"
+    return f"{_count(call.prompt_tokens)}+{_count(call.completion_tokens)}"
+
+
+def _count(tokens: int | None) -> str:
+    return "?" if tokens is None else str(tokens)
 
 
 def _counted(call: CallRecord) -> str:
     if not _tokens(call):
         return "its tokens are not known"
-    return f"{call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
+    return f"{_count(call.prompt_tokens)} tokens in, {_count(call.completion_tokens)} out"
 
 
 def _shown(log: Traffic, id: str) -> Iterator[str]:

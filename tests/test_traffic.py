@@ -54,10 +54,10 @@ USAGES = {
     "messages": (
         b"text/event-stream",
         b'event: message_start\ndata: {"message":{"usage":{"input_tokens":9,'
-        b'"cache_read_input_tokens":4,"output_tokens":1}}}\n\n'
+        b'"cache_read_input_tokens":4,"cache_creation_input_tokens":2,"output_tokens":1}}}\n\n'
         + b": filler\n" * 4000
         + b'event: message_delta\ndata: {"usage":{"output_tokens":33}}\n\n',
-        (9, 4, 33),
+        (15, 4, 33),
     ),
     "none": (b"application/json", b'{"usage":null}', (None, None, None)),
 }
@@ -678,3 +678,14 @@ def test_what_is_too_old_leaves_the_log_of_writes_too(store: Store) -> None:
         assert traffic.delete_before(1) == 2
         assert b"the words of" not in bytes_beside(store)
         assert traffic.delete_before(1) == 0
+
+
+def test_tokens_that_nobody_said_are_not_shown_as_none(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    provider.answer = answer(b'{"usage":{"prompt_tokens":5}}')
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+    assert " 5+? " in run(store, "traffic")
+    (figures,) = json.loads(run(store, "stats", "--live", "--json"))["versions"]
+    assert (figures["prompt_tokens"], figures["completion_tokens"]) == (5, None)
