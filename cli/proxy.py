@@ -50,7 +50,17 @@ FILE = "proxy.toml"
     help="What is kept of calls: nothing, counts, or their words too, redacted.  [counts]",
 )
 @click.option("--keep", default="30d", show_default=True, help="For how long: 12h, 30d, forever.")
-@click.option("--redact", metavar="REGEX", help="What else to take out of words that are kept.")
+@click.option(
+    "--redact",
+    metavar="REGEX",
+    multiple=True,
+    help="What else to take out of words that are kept; repeatable.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1),
+    help="Share of calls whose words are kept, with --record content.  [1]",
+)
 @click.option(
     "--drain",
     type=click.FloatRange(0),
@@ -99,12 +109,14 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """Returns what the flags and the file say together. Raises SettingsError."""
-    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, read_file, upstreams
+    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, either, read_file, upstreams
     from tfgrpo.store.errors import SettingsError
 
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
     flags["allow"] = flags["allow"] or None
+    redact = flags["redact"]
+    flags["redact"] = either(redact) if redact and not isinstance(redact, str) else redact or None
     given = [name for name, value in flags.items() if value is not None]
     values: dict[str, Any] = {} if config is None else read_file(config, given)
     own = {
@@ -123,7 +135,7 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values.setdefault("default", next(iter(libraries)))
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
         values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
-    plain = ("host", "port", "record", "redact", "drain", "access_log")
+    plain = ("host", "port", "record", "redact", "sample", "drain", "access_log")
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":

@@ -689,3 +689,44 @@ def test_tokens_that_nobody_said_are_not_shown_as_none(
     assert " 5+? " in run(store, "traffic")
     (figures,) = json.loads(run(store, "stats", "--live", "--json"))["versions"]
     assert (figures["prompt_tokens"], figures["completion_tokens"]) == (5, None)
+
+
+def test_a_request_says_that_it_is_not_kept_and_words_are_sampled(
+    settings: ProxySettings, store: Store
+) -> None:
+    def kept_words() -> int:
+        with closing(open_traffic(traffic_path(store.path))) as traffic:
+            return sum(
+                traffic.content(one.call.id) is not None for one in traffic.calls(CallFilter(), 500)
+            )
+
+    body = {"messages": [{"role": "user", "content": "the words"}]}
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        off = ask(proxy, body, b"x-tfgrpo-record: off")
+        counts = ask(proxy, body, b"x-tfgrpo-record: counts")
+        assert b"400 " in proxy.ask(post(CHAT, b"{}", b"x-tfgrpo-record: no"))[:15]
+    assert [call.id for call in recorded(store)] == [counts]
+    assert off != counts
+    assert kept_words() == 0
+    assert b"the words" not in bytes_beside(store)
+    with ProxyThread(replace(settings, record="content", sample=0.5)) as proxy:
+        for _ in range(60):
+            ask(proxy, body)
+    assert 10 < kept_words() < 50
+
+
+def test_several_patterns_are_taken_out(store: Store, provider: Provider, tmp_path: Path) -> None:
+    provider.answer = answer(b'{"choices":[]}')
+    arguments = ["--upstream", provider.url, "--record", "content", "--redact", r"K-\d+|Q\d+"]
+    process, port = listen([*arguments, "--redact", "blue"], tmp_path)
+    sent = json.dumps({"model": "m", "messages": [{"role": "user", "content": "K-7 Q8 blue red"}]})
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(post(CHAT, sent.encode()))
+        assert client.recv(1000)
+    process.terminate()
+    process.communicate(timeout=120)
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        content = traffic.content(recorded(store)[0].id)
+    assert content is not None
+    words = json.loads(content.request or "")["messages"][0]["content"]
+    assert words == "[redacted] [redacted] [redacted] red"

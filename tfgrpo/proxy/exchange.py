@@ -162,7 +162,7 @@ class Exchange:
         if who is None:
             who = conversation(members)
         call.read(members, who)
-        if self.proxy.settings.record == "content":
+        if self.proxy.keeps_words(call):
             call.keep(plain)
         name, model, classifier = self.proxy.chooser.named(request.index, members)
         if classifier is not None:

@@ -64,12 +64,12 @@ def without_identities(text: str, digest: Callable[[str], str]) -> str:
     """Returns a request's JSON, cut off or not, with digests in the place of whom it says that it
     is for: such keys with a string, wherever they stand outside of strings."""
 
-    def digested(found: re.Match[str]) -> str:
+    def digested(match: re.Match[str]) -> str:
         try:
-            value = str(json.loads(f'"{found[2]}"'))
+            value = str(json.loads(f'"{match[2]}"'))
         except ValueError:
-            return f'{found[1]}"{REDACTED}"'
-        return f'{found[1]}"{digest(value)}"'
+            return f'{match[1]}"{REDACTED}"'
+        return f'{match[1]}"{digest(value)}"'
 
     return _identities.sub(digested, text)
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""
 TOKEN = b"x-tfgrpo-token"
+RECORD = b"x-tfgrpo-record"
+"""A request with it is kept without its words (`counts`), or not at all (`off`)."""
+RECORD_VALUES = (b"counts", b"off")
 MOST_PATHS, OTHER_PATHS = 100, "other paths"
 """Paths that are counted each for itself, and what the others are counted as."""
 log = logging.getLogger("tfgrpo.proxy")
@@ -144,6 +147,8 @@ class Proxy:
 
     def admit(self, request: Request) -> None:
         """Raises BadRequest for a request that is not to be answered."""
+        if request.index.get(RECORD, b"off") not in RECORD_VALUES:
+            raise BadRequest(400, "the header x-tfgrpo-record is counts or off")
         token = self.settings.token
         if token is None:
             if self.is_own(request.path) and not _is_local(request):
@@ -176,8 +181,20 @@ class Proxy:
         self._used = at + 32
         return "call-" + self._random[at : at + 32]
 
+    def keeps_words(self, call: Call) -> bool:
+        """Returns whether the words of a call are kept: where that is asked for, of the share of
+        calls that is sampled, and where the request does not say otherwise."""
+        settings = self.settings
+        return (
+            settings.record == "content"
+            and call.request.index.get(RECORD) is None
+            and int(call.id[5:13], 16) < settings.sample * 2**32
+        )
+
     def begin(self, call: Call) -> None:
         """Counts a call that is about to be made."""
+        if call.request.index.get(RECORD) == b"off":
+            return
         recorder = self._recorder_of(call)
         if recorder is not None:
             recorder.begin(call)
@@ -187,9 +204,10 @@ class Proxy:
         self.calls += 1
         if self.access is not None:
             self.access.add(call)
-        recorder = call.recorder or self._recorder_of(call)
-        if recorder is not None:
-            recorder.add(call)
+        if call.request.index.get(RECORD) != b"off":
+            recorder = call.recorder or self._recorder_of(call)
+            if recorder is not None:
+                recorder.add(call)
         chosen = call.chosen
         if chosen is not None and chosen.trouble != self._troubles.get(chosen.name):
             self.tell_troubles()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,8 +136,9 @@ class ProxySettings:
 
     `record` is `off`, `counts`, or `content` for the words of calls too, less what a built-in
     pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
-    good). `drain` is how many seconds requests under way have when the proxy ends, and
-    `access_log` a file that gets a line for each request.
+    good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
+    requests under way have when the proxy ends, and `access_log` a file that gets a line for each
+    request.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -151,6 +152,7 @@ class ProxySettings:
     record: str = "counts"
     keep: float | None = 30 * 86400.0
     redact: str = ""
+    sample: float = 1.0
     drain: float = 30.0
     access_log: str | None = None
     limits: Limits = field(default_factory=Limits)
@@ -162,6 +164,8 @@ class ProxySettings:
             re.compile(self.redact)
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+        if isinstance(self.sample, bool) or not 0 <= self.sample <= 1:
+            raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
         if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
             raise SettingsError(f"drain is no {self.drain!r}", hint="seconds, such as 30")
         if self.host not in LOOPBACK and not self.token:
@@ -224,8 +228,8 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    plain = ("default", "host", "port", "record", "redact", "drain", "access_log")
-    known = {"upstream", "anthropic", "libraries", "rules", *plain}
+    plain = ("default", "host", "port", "record", "sample", "drain", "access_log")
+    known = {"upstream", "anthropic", "libraries", "rules", "redact", *plain}
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -234,6 +238,9 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         gate.require(of_proxy(path, tables))
     try:
         settings: dict[str, Any] = {key: tables[key] for key in plain if key in tables}
+        if "redact" in tables:
+            several = tables["redact"]
+            settings["redact"] = either(several if isinstance(several, list) else [several])
         settings["openai"], settings["anthropic"] = upstreams(
             tables.get("upstream"), tables.get("anthropic")
         )
@@ -251,6 +258,11 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"
         ) from None
     return settings
+
+
+def either(patterns: Sequence[str]) -> str:
+    """Returns the regular expression that finds what any of some finds."""
+    return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
 
 
 def _library(folder: Path, table: Mapping[str, Any]) -> LibraryChoice:
