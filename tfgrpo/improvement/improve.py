@@ -42,6 +42,8 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.improvement.rounds import Round
 from tfgrpo.model.budget import Budget, BudgetReached
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
@@ -212,7 +214,8 @@ def require_model(store: Store, project: Project, request: ImproveRequest) -> No
         return
     with closing(open_traffic(path)) as traffic:
         models = Counter(one.call.model for one in traffic.calls(request.collect.which, NEWEST))
-    del models[None]
+    for same in (None, DEFAULT_MODEL, DEFAULT_MODEL.removeprefix(LOCAL)):
+        del models[same]
     if models:
         (most, _), *others = models.most_common()
         more = f" and of {plural(len(others), 'other model')}" if others else ""
