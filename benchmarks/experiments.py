@@ -1,16 +1,18 @@
 """How often experiments decide falsely, and how soon they decide rightly: simulated.
 
-    python -m benchmarks.experiments           # a minute or two; writes RESULTS-experiments.md
+    python -m benchmarks.experiments           # some minutes; writes RESULTS-experiments.md
     python -m benchmarks.experiments --quick   # printed only
 
 The tests are those of `tfgrpo experiment`, looked at after every call (after every block, between
-which they say the same). A fixed test is the z-test of two proportions, or of two means, at 5 %
-on two sides, with as many calls as give it a power of 80 %. No model is asked.
+which they say the same). How often they decide falsely is in `experiment_shapes.py`. A fixed test
+is the z-test of two proportions, or of two means, at 5 % on two sides, with as many calls as give
+it a power of 80 %. No model is asked.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from statistics import NormalDist
 from time import process_time
@@ -20,14 +22,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.evaluation.anytime import (
-    FEWEST,
-    Blocks,
-    block_sizes,
-    log_evidence,
-    log_mismatch,
-    margin,
-)
+from benchmarks import experiment_shapes as shapes
+from tfgrpo.evaluation.anytime import block_sizes, in_blocks, log_evidence, log_mismatch
 from tfgrpo.production.evidence import ALPHA, GUARDS_PART, MISMATCH
 
 RESULTS = Path(__file__).parent / "RESULTS-experiments.md"
@@ -36,7 +32,6 @@ SIDE = ALPHA * (1 - GUARDS_PART) / 2
 CHUNK = 1 << 19
 """Values that are simulated at a time."""
 Array = NDArray[np.float64]
-Counts = NDArray[np.int64]
 
 
 class Rates(NamedTuple):
@@ -54,55 +49,39 @@ def right_or_wrong(
     experiment; infinite where they were not."""
     a, b = block_sizes(rates.share)
     blocks = calls // b
+    each = np.tile([rates.control] * a + [rates.candidate] * b, blocks)
+
+    def draw(count: int) -> Array:
+        return (dice.random((count, len(each))) < each).astype(float)
+
+    return _found(draw, (a, b), blocks, experiments, side)
+
+
+def grades(
+    dice: np.random.Generator, better: float, calls: int, experiments: int, side: float
+) -> tuple[Array, Array]:
+    """Returns the same for grades of a standard deviation of 0.2 about 0.5, of which the
+    candidate's are higher by so many standard deviations."""
+
+    def draw(count: int) -> Array:
+        values = dice.beta(2.625, 2.625, (count, 2 * calls))
+        values[:, 1::2] += 0.2 * better
+        return np.clip(values, 0, 1)
+
+    return _found(draw, (1, 1), calls, experiments, side)
+
+
+def _found(
+    draw: Callable[[int], Array], sizes: tuple[int, int], blocks: int, experiments: int, side: float
+) -> tuple[Array, Array]:
     found: list[list[Array]] = [[], []]
-    for start in range(0, experiments, max(1, CHUNK // blocks)):
-        size = (min(max(1, CHUNK // blocks), experiments - start), blocks)
-        drawn = Blocks(
-            np.full(size, a),
-            np.full(size, b),
-            dice.binomial(a, rates.control, size),
-            dice.binomial(b, rates.candidate, size),
-        )
+    most = max(1, CHUNK // (blocks * sum(sizes)))
+    for start in range(0, experiments, most):
+        drawn = in_blocks(draw(min(most, experiments - start)), [sizes] * blocks)
         for which, benefit in enumerate((False, True)):
             crossed = log_evidence(drawn, benefit=benefit) >= math.log(1 / side)
-            found[which].append(b * first(crossed))
+            found[which].append(sizes[1] * first(crossed))
     return np.concatenate(found[0]), np.concatenate(found[1])
-
-
-def numbers(
-    dice: np.random.Generator, values: tuple[str, float], calls: int, experiments: int, side: float
-) -> tuple[Array, Array]:
-    """Returns the same for numbers of a distribution, shifted by so many standard deviations."""
-    kind, shift = values
-    found: list[list[Array]] = [[], []]
-    count = np.arange(1, calls + 1)
-    for start in range(0, experiments, max(1, CHUNK // calls)):
-        size = (min(max(1, CHUNK // calls), experiments - start), calls)
-        arms = [draw(dice, kind, size), draw(dice, kind, size) + shift]
-        means = [np.cumsum(arm, axis=1) / count for arm in arms]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            of_each = [
-                (np.cumsum(arm**2, axis=1) / count - mean**2) * count / (count - 1)
-                for arm, mean in zip(arms, means, strict=True)
-            ]
-            variance = 2 * count * (of_each[0] + of_each[1]) / count
-            within = margin(variance, 2.0 * count, 2 * side)
-        difference = means[1] - means[0]
-        ready = count >= FEWEST
-        found[0].append(first((difference < -within) & ready))
-        found[1].append(first((difference > within) & ready))
-    return np.concatenate(found[0]), np.concatenate(found[1])
-
-
-def draw(dice: np.random.Generator, kind: str, size: tuple[int, int]) -> Array:
-    """Returns values of a standard deviation of 1."""
-    if kind == "normal":
-        return dice.standard_normal(size)
-    if kind == "exponential":
-        return dice.standard_exponential(size)
-    if kind == "three grades":
-        return dice.choice([0.0, 0.5, 1.0], size, p=[0.1, 0.2, 0.7]) / math.sqrt(0.11)
-    return dice.standard_t(3, size) / math.sqrt(3)
 
 
 def first(crossed: NDArray[np.bool_]) -> Array:
@@ -125,28 +104,6 @@ def fixed_of_means(shift: float, power: float = 0.8) -> float:
     return 2 * ((normal.inv_cdf(1 - ALPHA / 2) + normal.inv_cdf(power)) / shift) ** 2
 
 
-def false_decisions(dice: np.random.Generator, experiments: int) -> list[str]:
-    """Returns the table of experiments in which there is nothing to be found."""
-    lines = row("outcome", "candidate's share", "calls of it", "decided falsely") + row(
-        *["---"] * 4
-    )
-    for rate, share, calls in (
-        *((rate, 0.5, 500) for rate in (0.5, 0.8, 0.95)),
-        (0.8, 0.1, 300),
-        (0.8, 0.9, 900),
-    ):
-        harm, benefit = right_or_wrong(
-            dice, Rates(rate, rate, share), calls, experiments, ALPHA / 2
-        )
-        wrong = np.isfinite(np.minimum(harm, benefit)).mean()
-        lines += row(f"right at {rate}", f"{share:.0%}", calls, f"{wrong:.2%}")
-    for kind in ("normal", "exponential", "three grades", "heavy tails (t3)"):
-        harm, benefit = numbers(dice, (kind, 0.0), 500, experiments, ALPHA / 2)
-        wrong = np.isfinite(np.minimum(harm, benefit)).mean()
-        lines += row(f"numbers, {kind}", "50%", 500, f"{wrong:.2%}")
-    return lines
-
-
 def looked_at(dice: np.random.Generator, experiments: int, calls: int = 500) -> float:
     """Returns how often a z-test at 5 %, looked at after every call, decides falsely."""
     count = np.arange(1, calls + 1)
@@ -154,7 +111,7 @@ def looked_at(dice: np.random.Generator, experiments: int, calls: int = 500) -> 
     middle = (rights[0] + rights[1]) / (2 * count)
     error = np.sqrt(np.maximum(2 * middle * (1 - middle) / count, 1e-12))
     z = np.abs(rights[0] - rights[1]) / count / error
-    return float(((z > 1.96) & (count >= FEWEST)).any(axis=1).mean())
+    return float(((z > 1.96) & (count >= 25)).any(axis=1).mean())
 
 
 def lengths(dice: np.random.Generator, experiments: int) -> list[str]:
@@ -175,8 +132,8 @@ def lengths(dice: np.random.Generator, experiments: int) -> list[str]:
     for shift in (0.5, 0.2):
         needed = fixed_of_means(shift)
         most = int(5 * needed)
-        harm, _ = numbers(dice, ("normal", -shift), most, few, SIDE)
-        lines += length_row(f"numbers, {shift} standard deviations", needed, harm, most)
+        harm, _ = grades(dice, -shift, most, few, SIDE)
+        lines += length_row(f"grades, {shift} standard deviations", needed, harm, most)
     return lines
 
 
@@ -220,18 +177,28 @@ def row(*cells: object) -> list[str]:
 def page(experiments: int, seed: int) -> str:
     """Returns the page of results."""
     dice, began = np.random.default_rng(seed), process_time()
+    few = experiments // 10
+    found, oracle = shapes.power(few)
     lines = [
         "# Experiments: how often they err, how soon they decide",
         "",
         "`python -m benchmarks.experiments`; the tests are described in "
         "`tfgrpo/evaluation/anytime.py`.",
         "",
-        f"## Decided falsely, of {experiments:,} experiments without a difference",
+        f"## Decided falsely, of {few:,} experiments without a difference each",
         "",
-        f"Looked at after every call. Harm or benefit at {ALPHA:.0%} together, no guards. A z-test "
-        f"at 5 % that is looked at as often decides falsely in {looked_at(dice, 2000):.0%}.",
+        f"{shapes.SUBJECTS:,} subjects, looked at after every one; harm or benefit at {ALPHA:.0%} "
+        "together, no guards. The columns are the candidate's share. A z-test at 5 % that is "
+        f"looked at as often decides falsely in {looked_at(dice, 2000):.0%}. The oracle is the "
+        "empirical Bernstein confidence sequence of `expectation` on each arm.",
         "",
-        *false_decisions(dice, experiments),
+        *shapes.table(few),
+        "",
+        "## Found",
+        "",
+        f"Right 0.60 → 0.72 is found better within 700 calls, half of them the candidate's, with "
+        f"guards beside, in {found:.1%} of {few:,} experiments"
+        + ("." if oracle is None else f"; by the oracle in {oracle:.1%} of {few // 10}."),
         "",
         "## Calls an arm until harm is shown",
         "",

@@ -47,7 +47,9 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("name")
 @click.option("--control", type=BRANCH, required=True, help="The branch that is in production.")
-@click.option("--candidate", type=REVISION, required=True, help="The revision to compare with it.")
+@click.option(
+    "--candidate", type=REVISION, required=True, help="The revision or proposal to compare with it."
+)
 @click.option("--share", default="10%", show_default=True, help="Subjects that get the candidate.")
 @click.option(
     "--metric",
@@ -70,6 +72,13 @@ def experiment() -> None:
     show_default=True,
     help="What counts once.",
 )
+@click.option(
+    "--scale",
+    "scales",
+    multiple=True,
+    metavar="SCORE=LOW..HIGH",
+    help="Between what scores lie, such as score=1..5; repeatable.  [0..1]",
+)
 @click.option("--auto", is_flag=True, help="Promote or roll back when a test decides.")
 @why_option
 @pass_app
@@ -89,8 +98,13 @@ def start(
     from tfgrpo.production import experiment as records
 
     plan = records.ExperimentPlan(
-        flags["metric"], _guards(flags["guards"], flags["metric"]), flags["unit"], flags["auto"]
+        flags["metric"],
+        _guards(flags["guards"], flags["metric"]),
+        flags["unit"],
+        flags["auto"],
+        tuple(map(_scale, flags["scales"])),
     )
+    candidate = _candidate(app.store, candidate)
     started = records.start(
         app.store, name, (control, candidate), parse_share(share), plan, why=why
     )
@@ -199,13 +213,20 @@ def promote(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment promote shorter
       tfgrpo experiment promote shorter --why "read by both of us"
     """
-    from tfgrpo.production.evidence import recorded
+    from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment import promote as promoted
+    from tfgrpo.store.errors import InvalidOperation
 
     store = app.store
-    done = promoted(store, name, evidence=recorded(store, named(store, name)), why=why)
+    shown = evidence(store, named(store, name))
+    against = shown.against
+    if against is not None and not store.is_forced:
+        raise InvalidOperation(against, hint="--force promotes all the same")
+    done = promoted(store, name, evidence=shown.as_object(), why=why)
     _moved(app, done)
+    if shown.verdict.kind == "none":
+        text.echo(f"nothing is shown yet: {shown.compared[0].words}")
     text.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
 
 
@@ -254,6 +275,23 @@ def stop(app: App, name: str, why: str | None) -> None:
     text.echo(f"stopped {name}: everybody gets {done.control.revision}")
 
 
+def _candidate(store: Store, named: str) -> str:
+    """Returns the revision that a candidate is: a proposal's id stands for what it proposes."""
+    from tfgrpo.improvement.proposals import get_proposal
+    from tfgrpo.store.errors import UnknownRevision
+
+    try:
+        store.resolve(named)
+    except UnknownRevision as unknown:
+        try:
+            proposal = get_proposal(store, named)
+        except UnknownRevision:
+            raise unknown from None
+        tip = store.branches().get(proposal.branch)
+        return proposal.branch if tip == proposal.candidate.number else proposal.candidate.name
+    return named
+
+
 def parse_share(value: str) -> float:
     """Returns a share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(%?)", value.strip())
@@ -275,6 +313,15 @@ def _guards(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...
         name, equals, by = one.partition("=")
         guards.append((name, parse_share(by) if equals else TOLERANCES.get(name, 0.0)))
     return tuple(guards)
+
+
+def _scale(given: str) -> tuple[str, tuple[float, float]]:
+    metric, _, ends = given.partition("=")
+    try:
+        low, high = map(float, ends.split(".."))
+    except ValueError:
+        raise click.UsageError(f"{given!r} is no scale: write score=1..5") from None
+    return metric, (low, high)
 
 
 def _moved(app: App, done: Experiment) -> None:
@@ -321,6 +368,7 @@ def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
         "candidate": {**experiment.candidate._asdict(), "version": candidate},
         **experiment.plan._asdict(),
         "guards": dict(experiment.plan.guards),
+        "scales": dict(experiment.plan.scales),
         "started": text.iso(experiment.started),
         "ended": None if experiment.ended is None else text.iso(experiment.ended),
         "shares": [{"since": text.iso(at), "share": share} for at, share in experiment.shares],

@@ -29,6 +29,12 @@ FILE = "proxy.toml"
 )
 @click.option("--upstream", help="Base URL of an OpenAI-compatible provider.")
 @click.option("--anthropic", help="Base URL for the Anthropic routes, where it is another.")
+@click.option(
+    "--allow",
+    multiple=True,
+    type=REVISION,
+    help="Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
+)
 @click.option("--top-k", type=click.IntRange(1), help="Put in only the experiences that fit best.")
 @click.option(
     "--dropout",
@@ -44,7 +50,23 @@ FILE = "proxy.toml"
     help="What is kept of calls: nothing, counts, or their words too, redacted.  [counts]",
 )
 @click.option("--keep", default="30d", show_default=True, help="For how long: 12h, 30d, forever.")
-@click.option("--redact", metavar="REGEX", help="What else to take out of words that are kept.")
+@click.option(
+    "--redact",
+    metavar="REGEX",
+    multiple=True,
+    help="What else to take out of words that are kept; repeatable.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1),
+    help="Share of calls whose words are kept, with --record content.  [1]",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0),
+    help="Seconds that requests under way have at SIGTERM.  [30]",
+)
+@click.option("--access-log", metavar="FILE", help="Write a line of JSON for each request; - here.")
 @click.option(
     "--config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -71,38 +93,49 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
         if error.name != "httptools":
             raise
         raise TfgrpoError("the proxy needs httptools", hint=install_hint("proxy")) from None
+    trust.ask_on_a_terminal()
     settings = settings_of(app, config, flags)
 
     def ready(port: int) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
-        text.echo(f"listening on http://{host}:{port}/v1, asking {settings.openai}", err=True)
+        address = settings.openai.shown("/v1/chat/completions")
+        text.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
+        if settings.anthropic != settings.openai:
+            address = settings.anthropic.shown("/v1/messages")
+            text.echo(f"Anthropic's routes: {address}", err=True)
 
-    run(settings, workers, ready)
+    run(settings, workers, ready, lambda: settings_of(app, config, flags))
 
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """Returns what the flags and the file say together. Raises SettingsError."""
-    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, read_file, upstreams
+    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, either, read_file, upstreams
     from tfgrpo.store.errors import SettingsError
 
-    trust.ask_on_a_terminal()
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
+    flags["allow"] = flags["allow"] or None
+    redact = flags["redact"]
+    flags["redact"] = either(redact) if redact and not isinstance(redact, str) else redact or None
     given = [name for name, value in flags.items() if value is not None]
     values: dict[str, Any] = {} if config is None else read_file(config, given)
-    own = {key: flags[key] for key in ("revision", "top_k", "dropout") if flags[key] is not None}
+    own = {
+        key: flags[key]
+        for key in ("revision", "top_k", "dropout", "allow")
+        if flags[key] is not None
+    }
     libraries = dict(values.get("libraries", {}))
     if not libraries:
         libraries["default"] = LibraryChoice(app.path, **own)
     elif own:
         raise SettingsError(
-            f"{config} says which libraries there are", hint="set revision and top_k there"
+            f"{config} says which libraries there are", hint="set revision, allow and top_k there"
         )
     values["libraries"] = libraries
     values.setdefault("default", next(iter(libraries)))
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
         values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
-    plain = ("host", "port", "record", "redact")
+    plain = ("host", "port", "record", "redact", "sample", "drain", "access_log")
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":

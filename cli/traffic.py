@@ -93,6 +93,7 @@ def feedback(
     """
     from tfgrpo.author import default_author
     from tfgrpo.proxy.metrics import sums_of_feedback
+    from tfgrpo.proxy.patterns import clean_feedback
     from tfgrpo.store.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -110,6 +111,7 @@ def feedback(
         id, now = about.id, time.time_ns() // 1000
         who, scales = default_author(), log.scales()
         checked = checked_feedback(id, words, author=who, time=now, scales=scales)
+        checked = clean_feedback(checked)
         log.add_feedback(checked, sums_of_feedback(checked, about))
     text.echo(f"recorded feedback on {id}")
 
@@ -158,8 +160,8 @@ def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) ->
             names.get(one.name, one.name),
             str(one.calls),
             str(one.errors),
-            str(one.prompt_tokens),
-            str(one.completion_tokens),
+            _count(one.prompt_tokens),
+            _count(one.completion_tokens),
             f"{one.p50 / 1000:.0f}",
             f"{one.p95 / 1000:.0f}",
             f"{one.added / 1000:.2f}",
@@ -227,13 +229,17 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
 def _tokens(call: CallRecord) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return ""  # nobody knows, which is not none
-    return f"{call.prompt_tokens or 0}+{call.completion_tokens or 0}"
+    return f"{_count(call.prompt_tokens)}+{_count(call.completion_tokens)}"
+
+
+def _count(tokens: int | None) -> str:
+    return "?" if tokens is None else str(tokens)
 
 
 def _counted(call: CallRecord) -> str:
     if not _tokens(call):
         return "its tokens are not known"
-    return f"{call.prompt_tokens or 0} tokens in, {call.completion_tokens or 0} out"
+    return f"{_count(call.prompt_tokens)} tokens in, {_count(call.completion_tokens)} out"
 
 
 def _shown(log: Traffic, id: str) -> Iterator[str]:

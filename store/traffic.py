@@ -170,15 +170,16 @@ class LiveFigures(NamedTuple):
     """Calls that belong together (of a version, or with an experience in the prompt), in figures.
 
     Latencies are microseconds: `p50` and `p95` of the whole call, `added` the median of what it
-    waited in the proxy. `scored` counts calls with a score, `score` is the mean of their means.
+    waited in the proxy. Tokens are None where no call says them. `scored` counts calls with a
+    score, `score` is the mean of their means.
     """
 
     name: str
     calls: int
     errors: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
     p50: int
     p95: int
     added: int
@@ -236,6 +237,9 @@ class Traffic(Protocol):
     def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
         """Returns the scores of the calls in these arms since then, in the order in which they
         arrived."""
+
+    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        """Returns label → the least and the largest score with it; None for scores without."""
 
     def count_lost(self, number: int) -> None:
         """Adds to the number of calls that were lost before they were recorded."""
@@ -367,15 +371,21 @@ def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float])
         name,
         len(listed),
         sum(call.status >= 400 or not call.status for call in listed),
-        sum(call.prompt_tokens or 0 for call in listed),
-        sum(call.cached_tokens or 0 for call in listed),
-        sum(call.completion_tokens or 0 for call in listed),
+        _known(call.prompt_tokens for call in listed),
+        _known(call.cached_tokens for call in listed),
+        _known(call.completion_tokens for call in listed),
         _at(latencies, 0.5),
         _at(latencies, 0.95),
         _at(added, 0.5),
         len(scored),
         sum(scored) / len(scored) if scored else None,
     )
+
+
+def _known(counts: Iterable[int | None]) -> int | None:
+    """Returns the sum of the counts that are known; None where none is, which is not 0."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def _at(values: Sequence[int], share: float) -> int:

@@ -9,16 +9,16 @@ import numpy
 import pytest
 
 from tfgrpo.evaluation.anytime import (
-    FEWEST,
-    TIGHTEST,
-    Blocks,
     Outcome,
     block_sizes,
     blocks_of,
-    difference,
+    bounds,
+    in_blocks,
     log_evidence,
     log_mismatch,
-    margin,
+    means,
+    ranked,
+    ranks,
 )
 
 RATES = (0.0, 0.02, 0.3, 0.5, 0.77, 1.0)
@@ -30,13 +30,18 @@ def expected(sizes: tuple[int, int], rates: tuple[float, float], *, benefit: boo
     count = 3 if a + b == 2 else 2
     total = 0.0
     for rights in product(range(a + 1), range(b + 1), repeat=count):
-        of_a, of_b = numpy.array(rights[::2]), numpy.array(rights[1::2])
         chance = math.prod(
             math.comb(n, k) * rate**k * (1 - rate) ** (n - k)
-            for n, rate, of_arm in ((a, rates[0], of_a), (b, rates[1], of_b))
-            for k in map(int, of_arm)
+            for block in range(count)
+            for n, rate, k in zip(sizes, rates, rights[2 * block : 2 * block + 2], strict=True)
         )
-        blocks = Blocks(numpy.full(count, a), numpy.full(count, b), of_a, of_b)
+        values = [
+            float(place < k)
+            for block in range(count)
+            for n, k in zip(sizes, rights[2 * block : 2 * block + 2], strict=True)
+            for place in range(n)
+        ]
+        blocks = in_blocks(numpy.array(values), [sizes] * count)
         total += chance * math.exp(log_evidence(blocks, benefit=benefit)[-1])
     return total
 
@@ -61,23 +66,22 @@ def test_evidence_is_so_too_where_the_other_side_is_true_and_grows_where_its_own
 def test_a_block_stays_as_it_is_whatever_comes_later_and_knows_nothing_of_what_is_right() -> None:
     dice = numpy.random.default_rng(3)
     outcomes = [
-        Outcome(bool(arm), bool(right), (9, 1) if n < 200 else (1, 1))
+        Outcome(bool(arm), float(right), (9, 1) if n < 200 else (1, 1))
         for n, (arm, right) in enumerate(dice.integers(0, 2, (400, 2)))
     ]
     whole = blocks_of(outcomes)
     evidence = log_evidence(whole, benefit=True)
     for upto in (0, 1, 57, 203, 399):
         part = blocks_of(outcomes[:upto])
-        count = len(part.control)
-        assert all((a == b[:count]).all() for a, b in zip(part, whole, strict=True))
+        count, values = len(part.starts), len(part.values)
+        assert (part.values == whole.values[:values]).all()
+        assert (part.sizes == whole.sizes[:count]).all()
         assert log_evidence(part, benefit=True) == pytest.approx(evidence[:count])
-    other = blocks_of([one._replace(right=not one.right) for one in outcomes])
-    assert (other.control == whole.control).all()
-    assert (other.control_right == whole.control - whole.control_right).all()
-    assert set(zip(whole.control.tolist(), whole.candidate.tolist(), strict=True)) == {
-        (9, 1),
-        (1, 1),
-    }
+    other = blocks_of([one._replace(value=1 - one.value) for one in outcomes])
+    assert (other.sizes == whole.sizes).all()
+    assert (other.candidate == whole.candidate).all()
+    assert (other.values == 1 - whole.values).all()
+    assert set(map(tuple, whole.sizes.tolist())) == {(9, 1), (1, 1)}
 
 
 def test_blocks_have_the_arms_in_the_share_that_they_come_in() -> None:
@@ -99,69 +103,101 @@ def test_blocks_have_the_arms_in_the_share_that_they_come_in() -> None:
         assert a + b <= 100
 
 
-def test_a_margin_is_what_the_source_says() -> None:
-    for alpha in (0.05, 0.02):
-        for variance, n in ((1.0, 50), (7.5, 4000)):
-            log = -2 * math.log(alpha)
-            rho2 = (log + math.log(log) + 1) / (TIGHTEST * variance)
-            grown = n * variance * rho2 + 1
-            wanted = math.sqrt(grown / (n**2 * rho2) * math.log(grown / alpha**2))
-            found = margin(numpy.array(variance), numpy.array(float(n)), alpha)
-            assert float(found) == pytest.approx(wanted)
-    at_best, fixed = margin(numpy.array(1.0), numpy.array(float(TIGHTEST)), 0.05), 1.96
-    assert float(at_best) * math.sqrt(TIGHTEST) / fixed < 1.6
-
-
-def test_evidence_of_numbers_is_enough_exactly_where_the_bounds_leave_the_value_out() -> None:
-    dice = numpy.random.default_rng(4)
-    for shift in (-1.0, -0.4, -0.3, 0.0, 0.3, 0.4, 1.0):
-        control, candidate = dice.normal(0, 1, 80).tolist(), dice.normal(shift, 1, 60).tolist()
-        found = difference(control, candidate, alpha=0.05)
-        assert found is not None
-        assert found.low < found.mean < found.high
-        for bound in (
-            found.low - 1e-6,
-            found.low + 1e-6,
-            found.high - 1e-6,
-            found.high + 1e-6,
-            0.0,
-        ):
-            needed = math.log(2 / 0.05)
-            assert (found.log_evidence(bound, above=True) >= needed) == (bound < found.low)
-            assert (found.log_evidence(bound, above=False) >= needed) == (bound > found.high)
-
-
-def test_too_few_numbers_and_numbers_that_are_all_alike_say_nothing() -> None:
-    many = [float(n) for n in range(FEWEST)]
-    assert difference(many[1:], many, alpha=0.05) is None
-    assert difference(many, [], alpha=0.05) is None
-    assert difference([0.5] * 100, [0.5] * 100, alpha=0.05) is None
-    assert difference(many, many, alpha=0.05) is not None
-
-
-@pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3, 4.9, 1e-7, 1234.1, 5e9, -0.3])
-@pytest.mark.parametrize("sizes", [(38, 42), (42, 38), (30, 1000), (997, 1003)])
-def test_what_rounding_leaves_of_numbers_that_are_alike_decides_nothing(
-    value: float, sizes: tuple[int, int]
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 1), (1, 3)])
+@pytest.mark.parametrize("bound", [-0.3, 0.0, 0.2])
+def test_evidence_of_grades_is_at_most_one_on_average_at_the_bound_and_beyond(
+    sizes: tuple[int, int], bound: float
 ) -> None:
-    a, b = ([value] * size for size in sizes)
-    assert difference(a, b, alpha=0.02) is None
-    b[::2] = [math.nextafter(value, math.inf)] * len(b[::2])  # 0.1 + 0.2 beside 0.3
-    assert difference(a, b, alpha=0.02) is None
-    b[::2] = [value * 1.0001] * len(b[::2])
-    assert difference(a, b, alpha=0.02) is not None
+    """Of candidates that are as good as control and the bound, or worse: exactly, over all that
+    may come of two grades in control, and of right and wrong in the candidate."""
+    a, b = sizes
+    count = 2
+    for off in (0.0, -0.1):
+        right = 0.5 + bound + off
+        outcomes = {
+            False: [(0.25, 0.5), (0.75, 0.5)],
+            True: [(0.0, 1 - right), (1.0, right)],
+        }
+        arms = ([False] * a + [True] * b) * count
+        mean = {True: 0.0, False: 0.0}
+        for combined in product(*(outcomes[arm] for arm in arms)):
+            chance = math.prod(c for _, c in combined)
+            blocks = in_blocks(numpy.array([v for v, _ in combined]), [sizes] * count)
+            for benefit in mean:
+                log = log_evidence(blocks, benefit=benefit, bound=bound)[-1]
+                mean[benefit] += chance * math.exp(log)
+        assert mean[True] <= 1 + 1e-12
+        if not off:
+            assert mean[False] <= 1 + 1e-12
+
+
+def test_one_experiment_is_as_it_is_among_many() -> None:
+    dice = numpy.random.default_rng(6)
+    sizes = [(3, 1)] * 20
+    many = dice.random((5, 80))
+    found = log_evidence(in_blocks(many, sizes), benefit=True, bound=0.1)
+    for row, values in zip(found, many, strict=True):
+        assert row == pytest.approx(log_evidence(in_blocks(values, sizes), benefit=True, bound=0.1))
+
+
+def test_evidence_is_enough_exactly_where_the_bounds_leave_a_difference_out() -> None:
+    dice = numpy.random.default_rng(4)
+    needed = math.log(40)
+    for shift in (-0.4, -0.1, 0.0, 0.1, 0.4):
+        rates = (0.5, 0.5 + shift)
+        drawn = [
+            Outcome(bool(arm), float(dice.random() < rates[arm]))
+            for arm in dice.integers(0, 2, 400)
+        ]
+        test = means(blocks_of(drawn))
+        low, high = bounds(test, 1.0, needed)
+        assert -1 <= low < high <= 1
+        assert low - 0.02 < shift < high + 0.02
+        assert (test(True, 0.0) >= needed) == (low >= 0)
+        assert (test(False, 0.0) >= needed) == (high <= 0)
+        for end, benefit in ((low, True), (high, False)):
+            inside = 1e-3 if benefit else -1e-3
+            assert test(benefit, end + inside) < needed <= test(benefit, end - inside)
+
+
+def test_too_little_and_what_is_all_alike_says_nothing() -> None:
+    needed = math.log(40)
+    for values in ([], [0.5], [0.1] * 1000):
+        blocks = blocks_of(Outcome(bool(n % 2), value) for n, value in enumerate(values))
+        for test in (means(blocks), ranks(blocks)):
+            assert max(test(True, 0.0), test(False, 0.0)) < math.log(2)
+    assert bounds(means(blocks_of([])), 1.0, needed) == (-1, 1)
+    rounded = means(blocks_of(Outcome(bool(n % 2), 0.1 + n % 2 * 1e-16) for n in range(1000)))
+    assert max(rounded(True, 0.0), rounded(False, 0.0)) < math.log(2)
+
+
+def test_ranks_are_places_among_values_of_earlier_blocks_alone() -> None:
+    dice = numpy.random.default_rng(7)
+    values = numpy.round(dice.normal(0, 3, 60))
+    whole = ranked(in_blocks(values, [(2, 1)] * 20)).values
+    assert (whole[:6] == 0.5).all()
+    assert ((whole >= 0) & (whole <= 1)).all()
+    for blocks in (3, 7, 13):
+        part = ranked(in_blocks(values[: 3 * blocks], [(2, 1)] * blocks)).values
+        assert (part == whole[: 3 * blocks]).all()
+    known = values[:6]
+    place = ((known < values[6]).sum() + (known <= values[6]).sum()) / 12
+    assert whole[6] == pytest.approx(place)
+    turned = ranked(in_blocks(numpy.exp(values), [(2, 1)] * 20)).values
+    assert (turned == whole).all(), "only the order counts"
 
 
 def test_looking_after_every_call_decides_falsely_in_at_most_one_of_twenty() -> None:
     dice = numpy.random.default_rng(5)
-    size = (1500, 150)
-    ones = numpy.ones(size, dtype=numpy.int64)
-    drawn = Blocks(ones, ones, dice.binomial(1, 0.8, size), dice.binomial(1, 0.8, size))
+    sizes = [(1, 1)] * 150
+    values = (dice.random((1500, 300)) < 0.8).astype(float)
+    drawn = in_blocks(values, sizes)
     crossed = numpy.zeros(1500, dtype=bool)
     for benefit in (False, True):
         crossed |= (log_evidence(drawn, benefit=benefit) >= math.log(40)).any(axis=1)
     assert 0 < crossed.mean() <= 0.05
-    worse = drawn._replace(candidate_right=dice.binomial(1, 0.6, size))
+    values[:, drawn.candidate] = dice.random((1500, 150)) < 0.6
+    worse = drawn._replace(values=values)
     found = log_evidence(worse, benefit=False) >= math.log(40)
     assert numpy.median(numpy.where(found.any(axis=1), found.argmax(axis=1) + 1, 999)) <= 110
 

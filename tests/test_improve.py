@@ -129,7 +129,7 @@ def test_an_estimate_says_what_an_improvement_takes_and_leaves_nothing(
     wrong_calls(store, range(6, 30))
     before = (tmp_path / ".tfgrpo/store.db").read_bytes()
     planned = json.loads(improve("--estimate", "--json").output)
-    assert "30 new problems:" in improve("--estimate").output
+    assert "30 new problems with m:" in improve("--estimate").output
     assert "collected.jsonl" not in os.listdir(tmp_path)
     assert (tmp_path / ".tfgrpo/store.db").read_bytes() == before
     assert not model.requests
@@ -301,20 +301,64 @@ def wait(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_one_that_reached_its_budget_is_over_and_one_can_be_given_up(
+def test_what_came_to_nothing_leaves_its_problems_new(
     store: Store, model: ScriptedEndpoint
 ) -> None:
     wrong_calls(store, range(12))
     done = improve("--budget", "500tok")
     assert isinstance(done.exception, TfgrpoError)
-    assert "improve-1 is over, and its 12 problems count as used" in (done.exception.hint or "")
-    assert "nothing to do" in improve().output
-    wrong_calls(store, range(12, 24))
+    assert "in no finished step are new again" in (done.exception.hint or "")
     model.script = lambda request: Reply(status=401, body={"error": {"message": "no"}})
     assert isinstance(improve("--patience", "1").exception, TfgrpoError)
     model.script = new_lesson
-    assert "nothing to do" in improve("--new").output
-    assert improve().exit_code == 0
+    assert "12 new problems" in improve("--new", "--estimate").output
+    done = improve("--new", "--json")
+    assert json.loads(done.output)["new"] == 12, "none of them was learned from"
+    assert "nothing to do: 0 of" in improve("--new").output
+
+
+def test_what_a_finished_step_learned_from_stays_used(
+    store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    wrong_calls(store, range(24))
+    settings = (tmp_path / "tfgrpo.toml").read_text()
+    (tmp_path / "tfgrpo.toml").write_text(settings + "batch_size = 3\n")
+
+    def until_the_second_step(request: dict[str, Any]) -> str | Reply:
+        with Store.open(store.path) as there:  # in the thread of the endpoint
+            over = "improve-1/step_1" in there.tags()
+        if stage(request) == "rollout" and over:
+            return Reply(status=401, body={"error": {"message": "no"}})
+        return new_lesson(request)
+
+    model.script = until_the_second_step
+    assert isinstance(improve("--patience", "1").exception, TfgrpoError)
+    first = {rollout.problem for rollout in store.runs.rollouts(store.runs.get("improve-1"), 0)}
+    assert len(first) == 3
+    model.script = new_lesson
+    assert json.loads(improve("--new", "--json").output)["new"] == 21
+    again = [json.dumps(row["problem"]) for row in read(store, "improve-2/train.jsonl")]
+    asked = {
+        json.dumps(r["problem"]) for r in read(store, "improve-1/train.jsonl") if r["id"] in first
+    }
+    assert len(asked) == 3
+    assert not asked & set(again)
+
+
+def test_another_models_calls_are_not_for_the_local_model(
+    store: Store, model: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    wrong_calls(store, range(12))
+    settings = (tmp_path / "tfgrpo.toml").read_text()
+    (tmp_path / "tfgrpo.toml").write_text(settings[settings.index("[train]") :])
+    for flags in ((), ("--estimate",)):
+        refused = improve(*flags)
+        assert isinstance(refused.exception, TfgrpoError)
+        assert "the calls on record are of m" in str(refused.exception)
+        assert "--model m" in str(refused.exception.hint)
+    assert not list((tmp_path / ".tfgrpo").glob("improvements/*"))
+    (tmp_path / "tfgrpo.toml").write_text(settings)
+    assert "12 new problems with m" in improve("--estimate").output
 
 
 def test_without_the_branch_there_is_a_hint(store: Store, model: ScriptedEndpoint) -> None:

@@ -179,7 +179,13 @@ def test_what_a_look_up_finds_and_refuses(store: Store) -> None:
             _, most = await text_of(client, "experiences", most=1, problem="days")
             assert most is not None
             assert [e["text"] for e in most["experiences"]] == ["Count both days."]
-            for wrong in ({"problem": 1}, {"most": 0}, {"most": True}, {"other": "x"}):
+            for wrong in (
+                {"problem": [1]},
+                {"problem": True},
+                {"most": 0},
+                {"most": True},
+                {"other": "x"},
+            ):
                 answer = await client.call_tool("experiences", wrong)
                 assert answer.is_error, wrong
             for wrong in (

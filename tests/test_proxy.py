@@ -105,7 +105,7 @@ def test_a_store_that_is_gone_leaves_the_last_library_and_that_is_said(
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"\r\nX-Tfgrpo-Stale: " in answer
         assert "Count both days." in text_of(provider)
-        answer = proxy.ask(health)
+        answer = proxy.ask(health.replace(b"/healthz", b"/stale"))
         assert answer.startswith(b"HTTP/1.1 503 ")
         found = json.loads(answer.partition(b"\r\n\r\n")[2])
         assert found["status"] == "stale"
@@ -365,19 +365,16 @@ def test_requests_on_one_connection_are_answered_in_order(
 def test_a_connection_that_the_provider_let_go_of_costs_no_request(
     settings: ProxySettings, provider: Provider
 ) -> None:
-    turns = []
-
     def once(connection: socket.socket, request: Received) -> None:
-        turns.append(connection)
-        if len(turns) == 2:  # kept open until it is used again
-            connection.shutdown(socket.SHUT_RDWR)
-        else:
-            connection.sendall(OK)
+        connection.sendall(OK)
+        connection.shutdown(socket.SHUT_RDWR)  # though it said that it would stay open
 
     provider.answer = once
     with ProxyThread(settings) as proxy:
         for _ in range(3):
             assert proxy.ask(post(CHAT, ASK)).startswith(b"HTTP/1.1 200 ")
+            wait(lambda: not any(proxy.proxy.pool._idle.values()))
+    assert len(provider.received) == provider.connections == 3
 
 
 @pytest.mark.parametrize("after", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"])
@@ -560,7 +557,7 @@ def test_a_worker_that_cannot_begin_says_why_and_is_not_started_at_once(
     monkeypatch.setattr(run, "_work", fail)
     began = time.monotonic()
     with socket.socket() as listener:
-        _, status = os.waitpid(run._fork(settings, listener), 0)
+        _, status = os.waitpid(run._fork(settings, listener, None), 0)
     assert os.waitstatus_to_exitcode(status) == 1
     assert time.monotonic() - began >= 1
     assert "RuntimeError: no room for a worker" in capfd.readouterr().err

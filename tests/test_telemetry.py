@@ -44,7 +44,10 @@ def test_a_collector_gets_a_span_for_each_call_and_an_event_for_feedback(
 ) -> None:
     with Provider(answer(CHAT_USAGE)) as provider, Provider(answer(b"{}")) as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.removesuffix("/v1"))
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-team=a, x-key = b=c")
+        monkeypatch.setenv(
+            "OTEL_EXPORTER_OTLP_HEADERS", "x-team=a, x-key = b=c,x-auth=Bearer%20k%2C1"
+        )
+        monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=till%2F2,x=1")
         upstream = parse_upstream(provider.url)
         settings = ProxySettings({"d": Choice(store.path)}, "d", upstream, upstream, port=0)
         with ProxyThread(replace(settings, record="content")) as proxy:
@@ -57,6 +60,7 @@ def test_a_collector_gets_a_span_for_each_call_and_an_event_for_feedback(
         for got in collector.received:
             assert got.header(b"x-team") == b"a"
             assert got.header(b"x-key") == b"b=c"
+            assert got.header(b"x-auth") == b"Bearer k,1"
             assert got.header(b"content-type") == b"application/json"
             assert b"secret" not in got.body
             assert b"anna" not in got.body
@@ -87,7 +91,8 @@ def test_a_collector_gets_a_span_for_each_call_and_an_event_for_feedback(
     assert record["traceId"] == id[5:]
     assert values(record["attributes"])["gen_ai.evaluation.score.value"] == 1.0
     resource = values(logs["resourceLogs"][0]["resource"]["attributes"])
-    assert resource == {"service.name": "tfgrpo-proxy"}
+    named = {"deployment.environment.name": "till/2", "x": "1"}
+    assert resource == {"service.name": "tfgrpo-proxy", **named}
     proto = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     from google.protobuf import json_format
 

@@ -29,7 +29,14 @@ from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.default import open_traffic
-from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
+from tfgrpo.store.traffic import (
+    CallContent,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    by_version,
+    traffic_path,
+)
 
 KEY = b"Authorization: Bearer sk-caller-1"
 CHAT_USAGE = (
@@ -47,10 +54,10 @@ USAGES = {
     "messages": (
         b"text/event-stream",
         b'event: message_start\ndata: {"message":{"usage":{"input_tokens":9,'
-        b'"cache_read_input_tokens":4,"output_tokens":1}}}\n\n'
+        b'"cache_read_input_tokens":4,"cache_creation_input_tokens":2,"output_tokens":1}}}\n\n'
         + b": filler\n" * 4000
         + b'event: message_delta\ndata: {"usage":{"output_tokens":33}}\n\n',
-        (9, 4, 33),
+        (15, 4, 33),
     ),
     "none": (b"application/json", b'{"usage":null}', (None, None, None)),
 }
@@ -89,7 +96,7 @@ def ask(proxy: ProxyThread, body: dict[str, Any] | None = None, *headers: bytes)
 
 
 def health(proxy: ProxyThread) -> tuple[bytes, dict[str, Any]]:
-    got = proxy.ask(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    got = proxy.ask(b"GET /stale HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     return got[9:12], json.loads(got.partition(b"\r\n\r\n")[2])
 
 
@@ -632,3 +639,94 @@ def test_without_a_record_there_is_a_hint(store: Store) -> None:
     )
     assert done.returncode == 1
     assert "tfgrpo proxy" in done.stderr
+
+
+def test_whom_a_call_is_for_is_a_digest_in_its_words_too(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    names = {"user": "anna-1", "safety_identifier": "anna-2", "conversation": {"id": "anna-3"}}
+    body = {**names, "metadata": {"user_id": 'anna-"4"'}, "messages": []}
+    said = {"role": "user", "content": 'my "user": "stays" here'}
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        first = ask(proxy, {**body, "messages": [said]})
+        ask(proxy, {**body, "messages": [said, {"role": "user", "content": "x" * 300_000}]})
+        words = {"comment": "mail anna@example.com", "correct": "call sk-abcdefabcdefabcdef"}
+        said_of_it = json.dumps({"call": first, **words}).encode()
+        assert proxy.ask(post("/feedback", said_of_it, KEY)).startswith(b"HTTP/1.1 201 ")
+    kept = bytes_beside(store)
+    for word in (b"anna-", b"anna@", b"sk-abcdef"):
+        assert word not in kept, word
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        content = traffic.content(first)
+        assert content is not None
+        sent = json.loads(content.request or "")
+        assert sent["user"] != sent["safety_identifier"]
+        assert sent["conversation"]["id"] == recorded(store)[0].subject
+        assert sent["messages"] == [said]
+        (feedback,) = traffic.feedback(first)
+    assert feedback.comment == "mail [redacted]"
+    assert feedback.correct == "call [redacted]"
+
+
+def test_what_is_too_old_leaves_the_log_of_writes_too(store: Store) -> None:
+    with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
+        blank = dict.fromkeys(CallRecord._fields, 0)
+        for id in ("call-a", "call-b"):
+            row = CallRecord(**blank | {"id": id, "worker": "w", "route": "/"})  # type: ignore[arg-type]
+            traffic.add([row], [CallContent(id, f"the words of {id}", "said")])
+        assert b"the words of call-a" in bytes_beside(store)
+        assert traffic.delete_before(1) == 2
+        assert b"the words of" not in bytes_beside(store)
+        assert traffic.delete_before(1) == 0
+
+
+def test_tokens_that_nobody_said_are_not_shown_as_none(
+    settings: ProxySettings, provider: Provider, store: Store
+) -> None:
+    provider.answer = answer(b'{"usage":{"prompt_tokens":5}}')
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+    assert " 5+? " in run(store, "traffic")
+    (figures,) = json.loads(run(store, "stats", "--live", "--json"))["versions"]
+    assert (figures["prompt_tokens"], figures["completion_tokens"]) == (5, None)
+
+
+def test_a_request_says_that_it_is_not_kept_and_words_are_sampled(
+    settings: ProxySettings, store: Store
+) -> None:
+    def kept_words() -> int:
+        with closing(open_traffic(traffic_path(store.path))) as traffic:
+            return sum(
+                traffic.content(one.call.id) is not None for one in traffic.calls(CallFilter(), 500)
+            )
+
+    body = {"messages": [{"role": "user", "content": "the words"}]}
+    with ProxyThread(replace(settings, record="content")) as proxy:
+        off = ask(proxy, body, b"x-tfgrpo-record: off")
+        counts = ask(proxy, body, b"x-tfgrpo-record: counts")
+        assert b"400 " in proxy.ask(post(CHAT, b"{}", b"x-tfgrpo-record: no"))[:15]
+    assert [call.id for call in recorded(store)] == [counts]
+    assert off != counts
+    assert kept_words() == 0
+    assert b"the words" not in bytes_beside(store)
+    with ProxyThread(replace(settings, record="content", sample=0.5)) as proxy:
+        for _ in range(60):
+            ask(proxy, body)
+    assert 10 < kept_words() < 50
+
+
+def test_several_patterns_are_taken_out(store: Store, provider: Provider, tmp_path: Path) -> None:
+    provider.answer = answer(b'{"choices":[]}')
+    arguments = ["--upstream", provider.url, "--record", "content", "--redact", r"K-\d+|Q\d+"]
+    process, port = listen([*arguments, "--redact", "blue"], tmp_path)
+    sent = json.dumps({"model": "m", "messages": [{"role": "user", "content": "K-7 Q8 blue red"}]})
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(post(CHAT, sent.encode()))
+        assert client.recv(1000)
+    process.terminate()
+    process.communicate(timeout=120)
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        content = traffic.content(recorded(store)[0].id)
+    assert content is not None
+    words = json.loads(content.request or "")["messages"][0]["content"]
+    assert words == "[redacted] [redacted] [redacted] red"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, Cli
+from ui_demo import demo
 from ui_rig import OTHER, TOKEN, Visitor, crawl, store_at
 
 STATIC = ROOT / "tfgrpo/ui/static"
@@ -139,3 +140,10 @@ def test_listening_beyond_this_machine_demands_logins(cli: Cli, tmp_path: Path) 
     done = cli("ui", "--host", "0.0.0.0", "--port", "0", ok=False)
     assert done.returncode == 2
     assert "--login" in done.stderr
+
+
+def test_an_experiments_arms_are_shown_with_how_many_they_have(tmp_path: Path) -> None:
+    page = Visitor(demo(tmp_path)).get("/production")
+    assert "clearer" in page
+    assert re.search(r"of \d+</span></td><td class=\"number\">", page)
+    assert "built-in method" not in page

@@ -268,6 +268,13 @@ class SqliteTraffic:
         )
         return [ArmScore._make(row) for row in self._rows(query, (since, *arms))]
 
+    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        query = (
+            "select label, min(score), max(score) from feedback where score is not null"
+            " group by label"
+        )
+        return {label: (low, high) for label, low, high in self._rows(query)}
+
     def count_lost(self, number: int) -> None:
         with self._writing():
             self._db.execute(
@@ -285,11 +292,17 @@ class SqliteTraffic:
         return int(rows[0][0]) if rows else 0
 
     def delete_before(self, time: int) -> int:
+        if not self._rows("select 1 from calls where time < ? limit 1", (time,)):
+            return 0
+        self._db.execute("pragma secure_delete = on")
         with self._writing():
             old = "(select id from calls where time < ?)"
             for table in ("contents", "feedback"):
                 self._db.execute(f"delete from {table} where call in {old}", (time,))
-            return self._db.execute("delete from calls where time < ?", (time,)).rowcount
+            deleted = self._db.execute("delete from calls where time < ?", (time,)).rowcount
+        with self._translating():  # what they were is in the log of writes too
+            self._db.execute("pragma wal_checkpoint(truncate)")
+        return deleted
 
     def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
         changed = 0

@@ -4,24 +4,29 @@ A test of a fixed size errs in one of twenty; looked at every day until it says 
 of three. These are made for looking. Two arms are compared, control and candidate; there is one
 value for each subject, in the order in which they became known, and a higher one is better.
 
-**Right or wrong.** An e-process for two streams of yes and no (Turner, Ly and Grünwald, *Generic
+**Means of values between 0 and 1**, right and wrong among them. Evidence is what a gambler has who
+began with 1 and bets against "no better" (Waudby-Smith and Ramdas, *Estimating means of bounded
+random variables by betting*, Journal of the Royal Statistical Society B 86, 2024). The two arms
+come in blocks of `a` values of control and `b` of candidate (Turner, Ly and Grünwald, *Generic
 E-variables for exact sequential k-sample tests that allow for optional stopping*, Journal of
-Statistical Planning and Inference 230, 2024; in R's `safestats` the safe test of two proportions).
-Outcomes are taken in blocks of `a` of control and `b` of candidate. Before a block is seen, a
-rate for each arm is put down, p and q, from what the blocks before it say; the block multiplies
-the evidence by the likelihood under (p, q) over that under their weighted mean (a p + b q) /
-(a + b) for both. Whatever rate the arms share, and even if it drifts from block to block, that
-factor is at most 1 on average; where q < p, also for every candidate that is better than control.
-So the evidence against "no worse" grows beyond 1 / alpha in at most a share alpha of all
-experiments in which it is true, however long they go on (Ville's inequality). That is exact: no
-number of calls is too small for it. How far p and q lie apart is not known beforehand: the
-evidence is the mean over the log odds ratios in `RATIOS`, weighted, which is again an e-process.
+Statistical Planning and Inference 230, 2024). Before a block is seen, its middle c and the bet s
+are put down from what the blocks before it say. A value x of control multiplies the evidence by
+1 - (s / a) (x - c), a value y of the candidate by 1 + (s / b) (y - c). If all have one mean m, a
+block multiplies it on average by (1 - (s / a) (m - c))^a (1 + (s / b) (m - c))^b, which is 1 at
+most, whatever m and c are: its logarithm is concave in m and flat at c. Where the candidate is
+worse it is less. So the evidence grows beyond 1 / alpha in at most a share alpha of all
+experiments in which the candidate is no better, however long they go on (Ville's inequality).
+Nothing is asked of the distribution but its bounds, and no number of calls is too small. Of right
+and wrong it is the test of two proportions of Turner and others. How large the difference is, is
+not known beforehand: the evidence is the mean over the sizes in `EFFECTS`, weighted, which again
+is worth 1 at most on average. "Better by more than d" is tested with the candidate's values less
+d; the differences that no test leaves out bound the true one, at all times together.
 
-**Numbers.** An asymptotic confidence sequence for the difference of means (Waudby-Smith, Arbour,
-Sinha, Kennedy and Ramdas, *Time-uniform central limit theory and asymptotic confidence
-sequences*, Annals of Statistics 52, 2024, theorem 2.2): with n values of the variance v, the mean
-is within sqrt((n v r² + 1) / (n² r²) · ln((n v r² + 1) / alpha²)) at all times together. As its
-name says it holds for many values; nothing is said before there are `FEWEST` in each arm.
+**Ranks.** Numbers without bounds (logarithms of times, of tokens) are replaced by their places
+among the values of earlier blocks, between 0 and 1. Places keep the order, so where candidate and
+control are distributed alike, or the candidate lower, its places are no higher on average. What is
+tested is therefore whether one arm tends to be higher, and not a mean. Bounds are those of a shift
+between two distributions of one shape.
 
 **Mismatch of the sample's ratio.** An e-process for the share of subjects in the candidate
 (Lindon and Malek, *Anytime-valid inference for multinomial count data*, NeurIPS 2022).
@@ -30,7 +35,8 @@ name says it holds for many values; nothing is said before there are `FEWEST` in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
@@ -39,15 +45,17 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[numpy.float64]
 
-RATIOS = {0.1: 0.10, 0.2: 0.15, 0.4: 0.25, 0.8: 0.35, 1.6: 0.15}
-"""Log odds ratios between the arms that evidence is collected for, with their weights. At a rate
-of one half 0.1, 0.4 and 0.8 are differences of 2.5, 10 and 20 points."""
-FEWEST = 25
-"""Values in each arm from which on a confidence sequence for numbers is given."""
-ROUNDING = 1e-9
-"""How far apart numbers are, beside the largest of them, that rounding alone tells apart."""
-TIGHTEST = 300
-"""Values in both arms at which a confidence sequence is as narrow as one can be there."""
+EFFECTS = {0.1: 0.20, 0.2: 0.35, 0.4: 0.32, 0.8: 0.10, 1.6: 0.03}
+"""Differences between the arms that evidence is collected for, in standard deviations, with their
+weights. At a rate of one half 0.1, 0.2 and 0.4 are 5, 10 and 20 points."""
+MOST_LOST = 0.9
+"""The largest part of the evidence that one value may take away."""
+NARROWEST = 1e-6
+"""What a standard deviation is taken for at least, beside values between 0 and 1."""
+STEPS = 16
+"""Halvings by which a bound of a difference is found."""
+FEWEST_RANKED = 4
+"""Values among which another is given a place."""
 LARGEST_BLOCK = 100
 """Outcomes in a block at most."""
 PRIOR = 200.0
@@ -55,13 +63,17 @@ PRIOR = 200.0
 
 
 class Blocks(NamedTuple):
-    """Outcomes in blocks: how many of control and candidate are in each, and how many of these are
-    right. The last axis is that of blocks."""
+    """Values in blocks, one block after the other, in each control's and then the candidate's.
 
-    control: NDArray[numpy.int64]
-    candidate: NDArray[numpy.int64]
-    control_right: NDArray[numpy.int64]
-    candidate_right: NDArray[numpy.int64]
+    `values` may have axes of experiments before its last, that of values. `candidate` says whose
+    each of them is, `starts` where each block begins, and `sizes` how many of control and
+    candidate are in it, by rows.
+    """
+
+    values: Floats
+    candidate: NDArray[numpy.bool_]
+    starts: NDArray[numpy.int64]
+    sizes: NDArray[numpy.int64]
 
 
 def block_sizes(share: float) -> tuple[int, int]:
@@ -77,111 +89,144 @@ def block_sizes(share: float) -> tuple[int, int]:
 
 
 class Outcome(NamedTuple):
-    """One subject's outcome: of the candidate or of control, right or wrong, and in blocks of
-    which sizes it belongs."""
+    """One subject's outcome: of the candidate or of control, its value, and in blocks of which
+    sizes it belongs."""
 
     candidate: bool
-    right: bool
+    value: float
     sizes: tuple[int, int] = (1, 1)
 
 
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
     """Returns outcomes, in the order in which they became known, in blocks; what is over waits for
-    its block. Blocks depend on arms and sizes alone, never on what is right, and one that is
-    whole stays as it is whatever comes later."""
-    waiting: dict[tuple[int, int], tuple[list[bool], list[bool]]] = {}
-    rows: list[tuple[int, int, int, int]] = []
-    for candidate, right, sizes in outcomes:
-        queues = waiting.setdefault(sizes, ([], []))
-        queues[candidate].append(right)
-        a, b = sizes
+    its block. Blocks depend on arms and sizes alone, never on a value, and one that is whole stays
+    as it is whatever comes later."""
+    waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
+    values: list[float] = []
+    sizes: list[tuple[int, int]] = []
+    for candidate, value, size in outcomes:
+        queues = waiting.setdefault(size, ([], []))
+        queues[candidate].append(value)
+        a, b = size
         if len(queues[0]) >= a and len(queues[1]) >= b:
-            rows.append((a, b, sum(queues[0][:a]), sum(queues[1][:b])))
+            values += queues[0][:a] + queues[1][:b]
+            sizes.append(size)
             del queues[0][:a], queues[1][:b]
-    return Blocks(*numpy.asarray(rows, numpy.int64).reshape(len(rows), 4).T)
+    return in_blocks(numpy.asarray(values, float), sizes)
 
 
-def log_evidence(blocks: Blocks, *, benefit: bool) -> Floats:
-    """Returns the natural logarithm of the evidence after each block: that the candidate is better
-    than control, or else that it is worse."""
-    a, b, right_a, right_b = (array.astype(float) for array in blocks)
-    size, right = a + b, right_a + right_b
-    before = numpy.cumsum(size, axis=-1) - size
-    rate = (numpy.cumsum(right, axis=-1) - right + 0.5) / (before + 1.0)
-    middle = numpy.log(rate / (1.0 - rate))
+def in_blocks(values: Floats, sizes: Sequence[tuple[int, int]]) -> Blocks:
+    """Returns values that lie in the order of `Blocks` already, with the sizes of the blocks."""
+    rows = numpy.asarray(sizes, numpy.int64).reshape(len(sizes), 2)
+    of_arms = numpy.tile([False, True], len(rows))
+    whole = rows.sum(axis=1)
+    starts = (numpy.cumsum(whole) - whole).astype(numpy.int64)
+    return Blocks(values, numpy.repeat(of_arms, rows.ravel()), starts, rows)
+
+
+def log_evidence(blocks: Blocks, *, benefit: bool, bound: float = 0.0) -> Floats:
+    """Returns the natural logarithm of the evidence after each block: that the candidate's mean is
+    above control's by more than `bound`, or else that it is by less. Values lie between 0 and 1."""
+    values, candidate, starts, sizes = blocks
+    if not len(starts):
+        return numpy.zeros((*values.shape[:-1], 0))
+    shifted = values - bound * candidate
+    middle, spread = _before(shifted, starts)
+    a, b = sizes[:, 0].astype(float), sizes[:, 1].astype(float)
+    if benefit:  # what the worst value of either arm lies off the middle
+        low, high = middle + bound, 1 - middle
+    else:
+        low, high = 1 - bound - middle, middle
+    most = MOST_LOST / numpy.maximum(numpy.maximum(low / b, high / a), NARROWEST)
+    whole = sizes.sum(axis=1)
+    stakes = numpy.where(candidate, numpy.repeat(1 / b, whole), numpy.repeat(-1 / a, whole))
+    off = (shifted - numpy.repeat(middle, whole, axis=-1)) * (stakes if benefit else -stakes)
     total: Floats | None = None
-    for ratio, weight in RATIOS.items():
-        apart = ratio if benefit else -ratio
-        p = _expit(middle - apart * b / size)
-        q = _expit(middle + apart * a / size)
-        both = (a * p + b * q) / size
-        gained = right_a * numpy.log(p / both) + (a - right_a) * numpy.log((1 - p) / (1 - both))
-        gained += right_b * numpy.log(q / both) + (b - right_b) * numpy.log((1 - q) / (1 - both))
-        grown = numpy.cumsum(gained, axis=-1) + math.log(weight)
+    for effect, weight in EFFECTS.items():
+        bet = numpy.minimum(effect / (spread * (1 / a + 1 / b)), most)
+        gained = numpy.log1p(numpy.repeat(bet, whole, axis=-1) * off)
+        grown = numpy.cumsum(numpy.add.reduceat(gained, starts, axis=-1), axis=-1)
+        grown += math.log(weight)
         total = grown if total is None else numpy.logaddexp(total, grown)
     assert total is not None
     return total
 
 
-def _expit(value: Floats) -> Floats:
-    return numpy.asarray(1.0 / (1.0 + numpy.exp(-value)))
+def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Floats]:
+    """Returns for each block the mean and the standard deviation of the values before it, and of
+    one right and one wrong, each with half the weight of a value."""
+    sums = []
+    for power in (values, values**2):
+        of_blocks = numpy.add.reduceat(power, starts, axis=-1)
+        sums.append(numpy.cumsum(of_blocks, axis=-1) - of_blocks)
+    mean = (sums[0] + 0.5) / (starts + 1.0)
+    square = (sums[1] + 0.5) / (starts + 1.0)
+    return mean, numpy.sqrt(numpy.maximum(square - mean**2, NARROWEST**2))
 
 
-class Difference(NamedTuple):
-    """A difference of means, candidate less control, with the bounds that hold at all times in all
-    but a share `alpha` of experiments; `variance` is of one of its `size` influences."""
-
-    mean: float
-    low: float
-    high: float
-    variance: float
-    size: int
-    alpha: float
-
-    def log_evidence(self, bound: float, *, above: bool) -> float:
-        """Returns the natural logarithm of the evidence that the true difference is above a bound,
-        or else that it is below: over 2 / alpha where the bounds leave it out on that side."""
-        off = self.mean - bound
-        if (off > 0) is not above or not off:
-            return 0.0
-        scale = _scale(self.alpha)
-        grown = self.size * scale + 1
-        square = off**2 * self.size**2 * scale / (grown * self.variance)
-        return math.log(2) + (square - math.log(grown)) / 2
+def ranked(blocks: Blocks, shift: float = 0.0) -> Blocks:
+    """Returns blocks with, for each value, its place between 0 and 1 among values of blocks before
+    it, the candidate's less `shift`; one half where there are none. Those before it are taken anew
+    whenever they have doubled."""
+    shifted = blocks.values - shift * blocks.candidate
+    places = numpy.full(shifted.shape, 0.5)
+    ends = [*blocks.starts.tolist(), shifted.shape[-1]]
+    begin = bisect_left(ends, FEWEST_RANKED)
+    while begin < len(ends) - 1:
+        end = max(begin + 1, bisect_left(ends, 2 * ends[begin]))
+        known, span = (
+            numpy.sort(shifted[: ends[begin]]),
+            slice(ends[begin], ends[min(end, len(ends) - 1)]),
+        )
+        below = numpy.searchsorted(known, shifted[span], "left")
+        upto = numpy.searchsorted(known, shifted[span], "right")
+        places[span] = (below + upto) / (2 * len(known))
+        begin = end
+    return blocks._replace(values=places)
 
 
-def _scale(alpha: float) -> float:
-    """Returns r² v by which a margin is tightest at TIGHTEST values: the source's equation for r,
-    with values of any variance v."""
-    log = -2 * math.log(alpha)
-    return (log + math.log(log) + 1) / TIGHTEST
+Test: TypeAlias = Callable[[bool, float], float]
+"""Benefit or harm, and a bound → the logarithm of the most evidence that there was for a
+difference above, or else below, that bound."""
 
 
-def margin(variance: Floats, count: Floats, alpha: float) -> Floats:
-    """Returns how far a mean of `count` values, of that variance each, may be off at all times
-    together, in all but a share `alpha` of experiments."""
-    scale = _scale(alpha)
-    grown = count * scale + 1
-    return numpy.sqrt(grown * variance / (count**2 * scale) * numpy.log(grown / alpha**2))
+def means(blocks: Blocks) -> Test:
+    """Returns the test of means of values between 0 and 1."""
+
+    def test(benefit: bool, bound: float) -> float:
+        return float(log_evidence(blocks, benefit=benefit, bound=bound).max(initial=0.0))
+
+    return test
 
 
-def difference(
-    control: Sequence[float], candidate: Sequence[float], *, alpha: float
-) -> Difference | None:
-    """Returns the difference of the means of numbers, with bounds that leave out the true one
-    in at most a share `alpha` of experiments; None while there are too few to say, or all alike."""
-    m, n = len(control), len(candidate)
-    if min(m, n) < FEWEST:
-        return None
-    a, b = numpy.asarray(control, float), numpy.asarray(candidate, float)
-    mean = float(b.mean() - a.mean())
-    # The difference as a mean of m + n influences, whose variance is this:
-    variance = (m + n) * (a.var(ddof=1) / m + b.var(ddof=1) / n)
-    largest = max(numpy.abs(a).max(), numpy.abs(b).max())
-    if variance <= (m + n) * (ROUNDING * largest) ** 2:
-        return None  # all alike: what rounding leaves of a variance would decide at once
-    within = float(margin(numpy.asarray(variance), numpy.asarray(float(m + n)), alpha))
-    return Difference(mean, mean - within, mean + within, float(variance), m + n, alpha)
+def ranks(blocks: Blocks) -> Test:
+    """Returns the test of ranks of any numbers."""
+
+    def test(benefit: bool, bound: float) -> float:
+        placed = ranked(blocks, bound)
+        return float(log_evidence(placed, benefit=benefit).max(initial=0.0))
+
+    return test
+
+
+def bounds(test: Test, reach: float, needed: float) -> tuple[float, float]:
+    """Returns the differences, between `-reach` and `reach`, within which the true one is at all
+    times together: those for which a test has not the evidence that is `needed`, a logarithm."""
+    ends = []
+    for benefit, outer in ((True, -reach), (False, reach)):
+        if test(benefit, 0.0) >= needed:
+            left_out, inside = 0.0, -outer
+        else:
+            left_out, inside = outer, 0.0
+        if test(benefit, left_out) >= needed:
+            for _ in range(STEPS):
+                half = (left_out + inside) / 2
+                if test(benefit, half) >= needed:
+                    left_out = half
+                else:
+                    inside = half
+        ends.append(left_out)
+    return ends[0], ends[1]
 
 
 def log_mismatch(control: int, candidate: int, share: float) -> float:

@@ -20,6 +20,7 @@ from tfgrpo.improvement.improve import (
     fields_of,
     new_rows,
     own_project,
+    require_model,
     settings_given,
 )
 from tfgrpo.improvement.judges import JudgeRequest, judged_problem, unjudged_calls
@@ -68,6 +69,7 @@ def estimate_improvement(store: Store, project: Project, request: ImproveRequest
             rows = new_rows(store, project, request, dry_run=True)
             if len(rows) < max(1, request.least):
                 return Planned(f"nothing to do: {len(rows)} of {request.least} new problems")
+            require_model(store, project, request)
             about, branch, run = f"{len(rows)} new problems", request.target, None
             named = [part for part in ("heldout", "gate") if not table.get(part)]
             fields = fields_of(project, request)
@@ -83,6 +85,7 @@ def estimate_improvement(store: Store, project: Project, request: ImproveRequest
             more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
             given |= {"heldout": heldout, **more}
         plan = plan_run(store, own_project(project), given)
+        about += f" with {plan.settings.models.model}"
         return Planned(about, estimate_run(store, plan, run), plan.prices.known)
 
 

@@ -10,7 +10,9 @@ says that what is better on held-out problems is to be accepted.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -32,6 +34,7 @@ from tfgrpo.improvement.proposals import (
     PARTS,
     Draftsman,
     Effect,
+    OnTrial,
     Proposal,
     accept,
     effect_of,
@@ -39,10 +42,13 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.improvement.rounds import Round
 from tfgrpo.model.budget import Budget, BudgetReached
+from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
 from tfgrpo.store import lock
+from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
@@ -59,6 +65,8 @@ LEAST = 8
 """New problems that are worth a training, unless asked otherwise."""
 HELDOUT_SAMPLES = 4
 """Attempts per held-out problem, unless asked otherwise."""
+NEWEST = 1000
+"""Calls on record that are looked at for the model that they are of."""
 MOST_HELDOUT = 200
 """Held-out problems that a proposal is judged by at most, the newest."""
 OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
@@ -162,6 +170,7 @@ async def _improve(
         rows = new_rows(store, project, request, on_progress=on_progress)
         if len(rows) < max(1, request.least):
             return Improvement("nothing new", request.target, len(rows), request.least)
+        require_model(store, project, request)
         table = {**project.table("train"), **settings_given(request)}
         named = {part: table.get(part) for part in ("gate", "heldout")}
         begun = [rounds.begin(store, request.target, rows, fields_of(project, request), named)]
@@ -190,7 +199,30 @@ def new_rows(
     rows = [*read_collected(output_path(project, request.collect)), *fresh]
     if not unanswered:
         rows = [row for row in rows if row.get("answer")]
-    return rounds.unused(store, request.target, rows, fields_of(project, request))
+    given_up = request.new
+    return rounds.unused(
+        store, request.target, rows, fields_of(project, request), giving_up=given_up
+    )
+
+
+def require_model(store: Store, project: Project, request: ImproveRequest) -> None:
+    """Raises SettingsError where no model is named and calls of one are on record: what another
+    model got wrong is not for the local one to learn from, unless that is named."""
+    table = {**project.table("model"), **project.table("train"), **settings_given(request)}
+    path = traffic_path(store.path)
+    if table.get("model") is not None or not Path(path).exists():
+        return
+    with closing(open_traffic(path)) as traffic:
+        models = Counter(one.call.model for one in traffic.calls(request.collect.which, NEWEST))
+    for same in (None, DEFAULT_MODEL, DEFAULT_MODEL.removeprefix(LOCAL)):
+        del models[same]
+    if models:
+        (most, _), *others = models.most_common()
+        more = f" and of {plural(len(others), 'other model')}" if others else ""
+        raise SettingsError(
+            f"no model is named, and the calls on record are of {most}{more}",
+            hint=f"`--model {most}` with its --base-url, or the same in [model] of tfgrpo.toml",
+        )
 
 
 async def _work(
@@ -215,8 +247,8 @@ async def _work(
         rounds.end(store, one, "over budget")
         raise BudgetReached(
             str(error),
-            hint=f"{one.name} is over, and its {plural(count, 'problem')} count as used; "
-            "`tfgrpo improve --estimate` says what the next one takes",
+            hint=f"{one.name} is over; which of its {plural(count, 'problem')} were in no finished "
+            "step are new again; `tfgrpo improve --estimate` says what the next one takes",
         ) from None
     if effect is not None and effect.verdict == "worse":
         with store.operation(f"{one.name} is worse: not proposed"):
@@ -237,9 +269,10 @@ async def _work(
         try:
             proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
             outcome = "accepted"
-        except ProtectedName:
+        except (ProtectedName, OnTrial) as error:
             by_hand = f"`tfgrpo accept {proposal.id} --force` accepts it"
-            why = f"{one.target} is protected, so it waits for a decision: {by_hand}"
+            why = f"{one.target} is protected" if isinstance(error, ProtectedName) else str(error)
+            why += f", so it waits for a decision: {by_hand}"
             on_progress(WarningNotice(why))
     return Improvement(outcome, one.target, count, request.least, one.name, effect, proposal)
 
@@ -346,7 +379,7 @@ def _parts(store: Store, project: Project, one: Round) -> list[str]:
     paths, count = [], 0
     for other in reversed(rounds.rounds(store, one.target)):
         part = other.parts.heldout
-        if part is None or count >= MOST_HELDOUT:
+        if part is None or count >= MOST_HELDOUT or other.ended in rounds.RETURNED:
             continue
         path = project.open_data(part)
         if not Path(path).exists():

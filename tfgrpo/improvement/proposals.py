@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.evaluate import EvalTask
+from tfgrpo.production.experiment import at_work
 from tfgrpo.store.blame import Origins
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
@@ -29,6 +30,11 @@ from tfgrpo.training.draft import plain
 from tfgrpo.training.turned_down import PROPOSAL, REJECTED
 from tfgrpo.views import View, Viewed
 from tfgrpo.wording import plural, sampled
+
+
+class OnTrial(InvalidOperation):
+    """An experiment is running on the branch that would move."""
+
 
 State: TypeAlias = Literal["open", "accepted", "rejected"]
 NOUNS = {"ADD": "addition", "MODIFY": "change", "DELETE": "deletion"}
@@ -298,9 +304,15 @@ def review(store: Store, id: str, what: Review) -> Proposal:
     Raises MergeConflict where the target changed what is taken and nothing was said of that,
     StaleVersion where somebody decided since it was looked at, InvalidOperation for a change that
     is decided, a reason that is missing or nothing left to change, UnknownRevision for a change
-    that it has not, ProtectedName.
+    that it has not, OnTrial where something is taken and the store is not forced, ProtectedName.
     """
     proposal = _open(store, id)
+    running = at_work(store, proposal.target) if what.accept and not store.is_forced else None
+    if running is not None:
+        raise OnTrial(
+            f"experiment {running.name} is running on {proposal.target}, which would move under it",
+            hint=f"`tfgrpo experiment stop {running.name}`, or promote it; --force accepts now",
+        )
     if what.seen is not None and what.seen != proposal.decisions:
         raise StaleVersion(
             f"{proposal.author} has decided about proposal {proposal.id} meanwhile",

@@ -8,6 +8,7 @@ that it was taken back.
 from __future__ import annotations
 
 from tfgrpo.improvement.proposals import Proposal, get_proposal
+from tfgrpo.production.tested import accepted_by
 from tfgrpo.store import merge as merges
 from tfgrpo.store.decisions import decide
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
@@ -44,6 +45,12 @@ def reopen(
         raise StaleVersion(
             f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
             hint="nothing was recorded: look at what was decided",
+        )
+    tested_by = accepted_by(store, proposal.id)
+    if tested_by is not None:
+        raise InvalidOperation(
+            f"proposal {proposal.id} was accepted with experiment {tested_by}",
+            hint=f"`tfgrpo experiment rollback {tested_by}` takes both back",
         )
     with store.operation(f"reopen proposal {proposal.id}"):
         for name in reversed(proposal.versions):

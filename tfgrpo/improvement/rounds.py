@@ -24,6 +24,8 @@ from tfgrpo.store.find import project_root
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
+RETURNED = ("given up", "over budget")
+"""How improvements end that come to nothing: what no finished step learned from is new again."""
 IMPROVEMENT = "improvement"
 """The kind of decisions about improvements."""
 FOLDER = "improvements"
@@ -82,15 +84,27 @@ def problem_digest(row: Row) -> str:
     return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def unused(store: Store, target: str, rows: Sequence[Row], fields: Mapping[str, str]) -> list[Row]:
+def unused(
+    store: Store,
+    target: str,
+    rows: Sequence[Row],
+    fields: Mapping[str, str],
+    *,
+    giving_up: bool = False,
+) -> list[Row]:
     """Returns the rows that no improvement of a target was about, by what was recorded of it or by
-    its files: a redaction changes those as it changes the rows. Raises DatasetError.
+    its files: a redaction changes those as it changes the rows. Of one that came to nothing, those
+    are used that a finished step learned from. Raises DatasetError.
 
-    `fields` maps our names of fields to those that the project's data has.
+    `fields` maps our names of fields to those that the project's data has. With `giving_up`, one
+    that is under way counts as come to nothing.
     """
     used: set[str] = set()
     for one in rounds(store, target):
-        used |= {*one.problems, *_digests_now(store, one, fields)}
+        if one.ended in RETURNED or (giving_up and one.ended is None):
+            used |= _learned_from(store, one, fields)
+        else:
+            used |= {*one.problems, *_digests_now(store, one, fields)}
     return [row for row in rows if problem_digest(row) not in used]
 
 
@@ -99,6 +113,24 @@ def _digests_now(store: Store, one: Round, fields: Mapping[str, str]) -> Iterato
     for row in chain.from_iterable(_rows_of(store, part) for part in one.parts):
         for name in {"problem", fields.get("problem", "problem")} & row.fields.keys():
             yield problem_digest({"problem": row.fields[name]})
+
+
+def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[str]:
+    """Returns the digests of the problems that finished steps of an improvement learned from."""
+    run = store.runs.find(one.name)
+    if run is None:
+        return set()
+    tags, step = store.tags(), 0
+    names: set[str] = set()
+    while f"{one.name}/step_{step + 1}" in tags:
+        names |= {rollout.problem for rollout in store.runs.rollouts(run, step)}
+        step += 1
+    return {
+        problem_digest({"problem": row.fields[name]})
+        for row in _rows_of(store, one.parts.train)
+        for name in {"problem", fields.get("problem", "problem")} & row.fields.keys()
+        if str(row.fields.get(fields.get("id", "id"))) in names
+    }
 
 
 def sizes(store: Store, one: Round) -> dict[str, int]:

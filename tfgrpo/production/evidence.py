@@ -2,9 +2,13 @@
 
 **What counts.** A subject counts once, in the arm that it was seen in first; its calls in the
 other arm, after a change of the share, are left out and counted. To leave out the subject instead
-would leave out those who came back, and who comes back depends on the answers. Right-or-wrong is
-judged by a subject's first score, which no later one can take back, so that the test stays exact;
-numbers by the mean of a subject's values. Where the unit is the call, each call is a subject.
+would leave out those who came back, and who comes back depends on the answers. A subject is judged
+by its first value, which no later one can take back, so that the tests stay exact. Where the unit
+is the call, each call is a subject.
+
+**On what scale.** Scores lie on the scale of their metric, which is on record with the experiment;
+one outside counts as the scale's end, and keeps an experiment from promoting by itself. Latency and
+tokens have no bounds, and are compared by ranks (`evaluation/anytime.py` says what that means).
 
 **How often it errs.** All that can be said of an experiment together errs in at most a share
 `ALPHA` of those without any difference, looked at as often as one likes: two fifths of it for
@@ -21,9 +25,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
+import numpy
+
 from tfgrpo.evaluation import anytime
 from tfgrpo.production.assignment import CANDIDATE, CONTROL, arm_name
-from tfgrpo.production.experiment import MEASURES, Experiment
+from tfgrpo.production.experiment import MEASURES, Experiment, Scale
 from tfgrpo.store import replay
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.records import Json
@@ -59,15 +65,19 @@ class Measured(NamedTuple):
 
 class Compared(NamedTuple):
     """A metric in both arms, with the evidence for harm and for benefit; `needed` is how much of
-    either decides. `low` and `high` bound the difference of numbers at all times together."""
+    either decides. `low` and `high` bound the difference at all times together. `kind` is `right
+    or wrong`, `scale` or `ranks`; `scale` is what values lie between, None for ranks, and
+    `outside` how many values do not."""
 
     metric: str
     main: bool
     kind: str
     control: Measured
     candidate: Measured
-    low: float | None
-    high: float | None
+    scale: Scale | None
+    outside: int
+    low: float
+    high: float
     harm: float
     benefit: float
     needed: float
@@ -80,26 +90,27 @@ class Compared(NamedTuple):
         return "better" if self.main and self.benefit >= self.needed else ""
 
     @property
+    def words(self) -> str:
+        """Both arms in words: `score 0.387 of 31 against 0.517 of 290`."""
+        candidate, control = (
+            f"{arm.said(self.metric)} of {arm.size}" for arm in (self.candidate, self.control)
+        )
+        return f"{self.metric} {candidate} against {control}"
+
+    @property
     def difference_said(self) -> str:
         """The difference as people say it, candidate less control, with its bounds."""
         if not (self.control.size and self.candidate.size):
             return ""
-        bounds = (self.candidate.mean - self.control.mean, self.low, self.high)
-        if self.metric in ("latency", "tokens"):  # of logarithms, and turned round
-            ratios = [None if x is None else math.expm1(-x) for x in bounds]
-            figures = [
-                None if x is None else f"{100 * x:+.0f}%" for x in (ratios[0], ratios[2], ratios[1])
-            ]
-        elif self.metric == "errors":
-            figures = [
-                None if x is None else f"{-100 * x + 0.0:+.1f}"
-                for x in (bounds[0], bounds[2], bounds[1])
-            ]
-        else:
-            figures = [None if x is None else f"{x:+.3f}" for x in bounds]
-        return f"{figures[0]}" + (
-            f" [{figures[1]}, {figures[2]}]" if figures[1] is not None else ""
-        )
+        figures = [self.candidate.mean - self.control.mean, self.low, self.high]
+        if self.kind == "ranks":  # of logarithms, and turned round
+            mean, high, low = (100 * math.expm1(min(-x, MOST)) for x in figures)
+            return f"{mean:+.0f}% [{low:+.0f}%, {high:+.0f}%]"
+        if self.metric == "errors":
+            mean, high, low = (-100 * x + 0.0 for x in figures)
+            return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        mean, low, high = figures
+        return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 class Verdict(NamedTuple):
@@ -121,6 +132,18 @@ class Evidence(NamedTuple):
     notes: tuple[str, ...]
     verdict: Verdict
 
+    @property
+    def against(self) -> str | None:
+        """What stands against promoting, in words: harm that is shown, or a candidate that was
+        worse so far; None for nothing."""
+        main = self.compared[0]
+        if self.verdict.kind == "harm":
+            return self.verdict.said
+        both = min(main.candidate.size, main.control.size)
+        if self.verdict.kind == "none" and both and main.candidate.mean < main.control.mean:
+            return f"the candidate was worse so far: {main.words}"
+        return None
+
     def as_object(self) -> dict[str, Any]:
         """Returns it as JSON, for programs and for the record."""
         return {
@@ -135,8 +158,10 @@ class Evidence(NamedTuple):
                     "kind": one.kind,
                     "control": [one.control.size, _short(one.control.mean)],
                     "candidate": [one.candidate.size, _short(one.candidate.mean)],
-                    "low": None if one.low is None else _short(one.low),
-                    "high": None if one.high is None else _short(one.high),
+                    "scale": one.scale,
+                    "outside": one.outside,
+                    "low": _short(one.low),
+                    "high": _short(one.high),
                     "harm": _short(one.harm),
                     "benefit": _short(one.benefit),
                     "needed": _short(one.needed),
@@ -184,13 +209,20 @@ def _weighed(
     guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
     apart = GUARDS_PART if guarded else 0.0
     sides = ALPHA * (1 - apart) / 2
-    compared = [_compared(units.values(plan.metric, scores, labels), plan.metric, 0.0, sides)]
-    for metric, tolerance in guarded:
+    compared = []
+    for metric, tolerance in [(plan.metric, 0.0), *guarded]:
+        main = metric == plan.metric
         values = units.values(metric, scores, labels)
-        alpha = ALPHA * apart / len(guarded)
-        compared.append(_compared(values, metric, tolerance, alpha)._replace(main=False))
+        test_of = _Test(
+            metric,
+            main,
+            plan.scale(metric),
+            tolerance,
+            sides if main else ALPHA * apart / len(guarded),
+        )
+        compared.append(_compared(values, test_of))
     mismatch = _mismatch(experiment, units)
-    notes = list(units.notes())
+    notes = [*units.notes(), *_notes(compared)]
     if mismatch >= MISMATCH:
         notes.append(
             f"{units.subjects[CONTROL]} and {units.subjects[CANDIDATE]} subjects are not what the "
@@ -309,65 +341,71 @@ def _measure(call: ArmCall, metric: str) -> float | None:
     return -math.log(max(1, (call.prompt_tokens or 0) + (call.completion_tokens or 0)))
 
 
-def _compared(values: Sequence[_Value], metric: str, tolerance: float, alpha: float) -> Compared:
-    """Returns a metric in both arms; harm and benefit are each shown falsely at most by `alpha`."""
-    shift = 1.0 if metric == "errors" else 0.0  # not failed is 1
-    if not tolerance and all(one.value + shift in (0.0, 1.0) for one in values):
-        return _right_or_wrong(values, metric, shift, alpha)
-    if metric in ("latency", "tokens"):
-        tolerance = math.log1p(tolerance)
-    by_subject: tuple[dict[str, list[float]], dict[str, list[float]]] = ({}, {})
+class _Test(NamedTuple):
+    """What is asked of a metric: on which scale (None for ranks), how much worse it may be, and
+    how often harm and benefit may each be shown falsely at most."""
+
+    metric: str
+    main: bool
+    scale: Scale | None
+    tolerance: float
+    alpha: float
+
+
+def _compared(values: Sequence[_Value], test_of: _Test) -> Compared:
+    """Returns a metric in both arms. The first value of each subject counts."""
+    first: dict[str, _Value] = {}
     for one in values:
-        by_subject[one.candidate].setdefault(one.subject, []).append(one.value)
-    arms = [[math.fsum(v) / len(v) for v in subjects.values()] for subjects in by_subject]
-    interval = anytime.difference(arms[0], arms[1], alpha=2 * alpha)
-    harm = benefit = 0.0
-    if interval is not None:
-        harm = _evidence(interval.log_evidence(-tolerance, above=False))
-        benefit = _evidence(interval.log_evidence(0.0, above=True))
+        first.setdefault(one.subject, one)
+    low, high = test_of.scale or (-math.inf, math.inf)
+    clipped = [one._replace(value=min(max(one.value, low), high)) for one in first.values()]
+    # a scale is brought to 0 to 1, and ranks need none
+    unit, zero = (1.0, 0.0) if test_of.scale is None else (high - low, low)
+    blocks = anytime.blocks_of(
+        anytime.Outcome(one.candidate, (one.value - zero) / unit, one.sizes) for one in clipped
+    )
+    tolerance, reach = test_of.tolerance / unit, 1.0
+    if test_of.scale is None:
+        tolerance = math.log1p(test_of.tolerance)
+        reach = float(numpy.ptp(blocks.values)) if blocks.values.size else 0.0
+    test = anytime.means(blocks) if test_of.scale is not None else anytime.ranks(blocks)
+    between = anytime.bounds(test, reach, -math.log(test_of.alpha))
+    kind = "ranks" if test_of.scale is None else "scale"
+    if test_of.scale is not None and all(one.value in test_of.scale for one in clipped):
+        kind = "right or wrong"
+    arms = [[one.value for one in clipped if one.candidate is arm] for arm in (False, True)]
     return Compared(
-        metric,
-        True,
-        "number",
+        test_of.metric,
+        test_of.main,
+        kind,
         control=_measured(arms[0]),
         candidate=_measured(arms[1]),
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
-        harm=harm,
-        benefit=benefit,
-        needed=1 / alpha,
+        scale=test_of.scale,
+        outside=sum(not low <= one.value <= high for one in first.values()),
+        low=unit * between[0],
+        high=unit * between[1],
+        harm=_evidence(test(False, -tolerance)),
+        benefit=_evidence(test(True, 0.0)),
+        needed=1 / test_of.alpha,
     )
 
 
-def _right_or_wrong(values: Sequence[_Value], metric: str, shift: float, alpha: float) -> Compared:
-    seen: set[str] = set()
-    outcomes: list[anytime.Outcome] = []
-    for one in values:
-        if one.subject not in seen:
-            seen.add(one.subject)
-            right = one.value + shift == 1.0
-            outcomes.append(anytime.Outcome(one.candidate, right, one.sizes))
-    arms = [
-        [float(one.right) - shift for one in outcomes if one.candidate is arm]
-        for arm in (False, True)
-    ]
-    blocks = anytime.blocks_of(outcomes)
-    harm, benefit = (
-        _evidence(float(anytime.log_evidence(blocks, benefit=better).max(initial=0.0)))
-        for better in (False, True)
-    )
-    return Compared(
-        metric,
-        True,
-        "right or wrong",
-        control=_measured(arms[0]),
-        candidate=_measured(arms[1]),
-        low=None,
-        high=None,
-        harm=harm,
-        benefit=benefit,
-        needed=1 / alpha,
-    )
+def _notes(compared: Sequence[Compared]) -> Iterable[str]:
+    ranked = [one.metric for one in compared if one.kind == "ranks"]
+    if ranked:
+        yield (
+            f"{' and '.join(ranked)}: compared by ranks; the difference shown is that of typical "
+            "(geometric) means"
+        )
+    for one in compared:
+        if one.kind == "scale" and one.scale is not None:
+            yield f"{one.metric}: scores between {one.scale[0]:g} and {one.scale[1]:g}"
+        if one.outside and one.scale is not None:
+            yield (
+                f"{one.metric}: {one.outside} scores are not between {one.scale[0]:g} and "
+                f"{one.scale[1]:g}, and count as the nearer of these: another experiment with "
+                f"--scale {one.metric}=LOW..HIGH has them as they are"
+            )
 
 
 def _measured(values: Sequence[float]) -> Measured:
@@ -396,6 +434,9 @@ def _mismatch(experiment: Experiment, units: _Units) -> float:
 
 def _verdict(compared: Sequence[Compared], mismatch: float) -> Verdict:
     doubts = ["the arms' sizes are not what the shares would give"] * (mismatch >= MISMATCH)
+    doubts += [
+        f"scores of {one.metric} are outside of its scale" for one in compared if one.outside
+    ]
     for one in compared:
         if one.state == "worse":
             what = "the candidate is worse" if one.main else f"the guard {one.metric} is worse"

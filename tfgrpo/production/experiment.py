@@ -13,17 +13,22 @@ moved, everybody gets the branch at the next request, and the experiment is paus
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tfgrpo.production.tested import accept_tested, reopen_tested
 from tfgrpo.store import protection
 from tfgrpo.store.decisions import Decision, decide, decisions
+from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.store import Store
+from tfgrpo.store.traffic import MOST_SCORE, traffic_path
 
 KIND = "experiment"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
@@ -35,6 +40,12 @@ MEASURES = ("errors", "latency", "tokens")
 TOLERANCES = {"errors": 0.0, "latency": 0.2, "tokens": 0.2}
 """How much worse a guard may be: of errors in points, of the others as a part of control's."""
 GUARDS = tuple(TOLERANCES.items())
+Scale: TypeAlias = tuple[float, float]
+"""The least and the largest value of a metric."""
+SCALES: dict[str, Scale | None] = {"errors": (-1.0, 0.0), "latency": None, "tokens": None}
+"""What is measured lies between these; None where it has no bounds."""
+SCALE: Scale = (0.0, 1.0)
+"""That of scores, unless another is named: false is 0, true is 1."""
 
 
 class Arm(NamedTuple):
@@ -49,13 +60,19 @@ class ExperimentPlan(NamedTuple):
 
     `metric` is `score` (of feedback), `score:LABEL` (of feedback with that label) or one of
     `MEASURES`; `guards` are metrics that must not become worse by more than their tolerance.
-    `unit` is what counts once: a subject, or each call.
+    `unit` is what counts once: a subject, or each call. `scales` are those of scores that are not
+    between 0 and 1.
     """
 
     metric: str = "score"
     guards: tuple[tuple[str, float], ...] = GUARDS
     unit: str = "subject"
     auto: bool = False
+    scales: tuple[tuple[str, Scale], ...] = ()
+
+    def scale(self, metric: str) -> Scale | None:
+        """Returns what values of a metric lie between; None for one without bounds."""
+        return SCALES[metric] if metric in SCALES else dict(self.scales).get(metric, SCALE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +149,8 @@ def start(
 
     Raises InvalidName for a name that was used or cannot be one, UnknownRevision, and
     InvalidOperation where an experiment is running on that branch, where both are the same
-    version, or where `auto` could not move a protected branch.
+    version, where scores on record are outside of their scale, or where `auto` could not move a
+    protected branch.
     """
     plan = plan or ExperimentPlan()
     _check_plan(plan)
@@ -140,6 +158,7 @@ def start(
     if not NAME.match(name):
         raise InvalidName(f"{name!r} cannot name an experiment", hint="use letters, digits, _ . -")
     control, candidate = arms
+    _check_scores(store, plan)
     with store.port.transaction():
         if any(one.name == name for one in experiments(store)):
             raise InvalidName(
@@ -173,6 +192,7 @@ def start(
             "guards": [list(guard) for guard in plan.guards],
             "unit": plan.unit,
             "auto": plan.auto,
+            "scales": {metric: list(scale) for metric, scale in _score_scales(plan).items()},
         }
         decide(store, KIND, name, content, why=why)
         return experiment(store, name)
@@ -200,6 +220,7 @@ def promote(
     store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
 ) -> Experiment:
     """Moves the control's branch to the candidate's version, and ends the experiment, on record.
+    A proposal of that version for that branch is accepted with it.
 
     Raises StaleVersion where the branch has moved since the experiment began, unless the store
     is forced; ProtectedName; InvalidOperation for an experiment that is over.
@@ -215,6 +236,7 @@ def promote(
         version = version_of(store, running.candidate)
         store.move_branch(branch, version)
         _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
+        accept_tested(store, name, branch, version)
         return experiment(store, name)
 
 
@@ -245,6 +267,7 @@ def roll_back(
             )
         version = version_of(store, ended.control)
         store.move_branch(branch, version)
+        reopen_tested(store, name, version_of(store, ended.candidate))
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
 
 
@@ -313,6 +336,10 @@ def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
                 tuple((str(metric), float(most)) for metric, most in content["guards"]),
                 str(content["unit"]),
                 bool(content["auto"]),
+                tuple(
+                    (str(metric), (float(low), float(high)))
+                    for metric, (low, high) in content.get("scales", {}).items()
+                ),
             ),
             RUNNING,
             decision.time,
@@ -339,6 +366,47 @@ def _check_plan(plan: ExperimentPlan) -> None:
         raise InvalidOperation(f"no {plan.unit!r} can be counted", hint=", ".join(UNITS))
     if any(not 0 <= tolerance < 10 for _, tolerance in plan.guards):
         raise InvalidOperation("a guard's tolerance is at least 0", hint="such as latency=20%")
+    scores = _score_scales(plan)
+    for metric, (low, high) in plan.scales:
+        if metric not in scores:
+            raise InvalidOperation(
+                f"the experiment has no score {metric!r} to scale",
+                hint=f"it has {', '.join(scores)}" if scores else "it compares no scores",
+            )
+        if not (-MOST_SCORE <= low < high <= MOST_SCORE):
+            raise InvalidOperation(
+                f"{low:g} to {high:g} is no scale", hint="the lower end first, such as 1..5"
+            )
+
+
+def _score_scales(plan: ExperimentPlan) -> dict[str, Scale]:
+    """Returns the scores of an experiment with the scale of each."""
+    metrics = [plan.metric, *(metric for metric, _ in plan.guards)]
+    return {m: scale for m in metrics if m not in SCALES and (scale := plan.scale(m)) is not None}
+
+
+def _check_scores(store: Store, plan: ExperimentPlan) -> None:
+    """Raises InvalidOperation where scores on record are outside of the scale of their metric."""
+    scales, path = _score_scales(plan), traffic_path(store.path)
+    if not scales or not os.path.isfile(path):
+        return
+    with closing(open_traffic(path)) as traffic:
+        ranges = traffic.score_ranges()
+    labels = {metric.partition(":")[2] for metric in scales if ":" in metric}
+    for metric, scale in scales.items():
+        label = metric.partition(":")[2]
+        of_metric = [
+            r for name, r in ranges.items() if (name == label if label else name not in labels)
+        ]
+        if not of_metric:
+            continue
+        low, high = min(r[0] for r in of_metric), max(r[1] for r in of_metric)
+        if not scale[0] <= low <= high <= scale[1]:
+            raise InvalidOperation(
+                f"{metric} is between {low:g} and {high:g} on record, and not between "
+                f"{scale[0]:g} and {scale[1]:g}",
+                hint=f"name the scale that it has: --scale {metric}={low:g}..{high:g}",
+            )
 
 
 def check_metrics(metrics: Sequence[str]) -> None:

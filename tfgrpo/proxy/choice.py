@@ -8,13 +8,14 @@ the first rule that fits, the default. A library is named `support`, `support@pr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.proxy.arms import Arms, RunningExperiment
 from tfgrpo.proxy.placement import Addition, Members, addition
-from tfgrpo.proxy.settings import Classifier, LibraryChoice, ProxySettings, Rule
+from tfgrpo.proxy.settings import LOOPBACK, Classifier, LibraryChoice, ProxySettings, Rule
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
@@ -130,6 +131,8 @@ class Chooser:
         self._default = settings.default
         self.sources: dict[str, Source] = {}
         """The open ones, by what they are named as."""
+        self._local = settings.host in LOOPBACK
+        self._opening = True
         self._fixed = MOST_REVISIONS
         self._home = ""
         if settings.default != NONE:
@@ -137,6 +140,12 @@ class Chooser:
         for name in (*settings.libraries, settings.default, *ruled(settings.rules)):
             self.source(name)
         self._fixed = len(self.sources)
+        self._opening = False
+
+    @property
+    def served(self) -> dict[str, Source]:
+        """The libraries that the settings name, without what requests named beside them."""
+        return dict(islice(self.sources.items(), self._fixed))
 
     def named(self, headers: Mapping[bytes, bytes], members: Members) -> Named:
         """Returns what names the library of a request."""
@@ -168,6 +177,11 @@ class Chooser:
             return source
         library, revision = self._parse(name)
         choice = self._choices[library]
+        if revision and not (self._opening or choice.allows(revision, local=self._local)):
+            raise UnknownLibrary(
+                f"{name}: requests may not name that revision",
+                hint=f"`allow` of the library {library} lists those that they may",
+            )
         try:
             source = Source(name, choice, revision or choice.revision)
         except TfgrpoError as error:

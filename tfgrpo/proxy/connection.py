@@ -160,6 +160,10 @@ class ClientConnection(asyncio.Protocol):
             modern=parser.get_http_version() == "1.1",
             keep_alive=parser.should_keep_alive(),
         )
+        if sum(len(name) + len(value) + 4 for name, value in self._headers) > (
+            self.proxy.settings.limits.head - len(self._target)
+        ):
+            raise BadRequest(431, "the head of the request is too long")
         self._request, self._head_bytes = request, 0
         self._body, self._body_bytes = [], 0
         self.proxy.admit(request)
@@ -241,6 +245,14 @@ class ClientConnection(asyncio.Protocol):
         self.exchange = None
         if self.transport is not None:
             self.transport.abort()
+
+    def end(self) -> None:
+        """Ends it with the proxy: what is under way is told so, as far as that can be done."""
+        self._waiting.clear()
+        if isinstance(self.exchange, Exchange):
+            self.exchange.cut_short()
+        if self.transport is not None:
+            self.transport.close()
 
     def sweep(self, now: float) -> None:
         """Closes the connection when it has been idle, or a request arriving, for too long."""

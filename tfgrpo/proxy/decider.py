@@ -35,7 +35,7 @@ class Decider:
     """Looks until it is closed."""
 
     def __init__(self, chooser: Chooser) -> None:
-        self._chooser = chooser
+        self.chooser = chooser
         self._stop = threading.Event()
         self._locks: dict[str, IO[bytes]] = {}
         self._seen: dict[str, object] = {}
@@ -67,7 +67,7 @@ class Decider:
     def _due(self) -> set[str]:
         """Returns the stores that have an experiment to be looked at."""
         due = set()
-        for source in list(self._chooser.sources.values()):
+        for source in list(self.chooser.sources.values()):
             running = source.live.in_force[1]
             if isinstance(running, RunningExperiment) and running.auto:
                 due.add(source.live.path)

@@ -24,7 +24,14 @@ from tfgrpo.proxy.message import (
     own_answer,
     request_head,
 )
-from tfgrpo.proxy.placement import Members, opening, place_of, question, subject
+from tfgrpo.proxy.placement import (
+    Members,
+    conversation,
+    opening,
+    place_of,
+    question,
+    subject,
+)
 from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.proxy.upstream import UpstreamConnection
 
@@ -35,8 +42,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("tfgrpo.proxy")
 VANISHED = 499
 """The status on record where the client was gone before its answer."""
+ENDING = "the proxy was told to end, and the answer took longer than it waits"
 CUT = 599
-"""The status on record where the provider broke off in an answer that was begun."""
+"""The status on record where an answer that was begun broke off, by the provider or the proxy."""
 
 
 class Exchange:
@@ -82,17 +90,15 @@ class Exchange:
                 raise BadRequest(503, "too many requests are under way")
             if body is None:
                 self._streaming = True
-                head = request_head(
-                    request, upstream.prefix, upstream.authority, None, chunked=request.chunked
-                )
-                self._wire = head
+                self._wire = request_head(request, upstream, None, chunked=request.chunked)
+                self.proxy.note_passed(request)
             else:
                 self._body = body = self._placed(body)
                 if request.known is not None:
                     self._wire = request.known.wire(upstream, len(body))
                 else:
                     length = len(body) if request.has_body or body else None
-                    self._wire = request_head(request, upstream.prefix, upstream.authority, length)
+                    self._wire = request_head(request, upstream, length)
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal))
             return
@@ -153,8 +159,10 @@ class Exchange:
             raise BadRequest(400, f"the body has the key {error} twice") from None
         header = request.index.get(b"x-tfgrpo-subject")
         who = header.decode("latin-1") if header is not None else subject(members)
+        if who is None:
+            who = conversation(members)
         call.read(members, who)
-        if self.proxy.settings.record == "content":
+        if self.proxy.keeps_words(call):
             call.keep(plain)
         name, model, classifier = self.proxy.chooser.named(request.index, members)
         if classifier is not None:
@@ -274,7 +282,7 @@ class Exchange:
             self.call.status, self.call.error = CUT, why
             self._finish()
             self.client.cut()
-        elif untouched and self._tried == 1 and not self._streaming:
+        elif untouched and self._tried == 1 and not self._streaming and self.request.repeatable:
             self._send()
         else:
             self._refuse(502, f"{self.upstream}: {why}")
@@ -304,6 +312,23 @@ class Exchange:
         if self._connection is not None:
             self._connection.leave()
         self._finish()
+
+    def cut_short(self) -> None:
+        """The proxy ends before the answer has: that is not the client's doing."""
+        if self._over:
+            return
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._connection is not None:
+            self._connection.leave()
+        if not self.begun:
+            self.request.keep_alive = False
+            self._refuse(503, ENDING)
+            return
+        self.flush()
+        self.call.status, self.call.error = CUT, ENDING
+        self._finish()
+        self.client.cut()
 
     def _refuse(self, status: int, message: str) -> None:
         self.call.status, self.call.error = status, message

@@ -69,6 +69,6 @@ class KnownHead:
         """Returns the head as it goes on to a provider, with a body of that length."""
         around = self._wires.get(upstream)
         if around is None:
-            around = head_around(self._request, upstream.prefix, upstream.authority)
+            around = head_around(self._request, upstream)
             self._wires[upstream] = around
         return b"%b%d%b" % (around[0], length, around[1])

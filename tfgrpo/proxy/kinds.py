@@ -117,26 +117,18 @@ class Kinds:
     async def _answered(self, asking: Asking) -> str:
         """Returns the library of the kind that the provider names. Raises OSError, and ValueError
         or what an answer of another shape raises."""
-        idle = self._pool.idle(asking.upstream)
-        try:
-            status, content = await _ask_provider(idle or await self._connected(asking), asking)
-        except _ClosedBefore:  # it had been kept open for too long
-            status, content = await _ask_provider(await self._connected(asking), asking)
+        # A new connection: one that was kept open may be closed after it was read, and what was
+        # asked would then be asked, and paid for, twice.
+        connection = await self._pool.connect(asking.upstream)
+        status, content = await _ask_provider(connection, asking)
         if status != 200:
             raise ValueError(f"the provider answers {status}")
         return _named(json.loads(content), asking.classifier.libraries)
-
-    async def _connected(self, asking: Asking) -> UpstreamConnection:
-        return await self._pool.connect(asking.upstream)
 
     def close(self) -> None:
         """Asks no more."""
         for task in list(self._tasks.values()):
             task.cancel()
-
-
-class _ClosedBefore(OSError):
-    """A connection was closed before it took the request."""
 
 
 async def _ask_provider(connection: UpstreamConnection, asking: Asking) -> tuple[int, bytes]:
@@ -177,7 +169,7 @@ class _Answer:
 
     def failed(self, why: str, *, untouched: bool) -> None:
         if not self.whole.done():
-            self.whole.set_exception(_ClosedBefore(why) if untouched else OSError(why))
+            self.whole.set_exception(OSError(why))
 
     def hold(self, paused: bool) -> None:
         pass
@@ -206,9 +198,9 @@ def _body(asking: Asking) -> bytes:
 
 
 def _head(asking: Asking, length: int) -> bytes:
-    path = "/v1/messages" if asking.anthropic else "/v1/chat/completions"
+    path = b"/v1/messages" if asking.anthropic else b"/v1/chat/completions"
     lines = [
-        f"POST {asking.upstream.prefix}{path} HTTP/1.1".encode(),
+        b"POST %b HTTP/1.1" % asking.upstream.target(path),
         b"Host: " + asking.upstream.authority.encode(),
         b"Content-Type: application/json",
         b"Content-Length: %d" % length,

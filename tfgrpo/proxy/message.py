@@ -12,6 +12,7 @@ from tfgrpo.proxy.seen import PACKINGS
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.heads import KnownHead
+    from tfgrpo.proxy.settings import Upstream
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 HOP = frozenset(
@@ -32,6 +33,7 @@ without the codings that no record could be made of."""
 PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 """What a header of an answer is: one to go on, one of the connection (the one that names others,
 and the one for chunks, apart), the body's length, how the body is packed."""
+IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 READABLE = frozenset({*PACKINGS, b"identity"})
 _zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
 _PARTS = {
@@ -129,6 +131,12 @@ class Request:
         self.has_body = self.chunked or bool(self.length)
         """Whether a body follows."""
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent once more where nobody knows if it was read: what it does is done
+        once (RFC 9110, section 9.2.2, and the key that says so)."""
+        return self.method in IDEMPOTENT or b"idempotency-key" in self.index
+
     def with_length(self, length: int, known: KnownHead | None) -> Request:
         """Returns a request with this head, but for the length of its body."""
         other = Request.__new__(Request)
@@ -161,14 +169,15 @@ def _refused(coding: bytes) -> bool:
 
 
 def head_around(
-    request: Request, prefix: str, authority: str, *, chunked: bool = False
+    request: Request, upstream: Upstream, *, chunked: bool = False
 ) -> tuple[bytes, bytes]:
     """Returns the head of a request as it goes on, what stands before the digits of the body's
     length and what stands behind them: all of the caller's headers, but for those that are about
     the connection or for the proxy. Without a length, what stands before is empty."""
     index = request.index
     dropped = _named_by(index.get(b"connection"))
-    pieces = [request.method, b" ", prefix.encode(), request.target, b" HTTP/1.1\r\n"]
+    pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
+    authority = upstream.authority
     before = b""
     for name, value in request.headers:
         known = _names.get(name) or header_name(name)
@@ -196,11 +205,11 @@ def head_around(
 
 
 def request_head(
-    request: Request, prefix: str, authority: str, length: int | None, *, chunked: bool = False
+    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
 ) -> bytes:
     """Returns the head of a request as it goes on, with a body of that length, or, with None, with
     the length that it came with, if any."""
-    before, after = head_around(request, prefix, authority, chunked=chunked)
+    before, after = head_around(request, upstream, chunked=chunked)
     if before:  # the caller named a length
         shown = request.length if length is None else length
         assert shown is not None

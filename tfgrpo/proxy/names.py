@@ -14,6 +14,7 @@ SCORES = "tfgrpo_feedback_score"
 LOST = "tfgrpo_calls_lost_total"
 OPEN = "tfgrpo_open_requests"
 STALE = "tfgrpo_library_stale"
+PASSED = "tfgrpo_requests_without_library"
 
 HELP = {
     CALLS: ("counter", "Calls that were answered, by library, version, model, route and status."),
@@ -23,6 +24,7 @@ HELP = {
     SCORES: ("summary", "Scores of feedback, by library and version."),
     LOST: ("counter", "Calls that were lost with workers that were killed."),
     OPEN: ("gauge", "Requests under way in the worker that answers this."),
+    PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
     STALE: ("gauge", "1 while a library cannot be read and its last version goes on."),
 }
 CALL_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

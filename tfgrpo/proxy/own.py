@@ -1,4 +1,9 @@
-"""What the proxy answers itself: `/healthz`, `/metrics`, and `/feedback` on a call.
+"""What the proxy answers itself: how it is, `/metrics`, and `/feedback` on a call.
+
+How it is are four answers. `/livez`: its loop goes round. `/readyz`: it takes requests, which it
+does not while it ends. `/healthz`: the same, with a report on each library. `/stale`: 503 while a
+library that is served cannot be read, or the calls of one cannot be recorded. Requests are answered
+all the same then, so what takes replicas out must not look there.
 
 Feedback comes from whoever made the call: with the same key, which the record knows as a keyed
 digest, and on a proxy beyond this machine with its token too. Anyone else is refused, as for a
@@ -17,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.proxy import names
 from tfgrpo.proxy.message import BadRequest, Request, error_body, own_answer
 from tfgrpo.proxy.metrics import exposition, sums_of_feedback
+from tfgrpo.proxy.patterns import clean_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError, TfgrpoError
@@ -27,9 +33,11 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.server import Proxy
 
 log = logging.getLogger("tfgrpo.proxy")
-OWN = ("/healthz", "/feedback", "/metrics")
+OPEN = ("/healthz", "/livez", "/readyz", "/stale")
+"""What is answered without a token."""
+OWN = (*OPEN, "/feedback", "/metrics")
 METHODS = {
-    "/healthz": (b"GET", b"HEAD"),
+    **dict.fromkeys(OPEN, (b"GET", b"HEAD")),
     "/feedback": (b"POST",),
     "/metrics": (b"GET", b"HEAD"),
 }
@@ -65,9 +73,15 @@ class OwnExchange:
         try:
             if request.method not in METHODS[request.path]:
                 raise BadRequest(405, f"{request.path} takes {METHODS[request.path][0].decode()}")
-            if request.path == "/healthz":
+            if request.path == "/livez":
+                report, status = {"status": "alive"}, 200
+            elif request.path == "/readyz":
+                report = {"status": "ending" if proxy.stopping else "ready"}
+                status = 503 if proxy.stopping else 200
+            elif request.path in OPEN:
                 report = await asyncio.to_thread(health, proxy)
-                status = 200 if report["status"] == "ok" else 503
+                wrong = report["status"] != "ok" if request.path == "/stale" else proxy.stopping
+                status = 503 if wrong else 200
             elif request.path == "/metrics":
                 text = await asyncio.to_thread(metrics, proxy)
                 report, status, kind = None, 200, "text/plain; version=0.0.4"
@@ -102,7 +116,8 @@ def health(proxy: Proxy) -> dict[str, Any]:
     `unrecorded` while the calls of one cannot be recorded, though they were to be.
     """
     libraries: dict[str, dict[str, object]] = {}
-    for name, source in list(proxy.chooser.sources.items()):
+    served = proxy.chooser.served
+    for name, source in served.items():
         trouble = source.live.check()
         library = source.live.library
         libraries[name] = {
@@ -116,13 +131,14 @@ def health(proxy: Proxy) -> dict[str, Any]:
     status = "ok"
     if any(library["unrecorded"] for library in libraries.values()):
         status = "unrecorded"
-    if any(source.live.trouble for source in list(proxy.chooser.sources.values())):
+    if any(library["trouble"] for library in libraries.values()):
         status = "stale"
     return {
         "status": status,
         "libraries": libraries,
         "open": proxy.open,
         "calls": proxy.calls,
+        "without_library": dict(proxy.passed),
     }
 
 
@@ -138,7 +154,9 @@ def metrics(proxy: Proxy) -> str:
         finally:
             traffic.close()
     gauges: dict[tuple[str, str], float] = {(names.OPEN, "{}"): proxy.open}
-    for name, source in list(proxy.chooser.sources.items()):
+    for path, count in list(proxy.passed.items()):
+        gauges[names.PASSED, json.dumps({"path": path})] = count
+    for name, source in proxy.chooser.served.items():
         gauges[names.STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
     return exposition(totals, gauges)
 
@@ -164,13 +182,9 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             if not hmac.compare_digest(sender or b"", call.caller or b""):
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
-            feedback = checked_feedback(
-                call.id,
-                given,
-                author=author,
-                time=time.time_ns() // 1000,
-                scales=traffic.scales(),
-            )
+            now, scales = time.time_ns() // 1000, traffic.scales()
+            checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
+            feedback = clean_feedback(checked, recorder.redact)
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         except UnknownCall as error:
             unknown = error

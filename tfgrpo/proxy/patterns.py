@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tfgrpo.store.records import REDACTED
+
+if TYPE_CHECKING:
+    from tfgrpo.store.traffic import Feedback
 
 START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 """Where a word of ASCII begins: behind letters of a script without blanks too, and behind what
@@ -23,6 +28,12 @@ PATTERNS = (
 cards and of accounts."""
 WITHIN = 3
 """How deep strings of JSON stand in strings of JSON that was cut off."""
+_identities = re.compile(
+    r'("(?:user|safety_identifier|user_id|conversation)"\s*:\s*(?:\{\s*"id"\s*:\s*)?)'
+    r'"((?:[^"\\]|\\.)*)(?:"|\Z)',
+    re.DOTALL,
+)
+"""The keys of a request that say whom it is for, each with its value."""
 _escapes = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt]))+")
 
 
@@ -36,6 +47,31 @@ def without_secrets(text: str, pattern: re.Pattern[str]) -> str:
         return text if cleaned == value else json.dumps(cleaned, ensure_ascii=False)
     except (ValueError, RecursionError):
         return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
+
+
+def clean_feedback(feedback: Feedback, redact: str = "") -> Feedback:
+    """Returns feedback without what looks like a secret, or what the regular expression `redact`
+    finds, in its comment and its right answer."""
+    pattern = re.compile("|".join(filter(None, (*PATTERNS, redact))))
+    comment, correct = feedback.comment, feedback.correct
+    return feedback._replace(
+        comment=comment and pattern.sub(REDACTED, comment),
+        correct=correct and pattern.sub(REDACTED, correct),
+    )
+
+
+def without_identities(text: str, digest: Callable[[str], str]) -> str:
+    """Returns a request's JSON, cut off or not, with digests in the place of whom it says that it
+    is for: such keys with a string, wherever they stand outside of strings."""
+
+    def digested(match: re.Match[str]) -> str:
+        try:
+            value = str(json.loads(f'"{match[2]}"'))
+        except ValueError:
+            return f'{match[1]}"{REDACTED}"'
+        return f'{match[1]}"{digest(value)}"'
+
+    return _identities.sub(digested, text)
 
 
 def _clean(value: object, pattern: re.Pattern[str]) -> object:

@@ -8,6 +8,7 @@ cache mark is added: a request may have four, and they are the application's.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ SYSTEM = ("system", "developer")
 KEYS = frozenset(
     {
         *("model", "stream", "messages", "input", "instructions", "system"),
-        *("user", "safety_identifier", "conversation", "metadata"),
+        *("user", "safety_identifier", "conversation", "metadata", "previous_response_id"),
     }
 )
 """The members of a request that are read; none of them may stand in it twice."""
@@ -163,9 +164,32 @@ def place_of(method: bytes, path: str) -> Place | None:
     if method != b"POST":
         return None
     place = ROUTES.get(path.removeprefix("/v1"))
-    if place is None and path.endswith("/chat/completions"):  # as of deployments
-        return place_in_chat
-    return place
+    return ROUTES.get(_route(path)) if place is None else place
+
+
+def _route(path: str) -> str:
+    """Returns which route a path is that is written otherwise: with a slash at its end or two in
+    a row, below a gateway's or a deployment's own prefix."""
+    plain = re.sub("/+", "/", path).rstrip("/")
+    if plain.endswith("/chat/completions"):
+        return "/chat/completions"
+    _, below, route = plain.rpartition("/v1/")
+    if not below:
+        _, below, route = plain.rpartition("/openai/")
+    return f"/{route}" if below else plain
+
+
+CHATTY = re.compile(
+    r"(?:completions?|responses|messages|chat|generate[-_]?content|converse(?:-stream)?|invoke"
+    r"(?:-with-response-stream)?)/*\Z",
+    re.IGNORECASE,
+)
+"""What the paths of conversations end in, here and at other providers."""
+
+
+def looks_like_chat(method: bytes, path: str) -> bool:
+    """Returns whether a path is probably one of a conversation, though no library goes in."""
+    return method == b"POST" and place_of(method, path) is None and bool(CHATTY.search(path))
 
 
 def question(members: Members) -> str:
@@ -191,6 +215,18 @@ def opening(members: Members) -> str:
             if isinstance(turn, dict) and turn.get("role") == "user":
                 return _words(turn.get("content"))
     return ""
+
+
+def conversation(members: Members) -> str | None:
+    """Returns what stands for the subject of a request that names none: the words that its
+    conversation begins with, as a digest. None where it has none, or goes on with what the
+    provider keeps, whose beginning is not in it."""
+    if "previous_response_id" in members:
+        return None
+    words = opening(members)
+    if not words.strip():
+        return None
+    return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def subject(members: Members) -> str | None:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from tfgrpo.proxy.calls import LENGTH
 from tfgrpo.proxy.counter import count_lost, settle
 from tfgrpo.proxy.metrics import Labels, sums_of
-from tfgrpo.proxy.patterns import PATTERNS, without_secrets
+from tfgrpo.proxy.patterns import PATTERNS, without_identities, without_secrets
 from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
@@ -42,7 +42,7 @@ UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again
 """What is told when the file cannot be written, before the reason, and when it can be again."""
 PAUSE = 0.1
 """Seconds between batches."""
-PRUNE = 600.0
+PRUNE = 30.0
 """Seconds between two looks for calls that are too old."""
 BATCH = 2000
 """Calls that are written at once, at most; others wait in the pipe."""
@@ -230,9 +230,7 @@ class RecordWriter:
                     call.version,
                     call.digest,
                     None if ids is None else json.dumps(ids),
-                    keyed(self._secret, subject.encode(errors="surrogatepass")).hex()
-                    if subject
-                    else None,
+                    self._identity(subject) if subject else None,
                     call.arm,
                     _whole(call.model),
                     call.path,
@@ -249,11 +247,16 @@ class RecordWriter:
             )
         return rows
 
+    def _identity(self, value: str) -> str:
+        """Returns what stands on record for a user or a conversation."""
+        return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
+
     def _words(self, call: SeenCall) -> CallContent:
         request, (answer, whole) = (call.request or b""), call.answer()
+        own = without_identities(request.decode(errors="replace"), self._identity)
         return CallContent(
             call.id,
-            without_secrets(request.decode(errors="replace"), self._patterns),
+            without_secrets(own, self._patterns),
             without_secrets(answer.decode(errors="replace"), self._patterns)
             + ("" if whole else CUT_OFF),
         )

@@ -60,6 +60,7 @@ class Recorder:
         self, path: str, *, content: bool = False, keep: float | None = None, redact: str = ""
     ) -> None:
         self.path = path
+        self.redact = redact
         self._settings = content, keep, redact
         self.telemetry = Telemetry.of_environment(log.warning)
         """Where feedback is sent; of calls the other process tells."""

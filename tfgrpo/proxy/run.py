@@ -13,7 +13,8 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 from tfgrpo.proxy.server import Proxy, listening
 from tfgrpo.proxy.settings import ProxySettings
@@ -21,6 +22,9 @@ from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.visible import complain
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
+RELOAD = signal.SIGHUP
+Read: TypeAlias = Callable[[], ProxySettings]
+"""Reads the settings anew. Raises TfgrpoError."""
 SWITCH = 0.0001
 """Seconds after which the thread that records calls lets the loop go on: Python's own 5 ms would be
 seen in every hundredth answer."""
@@ -35,8 +39,11 @@ hands the few copies of a body of a megabyte back to the system, and a page faul
 the next one takes longer than all that the proxy does with it."""
 
 
-def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> None:
-    """Answers until SIGTERM or SIGINT, then ends the requests under way.
+def run(
+    settings: ProxySettings, workers: int, ready: Callable[[int], None], read: Read | None = None
+) -> None:
+    """Answers until SIGTERM or SIGINT, then gives the requests under way the time that the settings
+    say. At SIGHUP the settings are taken from `read`, and the access log is opened anew.
 
     `ready` is called with the port as soon as requests are taken. A worker that dies is started
     again. Raises SettingsError where the address cannot be had, and StoreError or
@@ -52,10 +59,10 @@ def run(settings: ProxySettings, workers: int, ready: Callable[[int], None]) -> 
         ) from error
     with listener:
         if workers == 1:
-            _work(settings, listener, ready)
+            _work(settings, listener, ready, read)
         else:
             Proxy(settings).chooser.close()  # what cannot be read is an error before any fork
-            _supervise(settings, workers, listener, ready)
+            _supervise(settings, workers, listener, ready, read)
 
 
 def allow_files(wanted: int) -> None:
@@ -82,6 +89,7 @@ def _work(
     settings: ProxySettings,
     listener: socket.socket,
     ready: Callable[[int], None],
+    read: Read | None = None,
     supervisor: int | None = None,
 ) -> None:
     async def serve() -> None:
@@ -94,6 +102,7 @@ def _work(
         loop = asyncio.get_running_loop()
         for number in STOPS:
             loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(RELOAD, _reload, proxy, read)
         ready(await proxy.start(listener.dup()))
         watching = asyncio.create_task(_end_with(supervisor, stop))
         await stop.wait()
@@ -101,6 +110,19 @@ def _work(
         await proxy.close()
 
     run_loop(serve())
+
+
+def _reload(proxy: Proxy, read: Read | None) -> None:
+    """Takes the settings anew; where they are wrong, those that are in force stay."""
+    try:
+        if proxy.access is not None:
+            proxy.access.reopen()
+        if read is not None:
+            proxy.reload(read())
+    except TfgrpoError as error:
+        complain(f"not reloaded: {error}")
+    else:
+        complain("reloaded")
 
 
 async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
@@ -123,7 +145,11 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 def _supervise(
-    settings: ProxySettings, workers: int, listener: socket.socket, ready: Callable[[int], None]
+    settings: ProxySettings,
+    workers: int,
+    listener: socket.socket,
+    ready: Callable[[int], None],
+    read: Read | None,
 ) -> None:
     children: set[int] = set()
     stopping = False
@@ -135,18 +161,32 @@ def _supervise(
             with suppress(ProcessLookupError):  # it has ended, and was not taken out yet
                 os.kill(child, signal.SIGTERM)
 
+    def reload(number: int, frame: object) -> None:
+        """Has every worker take the settings anew, and those that are started later too."""
+        nonlocal settings
+        if read is not None:
+            try:
+                settings = replace(read(), port=settings.port)
+            except TfgrpoError as error:
+                complain(f"not reloaded: {error}")
+                return
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, RELOAD)
+
     def start() -> None:
         """Starts a worker, unless this ends; a signal in the middle of it waits, and then ends
         the new worker too."""
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
             if not stopping:
-                children.add(_fork(settings, listener))
+                children.add(_fork(settings, listener, read))
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
     for number in STOPS:
         signal.signal(number, stop)
+    signal.signal(RELOAD, reload)
     for _ in range(workers):
         start()
     ready(int(listener.getsockname()[1]))
@@ -161,7 +201,7 @@ def _supervise(
             start()
 
 
-def _fork(settings: ProxySettings, listener: socket.socket) -> int:
+def _fork(settings: ProxySettings, listener: socket.socket, read: Read | None) -> int:
     supervisor = os.getpid()
     child = os.fork()
     if child:
@@ -170,8 +210,9 @@ def _fork(settings: ProxySettings, listener: socket.socket) -> int:
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(RELOAD, signal.SIG_IGN)  # until it has what can be taken anew
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        _work(settings, listener, lambda port: None, supervisor)
+        _work(settings, listener, lambda port: None, read, supervisor)
         code = 0
     except Exception as error:
         if isinstance(error, TfgrpoError):

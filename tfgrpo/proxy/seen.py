@@ -153,8 +153,13 @@ def _tokens(usage: dict[str, Any]) -> Tokens:
         details = usage.get(key)
         if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
             cached = details["cached_tokens"]
+    prompt = _first_number(usage, "prompt_tokens", "input_tokens")
+    if prompt is not None and cached is usage.get("cache_read_input_tokens"):
+        # Anthropic counts what was read from the cache, or written to it, beside the others.
+        for key in ("cache_read_input_tokens", "cache_creation_input_tokens"):
+            prompt += _first_number(usage, key) or 0
     return Tokens(
-        _first_number(usage, "prompt_tokens", "input_tokens"),
+        prompt,
         _first_number({"cached": cached}, "cached"),
         _first_number(usage, "completion_tokens", "output_tokens"),
     )

@@ -7,16 +7,18 @@ import hmac
 import logging
 import os
 import socket
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from tfgrpo.proxy.access_log import AccessLog
 from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
 from tfgrpo.proxy.decider import Decider
 from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
-from tfgrpo.proxy.own import OWN
-from tfgrpo.proxy.placement import KEYS
+from tfgrpo.proxy.own import OPEN, OWN
+from tfgrpo.proxy.placement import KEYS, looks_like_chat
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
@@ -31,6 +33,11 @@ if TYPE_CHECKING:
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""
 TOKEN = b"x-tfgrpo-token"
+RECORD = b"x-tfgrpo-record"
+"""A request with it is kept without its words (`counts`), or not at all (`off`)."""
+RECORD_VALUES = (b"counts", b"off")
+MOST_PATHS, OTHER_PATHS = 100, "other paths"
+"""Paths that are counted each for itself, and what the others are counted as."""
 log = logging.getLogger("tfgrpo.proxy")
 
 
@@ -56,6 +63,9 @@ class Proxy:
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         self._decider: Decider | None = None
+        self.access = AccessLog(settings.access_log) if settings.access_log else None
+        self.passed: dict[str, int] = {}
+        """Path → how many requests that looked like chats got no library there."""
 
     async def start(self, listener: socket.socket | None = None) -> int:
         """Begins to answer, on a socket that listens already or on one of its own; returns the
@@ -73,8 +83,34 @@ class Proxy:
                 self._recorder(name)
         return int(listener.getsockname()[1])
 
-    async def close(self, patience: float = 5.0) -> None:
-        """Takes no more requests, waits some seconds for those under way, and ends."""
+    def reload(self, settings: ProxySettings) -> None:
+        """Goes on with the libraries, rules and providers of other settings from the next request
+        on; where it listens, what it records and who may ask stay as they are. Raises
+        SettingsError, StoreError or UnknownRevision, and nothing is changed then."""
+        settings = replace(
+            self.settings,
+            libraries=settings.libraries,
+            default=settings.default,
+            rules=settings.rules,
+            openai=settings.openai,
+            anthropic=settings.anthropic,
+        )
+        chooser, before = Chooser(settings), self.chooser
+        self.settings, self.chooser = settings, chooser
+        self.keys = KEYS | fields_of(settings.rules)
+        # A name may be another store's by now: records are found by their paths again.
+        self.recorders = {f"\0{one.path}": one for one in self.recorders.values()}
+        self._unrecorded.clear()
+        self._troubles.clear()
+        if self._decider is not None:
+            self._decider.chooser = chooser
+        before.close()
+
+    async def close(self, patience: float | None = None) -> None:
+        """Takes no more requests, waits some seconds for those under way (as the settings say,
+        unless told otherwise), and ends. Those that are left are told that it ended."""
+        if patience is None:
+            patience = self.settings.drain
         self.stopping = True
         if self._server is not None:
             self._server.close()
@@ -84,8 +120,7 @@ class Proxy:
         if self._sweeping is not None:
             self._sweeping.cancel()
         for connection in list(self.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
+            connection.end()
         self.kinds.close()
         self.pool.sweep(everything=True)
         await asyncio.sleep(0)
@@ -93,6 +128,8 @@ class Proxy:
             recorder.close()
         if self._decider is not None:
             self._decider.close()
+        if self.access is not None:
+            self.access.close()
         self.chooser.close()
 
     async def _sweep(self) -> None:
@@ -110,14 +147,27 @@ class Proxy:
 
     def admit(self, request: Request) -> None:
         """Raises BadRequest for a request that is not to be answered."""
+        if request.index.get(RECORD, b"off") not in RECORD_VALUES:
+            raise BadRequest(400, "the header x-tfgrpo-record is counts or off")
         token = self.settings.token
         if token is None:
             if self.is_own(request.path) and not _is_local(request):
                 raise BadRequest(403, "this is answered on this machine only")
-        elif request.path != "/healthz":
+        elif request.path not in OPEN:
             given = request.index.get(TOKEN, b"")
             if not hmac.compare_digest(given, token.encode()):
                 raise BadRequest(401, "the header x-tfgrpo-token does not have the proxy's token")
+
+    def note_passed(self, request: Request) -> None:
+        """Counts a request that gets no library, if it looks as if it should; the log names each
+        path once."""
+        if not looks_like_chat(request.method, request.path):
+            return
+        path = request.path if len(self.passed) < MOST_PATHS else OTHER_PATHS
+        path = request.path if request.path in self.passed else path
+        if path not in self.passed:
+            log.warning("%s looks like a chat, and gets no library", path)
+        self.passed[path] = self.passed.get(path, 0) + 1
 
     def is_own(self, path: str) -> bool:
         """Returns whether the proxy answers a path itself."""
@@ -131,8 +181,20 @@ class Proxy:
         self._used = at + 32
         return "call-" + self._random[at : at + 32]
 
+    def keeps_words(self, call: Call) -> bool:
+        """Returns whether the words of a call are kept: where that is asked for, of the share of
+        calls that is sampled, and where the request does not say otherwise."""
+        settings = self.settings
+        return (
+            settings.record == "content"
+            and call.request.index.get(RECORD) is None
+            and int(call.id[5:13], 16) < settings.sample * 2**32
+        )
+
     def begin(self, call: Call) -> None:
         """Counts a call that is about to be made."""
+        if call.request.index.get(RECORD) == b"off":
+            return
         recorder = self._recorder_of(call)
         if recorder is not None:
             recorder.begin(call)
@@ -140,9 +202,12 @@ class Proxy:
     def record(self, call: Call) -> None:
         """Records a call that is over."""
         self.calls += 1
-        recorder = call.recorder or self._recorder_of(call)
-        if recorder is not None:
-            recorder.add(call)
+        if self.access is not None:
+            self.access.add(call)
+        if call.request.index.get(RECORD) != b"off":
+            recorder = call.recorder or self._recorder_of(call)
+            if recorder is not None:
+                recorder.add(call)
         chosen = call.chosen
         if chosen is not None and chosen.trouble != self._troubles.get(chosen.name):
             self.tell_troubles()

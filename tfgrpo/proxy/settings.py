@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,25 +30,45 @@ from tfgrpo.trust.permissions import of_proxy
 OPENAI = "https://api.openai.com"
 ANTHROPIC = "https://api.anthropic.com"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+SHORTEST_TOKEN = 12
+"""Characters of a token at least."""
 RECORDS = ("off", "counts", "content")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A provider: the address to connect to, and what its paths begin with before `/v1`."""
+    """A provider: the address to connect to, what its paths begin with, whether that stands before
+    the `/v1` of a request or in its place, and the query that every request gets."""
 
     host: str
     port: int
     tls: bool
     authority: str
     prefix: str
+    before_v1: bool = True
+    query: str = ""
 
     def __hash__(self) -> int:
         return hash(self.authority)  # which is asked for in every request
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+    def target(self, wanted: bytes) -> bytes:
+        """Returns what is asked of the provider for the target of a request."""
+        path, mark, query = wanted.partition(b"?")
+        if not self.before_v1 and (path == b"/v1" or path.startswith(b"/v1/")):
+            path = path[3:]
+        if self.query:
+            own = self.query.encode()
+            mark, query = b"?", b"%b&%b" % (query, own) if query else own
+        return b"".join((self.prefix.encode(), path, mark, query))
+
+    def shown(self, path: str) -> str:
+        """Returns the whole address that a request for a path leads to, without the query."""
+        target = self.target(path.encode()).decode().partition("?")[0]
+        return f"{'https' if self.tls else 'http'}://{self.authority}{target}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +81,14 @@ class LibraryChoice:
     revision: str = "HEAD"
     top_k: int | None = None
     dropout: float = 0.0
+    allow: tuple[str, ...] | None = None
+    """The revisions beside its own that a request may name; None: any on loopback, none beyond."""
+
+    def allows(self, revision: str, *, local: bool) -> bool:
+        """Returns whether a request may name a revision."""
+        return revision == self.revision or (
+            local if self.allow is None else revision in self.allow
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +136,9 @@ class ProxySettings:
 
     `record` is `off`, `counts`, or `content` for the words of calls too, less what a built-in
     pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
-    good).
+    good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
+    requests under way have when the proxy ends, and `access_log` a file that gets a line for each
+    request.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -122,6 +152,9 @@ class ProxySettings:
     record: str = "counts"
     keep: float | None = 30 * 86400.0
     redact: str = ""
+    sample: float = 1.0
+    drain: float = 30.0
+    access_log: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -131,16 +164,27 @@ class ProxySettings:
             re.compile(self.redact)
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+        if isinstance(self.sample, bool) or not 0 <= self.sample <= 1:
+            raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
+        if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
+            raise SettingsError(f"drain is no {self.drain!r}", hint="seconds, such as 30")
         if self.host not in LOOPBACK and not self.token:
             raise SettingsError(
                 f"listening on {self.host} needs a token",
                 hint="set TFGRPO_PROXY_TOKEN to a long random text; "
                 "clients send it as the header x-tfgrpo-token",
             )
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise SettingsError(
+                f"the token has {len(self.token)} characters, which can be guessed",
+                hint=f"use {SHORTEST_TOKEN} or more, such as what `openssl rand -hex 32` prints",
+            )
 
 
-def parse_upstream(url: str) -> Upstream:
-    """Returns the provider at a base URL, with or without its `/v1`. Raises SettingsError."""
+def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
+    """Returns the provider at a base URL as OpenAI's clients take it: what it ends in takes the
+    place of `/v1`, which is added only where there is no path at all. With `anthropic` it is one
+    as Anthropic's clients take it: `/v1` follows it. Raises SettingsError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -148,9 +192,12 @@ def parse_upstream(url: str) -> Upstream:
         raise SettingsError(f"{url!r} is no URL: {error}", hint="https://host/v1") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise SettingsError(f"{url!r} is no URL of a provider", hint="such as https://host/v1")
-    prefix = parts.path.rstrip("/").removesuffix("/v1")
+    path = parts.path.rstrip("/")
+    prefix = path.removesuffix("/v1")
+    before_v1 = anthropic or not path or path != prefix
     tls = parts.scheme == "https"
-    return Upstream(parts.hostname, port or (443 if tls else 80), tls, parts.netloc, prefix)
+    port = port or (443 if tls else 80)
+    return Upstream(parts.hostname, port, tls, parts.netloc, prefix, before_v1, parts.query)
 
 
 def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
@@ -158,7 +205,7 @@ def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upst
     answers both, and where none is they are those companies' own. Raises SettingsError."""
     return (
         parse_upstream(openai or anthropic or OPENAI),
-        parse_upstream(anthropic or openai or ANTHROPIC),
+        parse_upstream(anthropic or openai or ANTHROPIC, anthropic=True),
     )
 
 
@@ -181,8 +228,8 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    plain = ("default", "host", "port", "record", "redact")
-    known = {"upstream", "anthropic", "libraries", "rules", *plain}
+    plain = ("default", "host", "port", "record", "sample", "drain", "access_log")
+    known = {"upstream", "anthropic", "libraries", "rules", "redact", *plain}
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -191,11 +238,14 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         gate.require(of_proxy(path, tables))
     try:
         settings: dict[str, Any] = {key: tables[key] for key in plain if key in tables}
+        if "redact" in tables:
+            several = tables["redact"]
+            settings["redact"] = either(several if isinstance(several, list) else [several])
         settings["openai"], settings["anthropic"] = upstreams(
             tables.get("upstream"), tables.get("anthropic")
         )
         settings["libraries"] = {
-            name: LibraryChoice(**{**table, "store": _store(path.parent, table["store"])})
+            name: _library(path.parent, table)
             for name, table in tables.get("libraries", {}).items()
             if _checked(name)
         }
@@ -208,6 +258,20 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"
         ) from None
     return settings
+
+
+def either(patterns: Sequence[str]) -> str:
+    """Returns the regular expression that finds what any of some finds."""
+    return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
+
+
+def _library(folder: Path, table: Mapping[str, Any]) -> LibraryChoice:
+    allow = table.get("allow")
+    if allow is not None:
+        if not isinstance(allow, list) or not all(isinstance(one, str) for one in allow):
+            raise SettingsError("allow lists revisions", hint='allow = ["prod", "refunds"]')
+        allow = tuple(allow)
+    return LibraryChoice(**{**table, "store": _store(folder, table["store"]), "allow": allow})
 
 
 def _checked(name: str) -> bool:

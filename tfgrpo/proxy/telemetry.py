@@ -59,6 +59,7 @@ METRICS_PAUSE = 10.0
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 SERVICE_NAME = "OTEL_SERVICE_NAME"
+RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
 CLIENT, FAILED, DELTA = 3, 2, 1
 """A span's kind and its status, and sums since the last message, by OTLP's numbers."""
 OPERATIONS = {"/messages": "chat", "/chat/completions": "chat", "/responses": "chat"}
@@ -87,13 +88,13 @@ class Telemetry:
         self,
         endpoint: str,
         headers: Mapping[str, str],
-        service: str,
+        resource: Mapping[str, str],
         warn: Callable[[str], object],
     ) -> None:
         self._warn = warn
         self._endpoint = endpoint.rstrip("/")
         self._headers = dict(headers)
-        self._resource = {"attributes": _attributes({SERVICE: service})}
+        self._resource = {"attributes": _attributes(resource)}
         self._trouble = False
         self._histograms: dict[tuple[str, tuple[tuple[str, object], ...]], Histogram] = {}
         self._since = time.time_ns()
@@ -105,9 +106,10 @@ class Telemetry:
         endpoint = os.environ.get(ENDPOINT)
         if not endpoint:
             return None
-        pairs = (pair.partition("=") for pair in os.environ.get(HEADERS, "").split(","))
-        headers = {name.strip(): value.strip() for name, equals, value in pairs if equals}
-        return cls(endpoint, headers, os.environ.get(SERVICE_NAME) or "tfgrpo-proxy", warn)
+        resource = {SERVICE: "tfgrpo-proxy", **_pairs(RESOURCE)}
+        if os.environ.get(SERVICE_NAME):
+            resource[SERVICE] = os.environ[SERVICE_NAME]
+        return cls(endpoint, _pairs(HEADERS), resource, warn)
 
     def send_calls(self, calls: Iterable[CallRecord]) -> None:
         """Sends a span for each call, and counts them in the metrics."""
@@ -183,6 +185,16 @@ class Telemetry:
             if not self._trouble:
                 self._warn(f"telemetry is not sent: {error}")
             self._trouble = True
+
+
+def _pairs(variable: str) -> dict[str, str]:
+    """Returns what a variable of OpenTelemetry's names, `key=value,…`, percent-encoded."""
+    from urllib.parse import unquote
+
+    pairs = (pair.partition("=") for pair in os.environ.get(variable, "").split(","))
+    return {
+        unquote(name.strip()): unquote(value.strip()) for name, equals, value in pairs if equals
+    }
 
 
 def span(call: CallRecord) -> dict[str, Any]:

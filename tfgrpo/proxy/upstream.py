@@ -44,7 +44,7 @@ class Asker(Protocol):
 
     def failed(self, why: str, *, untouched: bool) -> None:
         """The connection broke. `untouched`: it had been kept open, and closed in good order
-        before anything of an answer came, so the request was not taken."""
+        before anything of an answer came. The request may have been read all the same."""
 
     def hold(self, paused: bool) -> None:
         """The provider takes no more of the request for the moment, or does so again."""

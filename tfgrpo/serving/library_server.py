@@ -331,9 +331,12 @@ class LibraryServer:
     async def _look_up(self, given: Mapping[str, object]) -> types.CallToolResult:
         began = perf_counter()
         problem, most = given.get("problem", ""), given.get("most")
-        unknown = sorted(given.keys() - LOOKUP["properties"].keys())
-        if unknown or not isinstance(problem, str):
-            return _failed(f"experiences takes a problem, which is a text, and no {unknown}")
+        if unknown := sorted(given.keys() - LOOKUP["properties"].keys()):
+            return _failed(f"experiences takes a problem and most, and no {', '.join(unknown)}")
+        if isinstance(problem, (int, float)) and not isinstance(problem, bool):
+            problem = str(problem)  # models write a problem that is a number as one
+        if not isinstance(problem, str):
+            return _failed("a problem is a text")
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
             return _failed("most is a number of experiences, at least 1")
         library = self.live.library

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.metrics import Labels, sums_of, sums_of_feedback
-from tfgrpo.proxy.patterns import PATTERNS
+from tfgrpo.proxy.patterns import PATTERNS, clean_feedback
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
@@ -61,6 +61,7 @@ class Lookups:
         self._store = store
         self.path = traffic_path(store)
         self._content = content
+        self._redact = redact
         self._patterns = re.compile("|".join(filter(None, (*PATTERNS, redact))))
         self._token = token
         self._worker = secrets.token_hex(8)
@@ -124,6 +125,7 @@ class Lookups:
             feedback = checked_feedback(
                 call.id, given, author="mcp", time=now, scales=traffic.scales()
             )
+            feedback = clean_feedback(feedback, self._redact)
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         finally:
             traffic.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from tfgrpo.proxy.metrics import sums_of_feedback
+from tfgrpo.proxy.patterns import clean_feedback
 from tfgrpo.store.decisions import decide
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.traffic import UNIT, Feedback, FeedbackRefused, checked_feedback
@@ -68,12 +69,9 @@ def add_feedback(visit: Visit) -> Response:
         try:
             if visit.field("score"):
                 given["score"] = number_in(visit.field("score"))
-            feedback = checked_feedback(
-                about.id,
-                given,
-                author=visit.who,
-                time=time.time_ns() // 1000,
-                scales=traffic.scales(),
+            now, scales = time.time_ns() // 1000, traffic.scales()
+            feedback = clean_feedback(
+                checked_feedback(about.id, given, author=visit.who, time=now, scales=scales)
             )
         except (BadForm, FeedbackRefused) as refusal:
             return _page(visit, refusal)
