@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def check(command: Sequence[str]) -> None:
         raise ValueError("a child process of ours is started without -P or -I")
 
 
-def spawned(command: Sequence[str], env: Mapping[str, str], file_actions: Iterable[Any]) -> int:
+def spawned(
+    command: Sequence[str], env: Mapping[str, str], file_actions: Sequence[tuple[Any, ...]]
+) -> int:
     """Starts a program as `start` does, without the module `subprocess`, which takes long to load;
     returns the child's number. Raises OSError."""
     check(command)

@@ -54,7 +54,7 @@ def _pass_descriptors(path: bytes | str, args: Sequence[Any], fds: Iterable[int]
 spawn.get_preparation_data = _preparation_data
 util._args_from_interpreter_flags = _safe_flags  # type: ignore[attr-defined]
 if sys.platform != "win32":
-    util.spawnv_passfds = _pass_descriptors
+    util.spawnv_passfds = _pass_descriptors  # type: ignore[assignment]
 
 
 class WorkerProcess(context.SpawnProcess):
