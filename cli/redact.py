@@ -79,11 +79,11 @@ def redact(
     app.finishes = not finish
     store = app.store
     if finish:
-        done, left = finish_everywhere(store)
-        _finished(done)
-        for path in left:
+        complete, holding = finish_everywhere(store)
+        _finished(complete)
+        for path in holding:
             text.echo(text.style(f"{path} still contains the text", fg="red"))
-        if left:
+        if holding:
             raise TfgrpoError(
                 "the text is still in the files listed above",
                 hint="see docs/redaction.md for what to do",
@@ -171,9 +171,9 @@ def _redact_outside(app: App, wanted: str, *, dry_run: bool, yes: bool, as_json:
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
     rows, files = _in_traffic(app, wanted), problem_files(app.store, _forms(wanted))
     if not dry_run:
-        places = Places(app.store)
-        _finished(redactions.plan_around(app.store, _forms(wanted), places.take_out))
-        rows, files = places.calls, places.rewritten
+        around = Places(app.store)
+        _finished(redactions.plan_around(app.store, _forms(wanted), around.take_out))
+        rows, files = around.calls, around.rewritten
     own = own_files(app.store, _forms(wanted))
     if as_json:
         nothing: dict[str, object] = {"events": [], "records": [], "kept": [], "live": {}}
