@@ -246,8 +246,8 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
     marker = _marker(store)
     home = store.path.parent
     files = home.rglob("*") if home.name == FOLDER else home.glob(store.path.name + "*")
-    found = (path for path in sorted(files) if path != marker and path.is_file())
-    return [path for path in found if holds(path, written)]
+    whole = (path for path in sorted(files) if path != marker and path.is_file())
+    return [path for path in whole if holds(path, written)]
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:

@@ -101,16 +101,16 @@ def _refuse_computed(connection: sqlite3.Connection, path: Path | str) -> None:
     table's place, a virtual table or a generated column. No migration of ours makes one, and what
     it computes may never end. Nothing but the schema is read for this."""
     places = ",".join("?" * len(TABLES))
-    found = connection.execute(
+    computed = connection.execute(
         f"select m.name from sqlite_master m where (m.type = 'view' and m.name in ({places}))"
         " or (m.type = 'table' and m.sql like 'create virtual%')"
         " or (m.type = 'table' and exists"
         " (select 1 from pragma_table_xinfo(m.name) where hidden > 0))",
         TABLES,
     ).fetchone()
-    if found is not None:
+    if computed is not None:
         raise StoreError(
-            f"{path} is no store of ours: {found[0]!r} in it is not a plain table",
+            f"{path} is no store of ours: {computed[0]!r} in it is not a plain table",
             hint="it may be hostile: do not open it with other programs either",
         )
 
