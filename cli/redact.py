@@ -11,11 +11,12 @@ import click
 from tfgrpo.cli import text
 from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.redaction import (
+    Places,
+    finish_everywhere,
     own_files,
     place_words,
     problem_files,
     redact_everywhere,
-    rewrite_problems,
     with_problems,
 )
 from tfgrpo.store import redact as redactions
@@ -75,9 +76,18 @@ def redact(
       tfgrpo redact G0 --dry-run
       tfgrpo redact G1 --reason "names a customer" --yes
     """
+    app.finishes = not finish
     store = app.store
     if finish:
-        _finished(redactions.finish(store))
+        complete, holding = finish_everywhere(store)
+        _finished(complete)
+        for path in holding:
+            text.echo(text.style(f"{path} still contains the text", fg="red"))
+        if holding:
+            raise TfgrpoError(
+                "the text is still in the files listed above",
+                hint="see docs/redaction.md for what to do",
+            )
         text.echo("rewrote the file: nothing that was removed is left in it")
         return
     if experience is None and wanted is None:
@@ -102,9 +112,7 @@ def redact(
     try:
         plan = redactions.plan(store, target)
     except TfgrpoError:
-        if wanted is None or not (
-            _in_traffic(app, wanted, dry_run=True) or problem_files(store, _forms(wanted))
-        ):
+        if wanted is None or not (_in_traffic(app, wanted) or problem_files(store, _forms(wanted))):
             raise
         _redact_outside(app, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
         return
@@ -148,9 +156,9 @@ def redact(
         )
 
 
-def _in_traffic(app: App, wanted: str, *, dry_run: bool) -> int:
+def _in_traffic(app: App, wanted: str) -> int:
     written = _forms(wanted)
-    return redact_traffic(app.file, written, dry_run=dry_run) if written else 0
+    return redact_traffic(app.file, written, dry_run=True) if written else 0
 
 
 def _forms(wanted: str) -> tuple[str, ...]:
@@ -161,8 +169,11 @@ def _redact_outside(app: App, wanted: str, *, dry_run: bool, yes: bool, as_json:
     """Takes out a text that only the record of traffic and files of problems hold."""
     if not dry_run and not yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
-    rows = _in_traffic(app, wanted, dry_run=dry_run)
-    files = (problem_files if dry_run else rewrite_problems)(app.store, _forms(wanted))
+    rows, files = _in_traffic(app, wanted), problem_files(app.store, _forms(wanted))
+    if not dry_run:
+        around = Places(app.store)
+        _finished(redactions.plan_around(app.store, _forms(wanted), around.take_out))
+        rows, files = around.calls, around.rewritten
     own = own_files(app.store, _forms(wanted))
     if as_json:
         nothing: dict[str, object] = {"events": [], "records": [], "kept": [], "live": {}}

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
+from tfgrpo.store import leftovers
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -56,10 +58,7 @@ def replacing(
     """
     check_place(path)
     folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(temporary, flags, mode)
+    handle, temporary = _new(folder, name, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -73,6 +72,26 @@ def replacing(
         raise
     if durable:
         sync_folder(folder or ".")
+
+
+def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
+    """Makes a file under a name that nobody can foretell, to be renamed to `name`; returns its
+    descriptor and path. Those that were left behind by a kill are removed. Raises OSError."""
+    leftovers.sweep(folder, f".{name[:100]}.", _unlink_temporary)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
+        handle = os.open(temporary, flags, mode)
+        if leftovers.hold(handle, temporary):
+            return handle, temporary
+        os.close(handle)
+
+
+def _unlink_temporary(path: str) -> None:
+    ending = path.rpartition(".")[2]
+    if len(ending) == 16 and all(sign in "0123456789abcdef" for sign in ending):
+        os.unlink(path)
 
 
 def _is_database(path: Path | str) -> bool:
@@ -132,11 +151,8 @@ def _create_nameless(folder: str, name: str, content: bytes, mode: int) -> bool:
 
 
 def _create_named(folder: str, name: str, content: bytes, mode: int) -> bool:
-    temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
+    handle, temporary = _new(folder, name, mode)
     path = os.path.join(folder, name)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    handle = os.open(temporary, flags, mode)
     try:
         try:
             _write_all(handle, content)

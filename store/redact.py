@@ -10,16 +10,19 @@ redaction appends a version there that deletes the experience or gives it anothe
 versions keep the experience, without its text; rendering leaves it out.
 
 **Bytes.** A database that forgets a row still has its bytes, in free pages and in the log. The
-redaction itself is one transaction; after it the storage is written anew (`rewrite`). If that is
-interrupted, or another process is reading, a file beside the store says so, `fsck` reports it,
-and `finish` does it again.
+redaction itself is one transaction; after it the storage is written anew (`rewrite`), and the text
+is taken out of what lies around the store. A file beside the store, its plan, has the text until
+all of that is done. If it is interrupted, or another process is reading, `fsck` reports it, and
+`finish` does it again: whatever opens the store next from a command line calls it.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -34,6 +37,10 @@ from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
 
+Around = Callable[[Sequence[str]], bool]
+"""Takes forms of a text out of what lies around a store; returns whether all of it could be."""
+TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}")
+"""What a file is called that was being written and has not taken its place."""
 SHORTEST = 4
 """A text shorter than this, in characters, would match everywhere."""
 
@@ -121,8 +128,10 @@ def redact(
     reason: str,
     replacement: str | None = None,
     author: str | None = None,
+    around: Around = lambda written: True,
 ) -> Redacted:
-    """Takes `target` out of the store, as one transaction, and writes the file anew.
+    """Takes `target` out of the store, as one transaction, writes the file anew, and has `around`
+    do what lies beside it.
 
     `reason` goes on record. Where a redacted text was in force, the experience is deleted, or
     given `replacement`. Raises what `plan` raises, and InvalidOperation when reason, author or
@@ -138,12 +147,12 @@ def redact(
                 f"run {run.name} is in progress and may write the text again",
                 hint="stop it first; it can be resumed",
             )
-    pending = unfinished(store)
-    _mark(store)
+    before = pending(store)
     try:
         with port.transaction():
             redaction = plan(store, target)
             _check(redaction, reason, author, replacement)
+            _mark(store, [*before, redaction.written])
             record = [Redaction(author, store.now(), reason)]
             _record_decisions(store, redaction, reason, author)
             for event in redaction.events:
@@ -157,39 +166,88 @@ def redact(
             ]
     except BaseException:
         store.forget()
-        if not pending:
-            _marker(store).unlink(missing_ok=True)
+        _mark(store, before)
         raise
-    return Redacted(redaction, tuple(versions), finish(store))
+    try:
+        finished = finish(store, around)
+    except (StoreError, OSError) as error:
+        raise StoreError(
+            f"the redaction is recorded, and removed bytes may still be in files: {error}",
+            hint="put that right, then run `tfgrpo redact --finish`",
+        ) from error
+    return Redacted(redaction, tuple(versions), finished)
 
 
-def finish(store: Store) -> bool:
-    """Writes the file anew, so that no byte of what was removed is left in it or in its log.
+def finish(store: Store, around: Around = lambda written: True) -> bool:
+    """Writes the file anew, so that no byte of what was removed is left in it or in its log, and
+    has `around` do what lies beside it, for every plan that was not finished.
 
-    Returns False when another process is reading: then it is to be done again later. Needs as
-    much free space as the store takes. Raises StoreError when there is not.
+    A plan whose redaction was cut off before it was recorded is dropped. Returns False when
+    another process is reading: then it is to be done again later. Needs as much free space as the
+    store takes. Raises StoreError when there is not.
     """
-    _mark(store)
+    if not unfinished(store):
+        _mark(store, [()])
     if not store.port.rewrite():
         return False
-    _marker(store).unlink(missing_ok=True)
+    with store.port.transaction():  # nobody is about to record one of them
+        plans = [written for written in pending(store) if _is_recorded(store, written)]
+        _mark(store, plans or [()])
+    if not all(around(written) for written in plans if written):
+        return False
+    for path in copies(store, [form for written in plans for form in written]):
+        if TEMPORARY.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    _mark(store, [])
     return True
 
 
+def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
+    """Has `around` take forms of a text out of what lies beside a store that does not hold it, on
+    a plan too; returns whether all of it could be. Raises StoreError."""
+    _mark(store, [*pending(store), tuple(written)])
+    return finish(store, around)
+
+
 def unfinished(store: Store) -> bool:
-    """Returns whether a redaction's old bytes may still be in the file."""
+    """Returns whether a redaction's old bytes may still be in a file."""
     return _marker(store).exists()
+
+
+def pending(store: Store) -> list[tuple[str, ...]]:
+    """Returns the forms of the texts of each plan that was not finished. Raises StoreError."""
+    try:
+        return [tuple(written) for written in json.loads(_marker(store).read_bytes() or b"[[]]")]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(
+            f"cannot read {_marker(store)}: {error}", hint="redact the text again"
+        ) from error
+
+
+def _is_recorded(store: Store, written: Sequence[str]) -> bool:
+    """Returns whether nothing is left in the store that a plan would have changed."""
+    if not written:
+        return True
+    pattern = matcher(written)
+    rows = store.port.events_at(store.port.events_holding(pattern))
+    return not rows and all(place.kept is not None for place in store.port.occurrences(pattern))
 
 
 def copies(store: Store, written: Sequence[str]) -> list[Path]:
     """Returns the files of the store that hold one of these forms of a text.
 
     Those are the database and its log as they lie on the disk, free pages and all, and whatever
-    else is in its `.tfgrpo` folder.
+    else is in its `.tfgrpo` folder, apart from the plan of a redaction that is not finished.
     """
+    if not written:
+        return []
+    marker = _marker(store)
     home = store.path.parent
     files = home.rglob("*") if home.name == FOLDER else home.glob(store.path.name + "*")
-    return [path for path in sorted(files) if path.is_file() and holds(path, written)]
+    whole = (path for path in sorted(files) if path != marker and path.is_file())
+    return [path for path in whole if holds(path, written)]
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:
@@ -274,13 +332,33 @@ def _marker(store: Store) -> Path:
     return store.path.with_name(store.path.name + "-redacting")
 
 
-def _mark(store: Store) -> None:
-    """Writes down, durably, that old bytes may be in the file until it was written anew."""
+def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
+    """Writes the plans down, durably; none at all is no file. What the file held is overwritten,
+    so that the disk does not keep the text. Raises StoreError."""
     path = _marker(store)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        atomic_write.write(path, "", durable=True)
+        before = _opened(path)
+        try:
+            if plans:
+                atomic_write.write(path, json.dumps(plans), durable=True)
+            else:
+                path.unlink(missing_ok=True)
+            if before is not None:
+                os.pwrite(before, b" " * os.fstat(before).st_size, 0)
+                os.fsync(before)
+        finally:
+            if before is not None:
+                os.close(before)
     except OSError as error:
         raise StoreError(
-            f"cannot write {path}: {error.strerror}", hint="check the permissions"
+            f"cannot write {path}: {error.strerror}", hint="check the permissions and the space"
         ) from error
+
+
+def _opened(path: Path) -> int | None:
+    """Returns a descriptor to write to a file by; None where there is none."""
+    try:
+        return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+    except FileNotFoundError:
+        return None

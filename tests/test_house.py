@@ -107,9 +107,9 @@ def test_imports_point_one_way() -> None:
 
 ROOMS = (
     ("visible", "wording", "git_name"),
-    ("migrations", "notices", "author", "views", "prompts"),
+    ("migrations", "notices", "views", "prompts"),
     ("store",),
-    ("rendering", "local"),
+    ("author", "rendering", "local"),
     ("data", "model", "interchange"),
     ("trust",),
     ("domains", "tools", "connect", "mirror"),

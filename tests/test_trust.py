@@ -45,6 +45,8 @@ def stranger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "outside.jsonl").write_text(problems([2]))
     (folder / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
     (tmp_path / "private").mkdir()
+    (folder / "wordings").mkdir()
+    (folder / "wordings" / "rollout.md").symlink_to(tmp_path / "outside.jsonl")
     Store.init(folder / ".tfgrpo" / "store.db", author="stranger").close()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend("")  # restores sys.path, which domains add to
@@ -116,6 +118,14 @@ FILES = {
     ),
     "data outside": ('[train]\ndata = "../outside.jsonl"', "outside.jsonl, outside of this folder"),
     "data behind a link": ('[train]\ndata = "link.jsonl"', "outside.jsonl, outside of this folder"),
+    "a prompt behind a link": (
+        '[train]\nprompts = "wordings"',
+        "outside.jsonl as wordings/rollout.md, outside of this folder",
+    ),
+    "pages behind a link": (
+        '[tools]\nuse = ["search"]\ncorpus = "wordings"',
+        "outside.jsonl as wordings/rollout.md, outside of this folder",
+    ),
     "heldout outside": ('[train]\nheldout = "../outside.jsonl:1"', "outside of this folder"),
     "a gate outside": ('[train]\ngate = "../outside.jsonl"', "outside of this folder"),
     "sealed outside": ('[train]\nsealed = "../outside.jsonl"', "outside of this folder"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from tfgrpo.store import children
+
 AUTHOR = "TFGRPO_AUTHOR"
 PATIENCE = 5
 """Seconds to wait for git's answer."""
@@ -62,7 +64,7 @@ def _spawned(command: list[str]) -> str:
                 (os.POSIX_SPAWN_DUP2, writing, 1),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ]
-            process = os.posix_spawnp(command[0], command, os.environ, file_actions=actions)
+            process = children.spawned(command, _environment(), actions)
         finally:
             os.close(writing)
         in_time = bool(select.select([pipe], [], [], PATIENCE)[0])
@@ -78,10 +80,17 @@ def _run(command: list[str]) -> str:
     import subprocess
 
     try:
-        done = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False)
+        with children.start(command, _environment(), stdout=subprocess.PIPE) as process:
+            output, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
+        process.kill()
         return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+    return str(output.decode(errors="replace")).strip() if process.returncode == 0 else ""
+
+
+def _environment() -> dict[str, str]:
+    """Returns what git needs to find its settings."""
+    return children.without_keys("GIT_")
 
 
 def _login() -> str:

@@ -19,9 +19,9 @@ from tfgrpo.store import redact as redactions
 from tfgrpo.store.find import project_root
 from tfgrpo.store.occurrences import Occurrence, matcher
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.redact import Redacted, RedactionPlan, Target
+from tfgrpo.store.redact import Redacted, Target
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import redact_traffic
+from tfgrpo.store.traffic import redact_traffic, traffic_path
 
 COLLECTED = "collected.jsonl"
 """Where `tfgrpo collect` writes problems, in the project's folder."""
@@ -54,12 +54,44 @@ def redact_everywhere(
     Raises what `store.redact.redact` does, with nothing recorded.
     """
     target = with_problems(store, target)
-    done = redactions.redact(store, target, reason=reason, replacement=replacement)
+    places = Places(store)
+    done = redactions.redact(
+        store, target, reason=reason, replacement=replacement, around=places.take_out
+    )
     written = done.plan.written
-    calls = redact_traffic(store.file, written) if written else 0
-    rewritten = [*_rewrite_files(store, done.plan), *rewrite_problems(store, written)]
     left = redactions.copies(store, written)
-    return RedactedEverywhere(done, calls, rewritten, left, own_files(store, written))
+    return RedactedEverywhere(done, places.calls, places.rewritten, left, own_files(store, written))
+
+
+class Places:
+    """What lies around a store and may hold a text: the record of traffic, the library's files and
+    those of problems. `calls` and `rewritten` are the rows and files that it was taken out of."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.calls = 0
+        self.rewritten: list[Path] = []
+
+    def take_out(self, written: Sequence[str]) -> bool:
+        """Takes forms of a text out; returns whether no old byte of the record of traffic is left,
+        as none is where nobody is reading it. Raises StoreError."""
+        store = self._store
+        self.calls += redact_traffic(store.file, written)
+        self.rewritten += [*_rewrite_files(store, written), *rewrite_problems(store, written)]
+        traffic = Path(traffic_path(store.file))
+        logs = (traffic, traffic.with_name(f"{traffic.name}-wal"))
+        return not any(path.is_file() and redactions.holds(path, written) for path in logs)
+
+
+def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
+    """Finishes what an interrupted redaction has not done, in the store and around it; returns
+    whether that could be done, and the files of the store that hold one of its texts still.
+
+    Raises StoreError.
+    """
+    written = [form for plan in redactions.pending(store) for form in plan]
+    done = redactions.finish(store, Places(store).take_out)
+    return done, redactions.copies(store, written) if done else []
 
 
 def remaining(done: RedactedEverywhere) -> list[str]:
@@ -153,15 +185,15 @@ def own_files(store: Store, written: Sequence[str]) -> list[Path]:
     ]
 
 
-def _rewrite_files(store: Store, plan: RedactionPlan) -> list[Path]:
-    """Writes the library's files beside the store again, those that are there."""
-    written = []
+def _rewrite_files(store: Store, written: Sequence[str]) -> list[Path]:
+    """Writes the library's files beside the store again, those that hold a text."""
+    rewritten = []
     for format_, ending in ENDINGS.items():
         path = store.path.parent / f"{SNAPSHOT}.{ending}"
-        if path.is_file() and (plan.live or redactions.copies(store, plan.written)):
+        if path.is_file() and redactions.holds(path, written):
             write_library(store, format_, str(path))
-            written.append(path)
-    return [*written, *bisect_judges.rewrite(store, trial_folder(store))]
+            rewritten.append(path)
+    return [*rewritten, *bisect_judges.rewrite(store, trial_folder(store))]
 
 
 def trial_folder(store: Store) -> Path:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 FAILURES = (sqlite3.Error, UnicodeError, OverflowError)  # the last two for what no SQL can hold
 
 
+TABLES = (
+    *("decisions", "evaluations", "events", "journal", "lanes", "redactions", "reflog"),
+    *("remotes", "rollouts", "run_states", "runs", "scores", "snapshots", "texts", "versions"),
+)
+"""The tables of a store, as the migrations make them."""
+
+
 def connect(
     path: Path | str, *, create: bool = False, watching: bool = False
 ) -> sqlite3.Connection:
@@ -57,6 +64,7 @@ def connect(
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
                 hint=upgrade_hint(),
             )
+        _refuse_computed(connection, path)
         if schema < SCHEMA and watching:
             raise StoreError(
                 f"{path} has the older schema {schema}",
@@ -86,6 +94,25 @@ def connect(
             connection.close()
         raise
     return connection
+
+
+def _refuse_computed(connection: sqlite3.Connection, path: Path | str) -> None:
+    """Raises StoreError for a store whose rows would be computed as they are read: by a view in a
+    table's place, a virtual table or a generated column. No migration of ours makes one, and what
+    it computes may never end. Nothing but the schema is read for this."""
+    places = ",".join("?" * len(TABLES))
+    computed = connection.execute(
+        f"select m.name from sqlite_master m where (m.type = 'view' and m.name in ({places}))"
+        " or (m.type = 'table' and m.sql like 'create virtual%')"
+        " or (m.type = 'table' and exists"
+        " (select 1 from pragma_table_xinfo(m.name) where hidden > 0))",
+        TABLES,
+    ).fetchone()
+    if computed is not None:
+        raise StoreError(
+            f"{path} is no store of ours: {computed[0]!r} in it is not a plain table",
+            hint="it may be hostile: do not open it with other programs either",
+        )
 
 
 def memory_connection() -> sqlite3.Connection:

@@ -326,7 +326,7 @@ class SqliteTraffic:
                             f"update {table} set {sets} where {key} = ?", (*clean, row[0])
                         )
             changed += self._redact_totals(pattern, dry_run=dry_run)
-        if changed and not dry_run:
+        if not dry_run:  # what an interrupted redaction took out may be in free pages
             with self._translating():
                 self._db.execute("vacuum")
                 self._db.execute("pragma wal_checkpoint(truncate)")

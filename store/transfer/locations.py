@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from tfgrpo.store import atomic_write, leftovers
 from tfgrpo.store.address import is_address, named_by, parse_address
 from tfgrpo.store.creation import begin
 from tfgrpo.store.default import is_store, is_there, new_library, there_already
@@ -82,6 +84,10 @@ def _remote(text: str, host: str, path: str, port: int | None) -> Location:
     return Location(text, path or ".", host, port)
 
 
+SCRATCH = ".clone-"
+"""How the name of a folder begins in which a clone is made."""
+
+
 @contextmanager
 def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[FetchSource]:
     """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
@@ -146,12 +152,17 @@ def clone(
     try:
         with source(location, author=author, ssh=ssh) as there:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            scratch = Path(tempfile.mkdtemp(prefix=".clone-", dir=path.parent))
-            with Store.init(scratch / path.name, author=author) as store:
-                Remotes(store).add(remote, location.text)
-                done = sync.clone(store, there, remote)
-        (scratch / path.name).rename(path)
-        shutil.rmtree(scratch)
+            leftovers.sweep(str(path.parent), SCRATCH, shutil.rmtree)
+            scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=path.parent))
+            with _held(scratch):
+                with Store.init(scratch / path.name, author=author) as store:
+                    Remotes(store).add(remote, location.text)
+                    done = sync.clone(store, there, remote)
+                    versions = store.port.last_version()
+                _check_whole(scratch / path.name, versions)
+                (scratch / path.name).rename(path)
+                atomic_write.sync_folder(path.parent)
+                shutil.rmtree(scratch)
     except BaseException as error:
         if scratch is not None:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -164,6 +175,42 @@ def clone(
             ) from error
         raise
     return done
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Holds a scratch folder, so that nobody takes it for one that was left behind."""
+    handle = os.open(folder, os.O_RDONLY) if hasattr(os, "O_DIRECTORY") else None
+    try:
+        if handle is not None:
+            leftovers.hold(handle, str(folder))
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+def _check_whole(file: Path, versions: int) -> None:
+    """Raises StoreError unless a store that was closed is whole in its one file, on the disk.
+
+    Closing it moves its log into the file, and says nothing where that fails.
+    """
+    log = file.with_name(f"{file.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise StoreError(
+            "the copy could not be written to the disk as a whole",
+            hint="check the disk, free some space, and clone again",
+        )
+    with file.open("rb+") as handle:
+        os.fsync(handle.fileno())
+    with Store.open(file) as store:
+        defects = store.port.check_storage()
+        if defects or store.port.last_version() != versions:
+            what = f"{defects[0].where} {defects[0].what}" if defects else "versions are missing"
+            raise StoreError(
+                f"the copy was damaged as it was written: {what}",
+                hint="check the disk, and clone again",
+            )
 
 
 def _clone_into_database(

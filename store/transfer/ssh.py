@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
+from tfgrpo.store import children
 from tfgrpo.store.errors import TransferError
 from tfgrpo.store.transfer.pack import AncestryLink, KnownDigests, PackedVersion, boundary
 from tfgrpo.store.transfer.peer import NameMove
@@ -47,8 +48,12 @@ class SshPeer:
         arguments = [*ssh, *(["-p", str(port)] if port is not None else []), host, SERVE]
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         try:
-            self._process = subprocess.Popen(
-                arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+            self._process = children.start(
+                arguments,
+                children.whole(),  # what the user's settings of ssh ask for is theirs to say
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
             )
         except OSError as error:
             self._errors.close()

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -51,17 +52,24 @@ class Verifier:
         memory: int = MEMORY,
         warm: bool = True,
     ) -> None:
-        from pebble import ProcessPool
-
-        from tfgrpo.domains.worker_context import WorkerContext
-
         self.seconds = seconds
-        self._pool = ProcessPool(
-            max_workers=workers,
-            context=WorkerContext(),
-            initializer=_prepare_worker,
-            initargs=(memory, warm),
-        )
+        self._workers, self._memory, self._warm = workers, memory, warm
+        self._pools: dict[bool, Any] = {}
+
+    def _pool(self, keys: bool) -> Any:
+        """Returns the processes for code of the user's, which have their `keys`, or for ours."""
+        if keys not in self._pools:
+            from pebble import ProcessPool
+
+            from tfgrpo.domains.worker_context import WorkerContext, WorkerContextWithKeys
+
+            self._pools[keys] = ProcessPool(
+                max_workers=self._workers,
+                context=WorkerContextWithKeys() if keys else WorkerContext(),
+                initializer=_prepare_worker,
+                initargs=(self._memory, self._warm),
+            )
+        return self._pools[keys]
 
     async def verdict(self, problem: Problem, response: str, verify: Verify) -> Verdict:
         """Returns the verdict on a response to a problem, by a plain verifier."""
@@ -75,10 +83,11 @@ class Verifier:
 
         Time in which this process stood still does not count: what was killed for it is run
         again. Raises Killed when it took too long, when its process died, and for whatever it
-        raised.
+        raised. A function of ours runs without the keys of the environment.
         """
+        pool = self._pool(keys=not _is_ours(function))
         for _ in range(TRIES):
-            future = self._pool.schedule(function, args=arguments, timeout=self.seconds)
+            future = pool.schedule(function, args=arguments, timeout=self.seconds)
             outcome: asyncio.Future[T] = asyncio.wrap_future(future)
             stood_still = await _wait(outcome)
             try:
@@ -94,8 +103,9 @@ class Verifier:
 
     def close(self) -> None:
         """Ends the worker processes."""
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._pool.join()
+        for pool in self._pools.values():
+            pool.stop()
+            pool.join()
 
     def __enter__(self) -> Self:
         return self
@@ -107,6 +117,14 @@ class Verifier:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _is_ours(function: Callable[..., Any]) -> bool:
+    """Returns whether a function is this package's own."""
+    while isinstance(function, partial):
+        function = function.func
+    home = getattr(function, "__module__", None) or type(function).__module__
+    return home.partition(".")[0] == "tfgrpo"
 
 
 async def _wait(outcome: asyncio.Future[T]) -> bool:

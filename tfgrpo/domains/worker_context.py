@@ -1,18 +1,28 @@
-"""Worker processes that leave the program's main module alone.
+"""Worker processes that leave the program's main module alone, and see no key that is not theirs.
 
 A spawned process runs the main module of its parent again, so a script that calls
 `tfgrpo.train_sync(...)` without an `if __name__ == "__main__"` would begin another training in
 every worker. What workers of ours run is importable, so theirs is not needed.
+
+What `multiprocessing` starts are interpreters with the working folder first on their path. All of
+this process, its tracker of resources too, are started with `-P` from here on.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
-from multiprocessing import context, spawn
+from collections.abc import Iterable, Sequence
+from multiprocessing import context, spawn, util
 from typing import Any
+
+from tfgrpo.store import children
 
 _starting = threading.local()
 _prepare = spawn.get_preparation_data
+_flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+_spawn = util.spawnv_passfds
 
 
 def _preparation_data(name: str) -> dict[str, Any]:
@@ -24,22 +34,58 @@ def _preparation_data(name: str) -> dict[str, Any]:
     return data
 
 
+def _safe_flags() -> list[str]:
+    """Returns the flags of a child's interpreter: this one's, and no folder on its path."""
+    flags: list[str] = _flags()
+    return ["-P", *(flag for flag in flags if flag != "-P")]
+
+
+def _pass_descriptors(path: bytes | str, args: Sequence[Any], fds: Iterable[int]) -> int:
+    """Starts a child as `multiprocessing` does, with the environment of a worker for ours."""
+    environment = getattr(_starting, "environment", None)
+    if environment is None:
+        return int(_spawn(path, args, fds))  # type: ignore[arg-type]
+    command = [os.fsdecode(path), *map(os.fsdecode, args[1:])]
+    process = children.start(command, environment, pass_fds=tuple(fds))
+    process.returncode = 0  # it is `multiprocessing` that waits for it
+    return process.pid
+
+
 spawn.get_preparation_data = _preparation_data
+util._args_from_interpreter_flags = _safe_flags  # type: ignore[attr-defined]
+if sys.platform != "win32":
+    util.spawnv_passfds = _pass_descriptors  # type: ignore[assignment]
 
 
 class WorkerProcess(context.SpawnProcess):
     """A spawned process that does not run the program's main module."""
 
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
+    keys = False
+    """Whether it has the whole environment: what it runs is then the user's own code."""
+
+    @classmethod
+    def _Popen(cls, process_obj: Any) -> Any:
         _starting.worker = True
+        _starting.environment = None if cls.keys else children.without_keys()
         try:
             return context.SpawnProcess._Popen(process_obj)
         finally:
-            _starting.worker = False
+            _starting.worker, _starting.environment = False, None
+
+
+class WorkerProcessWithKeys(WorkerProcess):
+    """Such a process for a verifier of the user's, which may ask a service of theirs."""
+
+    keys = True
 
 
 class WorkerContext(context.SpawnContext):
     """The context of such processes."""
 
     Process = WorkerProcess
+
+
+class WorkerContextWithKeys(context.SpawnContext):
+    """The context of those with keys."""
+
+    Process = WorkerProcessWithKeys

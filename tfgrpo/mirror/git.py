@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from tfgrpo.store import children
 from tfgrpo.store.errors import TfgrpoError
 
 QUIET = (
@@ -198,8 +199,7 @@ def update_refs(git: Git, moves: Iterable[tuple[str, str, str]]) -> None:
 
 def environment() -> dict[str, str]:
     """Returns this process's environment without what would make git look elsewhere or ask."""
-    variables = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    return variables | {
+    return children.without_keys() | {
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
@@ -266,12 +266,12 @@ def _start(
     arguments: Sequence[str], stdin: int | IO[bytes], stdout: int | IO[bytes], stderr: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
+        return children.start(
             ["git", *QUIET, *arguments],
+            environment(),
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            env=environment(),
         )
     except FileNotFoundError:
         raise MirrorError("git is not installed", hint="install git, 2.28 or newer") from None

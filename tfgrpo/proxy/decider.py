@@ -9,16 +9,18 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import subprocess
-import sys
 import threading
 import time
+from subprocess import DEVNULL, PIPE, SubprocessError
 from typing import IO, TYPE_CHECKING
 
 from tfgrpo.proxy.arms import RunningExperiment
+from tfgrpo.store import children
 from tfgrpo.store.traffic import traffic_path
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from tfgrpo.proxy.choice import Chooser
 
 LOOK = 5.0
@@ -39,7 +41,7 @@ class Decider:
         self._stop = threading.Event()
         self._locks: dict[str, IO[bytes]] = {}
         self._seen: dict[str, object] = {}
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Popen[str] | None = None
         self._thread = threading.Thread(target=self._run, name="tfgrpo-decider", daemon=True)
         self._thread.start()
 
@@ -60,7 +62,7 @@ class Decider:
             for path in self._due():
                 try:
                     self._look(path)
-                except (OSError, subprocess.SubprocessError) as error:
+                except (OSError, SubprocessError) as error:
                     log.warning("experiments are not looked at: %s", error)
             pause = max(LOOK, REST * (time.monotonic() - began))
 
@@ -78,16 +80,16 @@ class Decider:
         state = [_state(traffic + end) for end in ("", "-wal")]
         if self._seen.get(path) == state or not self._locked(traffic):
             return
-        command = [sys.executable, "-c", SETTLE, path]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
+        command = children.python("-c", SETTLE, path)
+        environment = children.without_keys(*children.DATABASE)
+        process = children.start(command, environment, stdin=DEVNULL, stderr=PIPE, text=True)
+        self._process = process
         if self._stop.is_set():  # `close` may have looked for it before it was there
-            self._process.kill()
+            process.kill()
         try:
-            _, errors = self._process.communicate(timeout=LONGEST)
+            _, errors = process.communicate(timeout=LONGEST)
         finally:
-            process, self._process = self._process, None
+            self._process = None
             if process.poll() is None:
                 process.kill()
                 process.wait()

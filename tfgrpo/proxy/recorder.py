@@ -17,7 +17,6 @@ import os
 import secrets
 import select
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
@@ -28,6 +27,7 @@ from tfgrpo.proxy.calls import sent_key
 from tfgrpo.proxy.counter import Counter, counter_path
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.telemetry import Telemetry
+from tfgrpo.store import children
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.traffic import keyed
 
@@ -147,8 +147,9 @@ class Recorder:
             with suppress(OSError, AttributeError):
                 fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE)
             os.set_blocking(self._pipe, False)
-            self.process = process = subprocess.Popen(
-                [sys.executable, "-P", "-c", COMMAND, settings],
+            self.process = process = children.start(
+                children.python("-c", COMMAND, settings),
+                children.without_keys("OTEL_"),
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 pass_fds=[descriptor],

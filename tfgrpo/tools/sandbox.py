@@ -27,6 +27,7 @@ from pathlib import Path
 from threading import Timer
 from typing import Literal, TypeAlias, get_args
 
+from tfgrpo.store import children
 from tfgrpo.tools.scratch import make_scratch, remove_scratch
 from tfgrpo.tools.tool import ToolError
 
@@ -115,7 +116,7 @@ def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) ->
         "visible": paths if wrapper is None else [],
         "links": links if wrapper is None else {},
     }
-    inner = [sys.executable, "-I", str(INTERPRETER), json.dumps(plan)]
+    inner = children.isolated_python(str(INTERPRETER), json.dumps(plan))
     inner.append("optional" if sandbox == "off" else "required")
     return inner if wrapper is None else [*wrapper, *_mount_arguments(scratch), "--", *inner]
 
@@ -211,7 +212,7 @@ def bubblewrap() -> tuple[str, ...] | None:
     for name, value in ENVIRONMENT.items():
         start += ["--setenv", name, value]
     with tempfile.NamedTemporaryFile() as outside:
-        inner = [sys.executable, "-I", "-c", PROBE, outside.name]
+        inner = children.isolated_python("-c", PROBE, outside.name)
         try:
             output = _read_output([*start, *_mount_arguments(None), "--", *inner])
         except OSError:
@@ -236,12 +237,12 @@ def _read_first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
 @contextmanager
 def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a command with nothing to read, and kills it, and all it started, at the end."""
-    with subprocess.Popen(
+    with children.start(
         command,
+        ENVIRONMENT,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env=ENVIRONMENT,
         pass_fds=inherited,
         start_new_session=True,
     ) as process:

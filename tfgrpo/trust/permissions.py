@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ HARMLESS = frozenset(
 )
 """Settings that say how much, how often or in which words: they neither run nor send."""
 PATHS = ("data", "heldout", "gate", "sealed", "prompts")
+FOLDERS = ("prompts", "corpus")
+"""Paths that may be folders, each file of which is read."""
 ROLES = (("", "prompts"), ("reflection_", "prompts for reflection"), ("embedding_", "experiences"))
 """The models that are asked: what their settings begin with, and what is sent to them."""
 EXTRAS = ("extra_headers", "extra_body")
@@ -261,6 +264,10 @@ def _path(key: str, value: str, folder: Path) -> Iterator[Permission]:
     if outside is not None:
         words = f"reads {plain(outside)}, outside of this folder, and sends it to a model"
         yield Permission(key, outside, words)
+    elif key in FOLDERS:
+        for file, there in _links_out(folder / value, folder):
+            words = f"reads {plain(there)} as {plain(file)}, outside of this folder"
+            yield Permission(f"{key}.{file}", there, f"{words}, and sends it to a model")
 
 
 def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
@@ -309,6 +316,16 @@ def _outside(value: str, folder: Path) -> str | None:
     except (OSError, ValueError, RuntimeError):  # nothing that could be opened
         return None
     return None if there.is_relative_to(folder) else str(there)
+
+
+def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yields each link in a folder within `folder`, and below, that leads out of it: its path and
+    where it leads."""
+    for place, folders, files in os.walk(inner):
+        for name in sorted((*folders, *files)):
+            path = Path(place, name)
+            if path.is_symlink() and (there := _outside(str(path), folder)) is not None:
+                yield str(path.relative_to(folder)), there
 
 
 def _names(values: Mapping[str, Any]) -> dict[str, Any]:

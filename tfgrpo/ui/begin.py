@@ -7,12 +7,12 @@ while the run is not at work.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
+from subprocess import DEVNULL, STDOUT
 
+from tfgrpo.store import children
 from tfgrpo.store.address import is_address, with_password
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.find import project_root
@@ -44,19 +44,19 @@ def go_on(store: Store, run: Run, author: str) -> int:
     opens = with_password(str(path))  # a password is no part of a command line: `ps` shows it
     main = "from tfgrpo.cli.main import main; main()"
     named = [] if is_address(opens) else ["--store", opens]
-    command = [sys.executable, "-c", main, *named, "train", "--resume", run.name]
+    command = children.python("-c", main, *named, "train", "--resume", run.name)
     output = output_path(store, run)
     output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     handle = os.open(output, flags, 0o600)
     try:
-        process = subprocess.Popen(
+        process = children.start(
             command,
+            children.whole(TFGRPO_STORE=opens, TFGRPO_AUTHOR=author, NO_COLOR="1"),
             cwd=project_root(path),
-            env={**os.environ, "TFGRPO_STORE": opens, "TFGRPO_AUTHOR": author, "NO_COLOR": "1"},
-            stdin=subprocess.DEVNULL,
+            stdin=DEVNULL,
             stdout=handle,
-            stderr=subprocess.STDOUT,
+            stderr=STDOUT,
             start_new_session=True,
         )
     finally:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from threading import Event
+from typing import TYPE_CHECKING
+
+from tfgrpo.store import children
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 PARENT = "TFGRPO_WORKER_PARENT"
 """The variable with the id of the process that a worker ends with."""
 LOOK_SECONDS = 0.2
 QUICK = 5.0
 """A worker that ends sooner than this, in seconds, is started again after as long a pause."""
-COMMAND = (sys.executable, "-c", "from tfgrpo.cli.main import main; main()")
+COMMAND = "from tfgrpo.cli.main import main; main()"
 
 
 def keep_workers(
@@ -27,10 +31,10 @@ def keep_workers(
     and not into their command lines. `options` are those of `tfgrpo worker`. A worker whose
     parent dies ends by itself.
     """
-    environment = {**os.environ, "TFGRPO_STORE": store, PARENT: str(os.getpid())}
-    command = [*COMMAND, "worker", *options]
+    environment = children.whole(TFGRPO_STORE=store, **{PARENT: str(os.getpid())})
+    command = children.python("-c", COMMAND, "worker", *options)
     begun: dict[int, float] = {}
-    running: dict[int, subprocess.Popen[bytes]] = {}
+    running: dict[int, Popen[bytes]] = {}
     try:
         while not stop.is_set():
             now = time.monotonic()
@@ -42,7 +46,7 @@ def keep_workers(
                     if now - begun[place] < QUICK:
                         continue
                     on_note(f"a worker has ended with status {process.returncode}: another begins")
-                running[place] = subprocess.Popen(command, env=environment)
+                running[place] = children.start(command, environment)
                 begun[place] = now
             stop.wait(LOOK_SECONDS)
     finally:

@@ -1,0 +1,88 @@
+"""Child processes: the one place where any is started.
+
+A child of ours runs Python with `-P`, or with `-I`: its working folder is not on the path of
+modules, so a file of a stranger's folder takes the place of no module. What asks no model is
+given `without_keys`, an environment of what a program needs to run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+NEEDED = frozenset(
+    (
+        *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM"),
+        *("TMPDIR", "TEMP", "TMP", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"),
+        *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"),
+        *("SYSTEMROOT", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "APPDATA", "LOCALAPPDATA"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "CUDA_VISIBLE_DEVICES"),
+        *("TFGRPO_AUTHOR", "TFGRPO_TRUST", "TFGRPO_WORKER_PARENT"),
+    )
+)
+"""Variables without which programs do not run, or not in the user's language and folders."""
+FAMILIES = ("LC_", "XDG_", "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "GGML_", "MALLOC_", "ASAN_")
+"""How the names of variables begin that set up a system's parts, and hold no keys."""
+DATABASE = ("PG",)
+"""How the names of libpq's variables begin, for what opens a store in a shared database."""
+NETWORK = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "NETRC", "REQUESTS_")
+"""How those begin that say how the network is reached, for what downloads."""
+
+
+def python(*arguments: str) -> list[str]:
+    """Returns the command that runs this Python, without the working folder on its path."""
+    return [sys.executable, "-P", *arguments]
+
+
+def isolated_python(*arguments: str) -> list[str]:
+    """Returns the command that runs this Python without what the user has set up for it either."""
+    return [sys.executable, "-I", *arguments]
+
+
+def without_keys(*families: str) -> dict[str, str]:
+    """Returns this process's environment as far as any program needs it, so without a key, and
+    the variables whose names begin with one of `families`."""
+    begins = FAMILIES + families
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.upper() in NEEDED or name.upper().startswith(begins)
+    }
+
+
+def whole(**more: str) -> dict[str, str]:
+    """Returns this process's whole environment and `more`: for what asks models as this one does,
+    and for programs of the user's own."""
+    return {**os.environ, **more}
+
+
+def start(command: Sequence[str], env: Mapping[str, str], **options: Any) -> Popen[Any]:
+    """Starts a program with exactly that environment; `options` are those of `subprocess.Popen`.
+
+    Raises OSError where it cannot be started, and ValueError for Python that is not kept from
+    the working folder's modules.
+    """
+    import subprocess
+
+    check(command)
+    return subprocess.Popen(list(command), env=dict(env), **options)
+
+
+def check(command: Sequence[str]) -> None:
+    """Raises ValueError for a command that runs our Python with the working folder on its path."""
+    if command[0] == sys.executable and not {"-P", "-I"} & set(command[1:2]):
+        raise ValueError("a child process of ours is started without -P or -I")
+
+
+def spawned(
+    command: Sequence[str], env: Mapping[str, str], file_actions: Sequence[tuple[Any, ...]]
+) -> int:
+    """Starts a program as `start` does, without the module `subprocess`, which takes long to load;
+    returns the child's number. Raises OSError."""
+    check(command)
+    return os.posix_spawnp(command[0], list(command), dict(env), file_actions=file_actions)

@@ -1,0 +1,163 @@
+"""Every verb that writes, with a fault at every call that changes a file: a kill, an error of the
+disk, a full disk. The store holds what was there before or what the verb makes, whole; `fsck` is
+clean; nothing else is left behind once somebody has written again.
+
+A share of the calls, by chance; with TFGRPO_LONG=1 all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from boundary_faults import KINDS, Faults
+
+LONG = os.environ.get("TFGRPO_LONG") == "1"
+MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
+"""How many calls of a verb have a fault, of each kind: TFGRPO_FAULTS says another number."""
+SECRET = "sk-live-51Hq-canary"
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+
+
+@pytest.fixture(scope="module")
+def faults() -> Iterator[Faults]:
+    with Faults() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def prepared(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a store that has a history, other branches, a secret and its files."""
+    folder = tmp_path_factory.mktemp("prepared")
+    for line in (
+        ["init"],
+        ["add", f"Call the shop with {SECRET}.", "Round up."],
+        ["branch", "other"],
+        ["add", "Count both days."],
+        ["modify", "G1", "Round half up."],
+        ["tag", "good"],
+        ["checkout", "main"],
+        ["clone", ".", "far"],
+        ["bundle", "create", "all.bundle"],
+        ["remote", "add", "far", "far"],
+    ):
+        done = faults.run(folder, *line)
+        assert done.code == 0, (line, done.said)
+    (folder / "new.md").write_text("- Ask first.\n- Say why.\n")
+    (folder / "collected.jsonl").write_text(json.dumps({"problem": f"What is {SECRET}?"}) + "\n")
+    return folder
+
+
+VERBS = {
+    "init": ("--store", "fresh/store.db", "init"),
+    "add": ("add", "Draw a picture."),
+    "modify": ("modify", "G0", "Call the shop."),
+    "delete": ("delete", "G1"),
+    "move": ("move", "G1", "--before", "G0", "--why", "shorter first"),
+    "undo": ("undo",),
+    "branch": ("branch", "third"),
+    "tag": ("tag", "better"),
+    "switch": ("switch", "other"),
+    "reset": ("reset", "v1"),
+    "merge": ("merge", "other"),
+    "revert": ("revert", "v3"),
+    "cherry-pick": ("cherry-pick", "v2"),
+    "checkout": ("checkout", "v1"),
+    "export": ("export", "--format", "md", "-o", "out.md"),
+    "import": ("import", "new.md"),
+    "bundle create": ("bundle", "create", "out.bundle"),
+    "clone": ("clone", ".", "copy"),
+    "clone of a bundle": ("clone", "all.bundle", "copy"),
+    "fetch": ("fetch", "far"),
+    "push": ("push", "far"),
+    "pull": ("pull", "far"),
+    "fsck --repair": ("fsck", "--repair"),
+    "redact": ("redact", "--text", SECRET, "--reason", "leak", "--yes"),
+}
+LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.clone-.+|.+-redacting|edit-.+\.md")
+
+
+def state(faults: Faults, folder: Path, *store: str) -> str:
+    """What a store holds, in words; nothing where it cannot be opened."""
+    done = faults.run(folder, *store, "log", "--json", "--all")
+    kept = [line for line in done.said.splitlines() if not line.startswith("note: ")]
+    return "\n".join(kept) if done.code == 0 else ""
+
+
+def shape(said: str) -> str:
+    """What of a log is the same in two runs: no times, and no digests made of them."""
+    said = re.sub(r"\b([0-9a-f]{12,}|[0-9a-z]{12})\b", "", said)
+    return re.sub(r"\d{4}-\d\d-\d\dT[^\"]*", "", re.sub(r"\d{13,}", "", said))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_fault_leaves_a_verb_done_or_not_done(
+    verb: str, faults: Faults, prepared: Path, tmp_path: Path
+) -> None:
+    whole = tmp_path / "whole"
+    shutil.copytree(prepared, whole)
+    before = shape(state(faults, whole))
+    done = faults.run(whole, *VERBS[verb])
+    assert done.code in (0, 1), done.said
+    calls, after = done.calls, shape(state(faults, whole))
+    chance = random.Random(verb)
+    wrong = []
+    for kind in KINDS:
+        for at in sorted(chance.sample(range(1, calls + 1), min(MOST, calls))):
+            folder = tmp_path / "faulty"
+            shutil.copytree(prepared, folder)
+            outcome = faults.run(folder, *VERBS[verb], kind=kind, at=at)
+            problem = examine(faults, folder, verb, outcome.code, (before, after))
+            if "Traceback" in outcome.said or "bug of tfgrpo" in outcome.said:
+                problem = f"{problem or ''} it said {outcome.said[-300:]}"
+            if problem:
+                wrong.append(f"{kind} at {at} of {calls}: {problem} ({outcome.said.strip()[:160]})")
+            shutil.rmtree(folder)
+    assert not wrong, f"{len(wrong)} faults\n" + "\n".join(wrong[:20])
+
+
+def examine(
+    faults: Faults, folder: Path, verb: str, code: int, expected: tuple[str, str]
+) -> str | None:
+    """Returns what is wrong after a fault, or None. The next writer is `branch next`."""
+    now = shape(state(faults, folder))
+    if now not in expected:
+        return f"neither before nor after: {now[:200]!r}"
+    if code == 0 and now != expected[1]:
+        return "success was said of what was not done"
+    if verb == "redact":
+        held = now == expected[0] and expected[0] != expected[1]
+        if held != (SECRET.encode() in (folder / ".tfgrpo/experiences.json").read_bytes()):
+            return "the library's file has not followed"
+        if not held and (places := holding(folder)):
+            return f"the secret is in {places}"
+    stores = [path for path in folder.rglob("*.db") if "far" not in path.parts]
+    for path in stores:
+        checked = faults.run(folder, "--store", str(path), "fsck")
+        if checked.code:
+            return f"{path.relative_to(folder)}: {checked.said[:200]}"
+    faults.run(folder, "add", "The next one writes.")
+    if VERBS[verb][0] in ("clone", "bundle", "export", "--store", "checkout"):
+        faults.run(folder, *VERBS[verb])
+    left = [str(p.relative_to(folder)) for p in folder.rglob("*") if LEFT.fullmatch(p.name)]
+    return f"left behind: {left}" if left else None
+
+
+def holding(folder: Path) -> list[str]:
+    """The files that have the secret, apart from the clone and the bundle, which are elsewhere."""
+    return [
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and "far" not in path.parts and path.name != "all.bundle"
+        if SECRET.encode() in path.read_bytes()
+    ]

@@ -1,0 +1,230 @@
+"""No program that is started runs what lies in the working folder, or sees a key it needs not.
+
+The folder has a module under the name of each of the standard library's, of ours and of all that
+is installed; each says in a file that it ran.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, TFGRPO, environment, problems
+from test_house import FOLDERS, nodes
+
+from tfgrpo.store import children
+
+SHADOW = "open({mark!r}, 'a').write(__name__ + '\\n')\nraise ImportError('a shadow')\n"
+KEYS = {
+    "OPENAI_API_KEY": "sk-canary-of-openai",
+    "TFGRPO_API_KEY": "canary-of-any-host",
+    "AWS_SECRET_ACCESS_KEY": "canary-of-a-cloud",
+    "SOME_NAME": "canary-without-a-name",
+}
+CHILDREN = """
+import json, os
+def children():
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = open(f"/proc/{entry}/stat").read().rpartition(")")[2].split()
+                if int(stat[1]) == os.getpid():
+                    with open(f"/proc/{entry}/environ") as variables:
+                        with open(f"/proc/{entry}/cmdline") as line:
+                            yield variables.read(), line.read()
+            except OSError:
+                pass
+def tell(kept=lambda line: True):
+    print(json.dumps([seen for seen, line in children() if kept(line)]))
+"""
+WAYS = {
+    "a worker for a verifier of ours": (
+        """
+import asyncio
+from tfgrpo.domains.verifier import Verifier, _check_batch
+async def use():
+    with Verifier(workers=1, seconds=60, warm=True) as verifier:
+        assert await verifier.run(_check_batch, None, []) == []
+        tell(lambda line: "spawn_main" in line)
+asyncio.run(use())
+""",
+        [],
+    ),
+    "a worker for a verifier of the user's": (
+        """
+import asyncio, operator
+from tfgrpo.domains.verifier import Verifier
+async def use():
+    with Verifier(workers=1, seconds=60, warm=False) as verifier:
+        assert await verifier.run(operator.add, 1, 2) == 3
+        tell(lambda line: "spawn_main" in line)
+asyncio.run(use())
+""",
+        list(KEYS),
+    ),
+    "git, asked for a name": (
+        """
+from tfgrpo.author import _environment
+print(json.dumps([str(_environment())]))
+""",
+        [],
+    ),
+    "git, for a mirror": (
+        """
+from tfgrpo.mirror.git import environment
+print(json.dumps([str(environment())]))
+""",
+        [],
+    ),
+    "an interpreter in the sandbox": (
+        """
+import asyncio
+from tfgrpo.tools.python import Python
+async def use():
+    tool = Python()
+    result = await tool.call({"code": "import multiprocessing, types, json; 6 * 7"})
+    assert "42" in str(result), result
+    tell()
+    await tool.close()
+asyncio.run(use())
+""",
+        [],
+    ),
+    "what settles experiments": (
+        """
+import subprocess
+from tfgrpo.proxy.decider import SETTLE
+from tfgrpo.store import children as c
+process = c.start(c.python("-c", SETTLE, ".tfgrpo/store.db"), c.without_keys(*c.DATABASE))
+tell()
+assert process.wait() == 0
+""",
+        [],
+    ),
+    "the writer of the proxy's record": (
+        """
+import subprocess
+from tfgrpo.proxy.recorder import COMMAND
+from tfgrpo.store import children as c
+process = c.start(c.python("-c", COMMAND.replace("; main()", "")), c.without_keys())
+tell()
+assert process.wait() == 0
+""",
+        [],
+    ),
+    "a run that a page goes on with": (
+        """
+from subprocess import PIPE
+from tfgrpo.workers.local import COMMAND
+from tfgrpo.store import children as c
+line = c.python("-c", COMMAND, "log", "--oneline")
+process = c.start(line, c.whole())
+tell()
+assert process.wait() == 0
+""",
+        list(KEYS),
+    ),
+}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder full of modules that shadow others. `tmp_path / "ran"` names those that ran."""
+    mark = tmp_path / "ran"
+    folder = tmp_path / "cloned"
+    folder.mkdir()
+    subprocess.run([TFGRPO, "init"], cwd=folder, env=environment(), check=True)
+    (folder / "p.jsonl").write_text(problems([1]))
+    names = {name.partition(".")[0] for name in sys.stdlib_module_names}
+    names |= {"tfgrpo", "cli", "store", "migrations", *metadata.packages_distributions()}
+    for name in names:
+        if name.isidentifier():
+            (folder / f"{name}.py").write_text(SHADOW.format(mark=str(mark)))
+    return folder
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the environment of a process is read in /proc")
+@pytest.mark.parametrize("way", WAYS)
+def test_a_child_runs_no_module_of_the_folder_and_has_the_keys_it_needs(
+    way: str, hostile: Path, tmp_path: Path
+) -> None:
+    script, needed = WAYS[way]
+    program = tmp_path / "program.py"
+    program.write_text(CHILDREN + script)
+    done = subprocess.run(
+        [sys.executable, "-P", program],
+        cwd=hostile,
+        env=environment(**KEYS),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    ran = tmp_path / "ran"
+    assert not ran.exists(), ran.read_text()
+    assert done.returncode == 0
+    seen = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("[")))
+    assert seen
+    for child in seen:
+        assert [name for name, value in KEYS.items() if value in child] == needed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "p.jsonl", "--domain", "math"),
+        ("train", "--data", "p.jsonl", "--model", "m", "--estimate"),
+        ("log",),
+        ("status",),
+    ],
+    ids=" ".join,
+)
+def test_a_command_in_the_folder_runs_none_of_its_modules(
+    arguments: tuple[str, ...], hostile: Path, tmp_path: Path
+) -> None:
+    given = environment(**KEYS, OPENAI_BASE_URL="http://127.0.0.1:9/v1")
+    done = subprocess.run(
+        [TFGRPO, *arguments], cwd=hostile, env=given, capture_output=True, text=True
+    )
+    ran = tmp_path / "ran"
+    assert not ran.exists(), ran.read_text()
+    assert "a shadow" not in done.stderr
+
+
+STARTS = {"Popen", "create_subprocess_exec", "create_subprocess_shell", "check_output", "execv"}
+STARTS |= {"execve", "execvp", "execvpe", "system", "popen", "spawnv", "spawnve", "posix_spawn"}
+STARTS |= {"posix_spawnp", "check_call", "getoutput", "ProcessPoolExecutor", "call", "run"}
+ALLOWED = {
+    "store/children.py": "the one place",
+    "tfgrpo/tools/python.py": "asyncio.create_subprocess_exec",
+}
+"""What starts a process: `python.py` awaits an interpreter of the sandbox, with `-I`."""
+
+
+def test_one_module_starts_all_programs() -> None:
+    around = []
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        for node in nodes(path):
+            if not isinstance(node, ast.Call) or name in ALLOWED:
+                continue
+            module, _, called = ast.unparse(node.func).rpartition(".")
+            processes = module in ("subprocess", "os", "asyncio.subprocess", "multiprocessing")
+            processes |= module == "asyncio" and called != "run"
+            if called in STARTS and processes:
+                around.append(f"{name}:{node.lineno} calls {module}.{called}")
+            text = ast.unparse(node)
+            if called == "start" and module == "children" and "sys.executable" in text:
+                around.append(f"{name}:{node.lineno} runs Python by itself")
+    assert around == []
+
+
+def test_python_is_not_started_with_the_working_folder_on_its_path() -> None:
+    with pytest.raises(ValueError, match="without -P or -I"):
+        children.start([sys.executable, "-c", "pass"], os.environ)
+    for command in (children.python("-c", "pass"), children.isolated_python("-c", "pass")):
+        assert children.start(command, children.without_keys()).wait() == 0
