@@ -25,6 +25,7 @@ from tfgrpo.proxy.message import (
     request_head,
 )
 from tfgrpo.proxy.placement import Members, opening, place_of, question, subject
+from tfgrpo.proxy.seen import CUT
 from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.proxy.upstream import UpstreamConnection
 
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tfgrpo.proxy")
 VANISHED = 499
 """The status on record where the client was gone before its answer."""
-CUT = 599
-"""The status on record where the provider broke off in an answer that was begun."""
 
 
 class Exchange:
