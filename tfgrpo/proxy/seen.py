@@ -207,11 +207,8 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
     """Returns what is wrong with an answer of which these are the parts, the only one or its
     beginning and its end; None for an answer."""
     first, last = pieces[0], pieces[-1]
-    if is_stream(first):
-        failures = (stream_failure(one, whole=whole and one is last) for one in pieces[::-1])
-        if whole or _end.search(last) is not None:
-            return stream_failure(last, whole=whole)
-        return next(filter(None, failures), None)
+    if is_stream(first):  # an event that is cut in two is no JSON, and passed over
+        return stream_failure(last if whole else first + b"\n\n" + last, whole=whole)
     content = first.removeprefix(MARK).strip()
     if not content:
         return Refusal(CUT, "no answer")
