@@ -47,7 +47,8 @@ ANSWERED = "answer"
 
 def as_asked(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
     """Returns a row with its options and its context in what is asked, in the fields `problem` and
-    `answer`, and without the fields that went there; the row itself where it has neither. An index of an option counts from `base`.
+    `answer`, and without the fields that went there; the row itself where it has neither.
+    An index of an option counts from `base`.
 
     Raises DatasetError where an answer names none of the options.
     """
