@@ -29,7 +29,7 @@ from tfgrpo.data.columns import (
     is_filled,
 )
 from tfgrpo.data.contents import DatasetError
-from tfgrpo.data.shapes import as_asked, index_base
+from tfgrpo.data.shapes import as_asked, index_base, unused
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
@@ -165,7 +165,10 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     files[FILE] = _settings(path, own, columns, split, sizes)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
-        *columns.why,
+        *(line for line in columns.why if not line.startswith("not used: ")),
+        *filter(
+            None, [unused(rows, filter(None, [columns.problem, *columns.answers, columns.id]))]
+        ),
         *dropped,
         *([_describe_labels(labels)] if labels else []),
         *(

@@ -246,10 +246,10 @@ class Endpoint:
                 continue
             refused = self._refused_parameter(refusal, arguments)
             if refused is None:
-                error = self._status_error(refusal)
-                if isinstance(error, Transient) and responses.field(response, "usage"):
-                    error.paid = _unusable_answer(request, response)
-                raise error
+                trouble = self._status_error(refusal)
+                if isinstance(trouble, Transient) and responses.field(response, "usage"):
+                    trouble.paid = _unusable_answer(request, response)
+                raise trouble
             trying.add(refused)
         self._leave_out(trying)
         self._takes_tools = self._takes_tools or bool(request.tools)

@@ -83,7 +83,8 @@ async def read_body(response: Any) -> None:
         await response.aclose()
         reason = f"an answer of more than {MOST_BYTES >> 20} MB"
         raise UnusableBody(reason, response.status_code, b"")
-    if body[:64].removeprefix(MARK).lstrip().startswith((b"{", b"[")):  # JSON, whatever it is called
+    start = body[:64].removeprefix(MARK).lstrip()
+    if start.startswith((b"{", b"[")):  # JSON, whatever it is called
         response.headers["content-type"] = "application/json"
     response._content = bytes(body)  # as the library's own `aread` leaves it
 
