@@ -190,10 +190,10 @@ def _warn_of_unseen(document: Document) -> None:
         lines = zip(batch.lines, batch.operations, strict=True)
         texts += [(line, operation.text or "") for line, operation in lines]
     for line, words in texts:
-        said = unseen_in_words(words)
-        if said is not None:
+        hidden = unseen_in_words(words)
+        if hidden is not None:
             where = f"{document.path}:{line}" if line else str(document.path)
-            click.echo(text.shown(f"warning: {where} has {said}"), err=True)
+            text.warn([f"{where} has {hidden}"])
 
 
 def _preview(app: App, document: Document, branch: str, again: bool, as_json: bool) -> None:

@@ -29,7 +29,7 @@ from tfgrpo.data.columns import (
     is_filled,
 )
 from tfgrpo.data.contents import DatasetError
-from tfgrpo.data.shapes import as_asked, index_base, unused
+from tfgrpo.data.shapes import in_our_shape, index_base, unused
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
@@ -118,7 +118,7 @@ def _shaped(rows: Sequence[Mapping[str, Any]], own: OwnData) -> list[dict[str, A
     if own.problem is not None or own.answers:
         return [dict(row) for row in rows]
     base = index_base(rows)
-    return [as_asked(row, f"row {number}", base) for number, row in enumerate(rows, 1)]
+    return [in_our_shape(row, f"row {number}", base) for number, row in enumerate(rows, 1)]
 
 
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,11 +51,11 @@ def unseen(text: str) -> list[str]:
 def unseen_in_words(text: str) -> str | None:
     """Returns what to say of what nobody sees in a text: how many characters, and what tags among
     them spell; None where there are none."""
-    found = unseen(text)
-    if not found:
+    hidden = unseen(text)
+    if not hidden:
         return None
-    tags = "".join(chr(ord(c) - 0xE0000) for c in found if 0xE0020 <= ord(c) < 0xE007F)
-    count = f"{len(found)} invisible character{'s' if len(found) > 1 else ''}"
+    tags = "".join(chr(ord(c) - 0xE0000) for c in hidden if 0xE0020 <= ord(c) < 0xE007F)
+    count = f"{len(hidden)} invisible character{'s' if len(hidden) > 1 else ''}"
     return f"{count}, of which tags spell {tags[:200]!r}" if tags else count
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
-from tfgrpo.data.shapes import as_asked, index_base
+from tfgrpo.data.shapes import in_our_shape, index_base
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
 
@@ -221,11 +221,11 @@ def _shaped(
 ) -> dict[str, Any]:
     """Returns a row's fields with options and context in what is asked; fields that our names are
     mapped to, or that a domain needs, stay where they are."""
-    shaped = as_asked(row.fields, row.where, base)
+    shaped = in_our_shape(row.fields, row.where, base)
     if shaped == row.fields:
         return shaped
-    kept = {name: row.fields[name] for name in names.values() if name in row.fields}
-    return {**kept, **shaped} if "answer" not in mapped else {**shaped, **kept}
+    own = {name: row.fields[name] for name in names.values() if name in row.fields}
+    return {**own, **shaped} if "answer" not in mapped else {**shaped, **own}
 
 
 def _with_json(row: Row, names: Iterable[str]) -> Row:

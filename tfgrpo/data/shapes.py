@@ -41,11 +41,11 @@ WRONG = re.compile(
     r"(?:incorrect|wrong)[ _]?(?:answers?|choices?|options?)[ _]?\d*|distractors?[ _]?\d*"
 )
 LETTERED = re.compile(r"(?:(?:option|choice|answer|op|ending|opt|sol)[ _]?([a-j]|\d)|([a-j]))")
-ASKED = "problem"
-ANSWERED = "answer"
+PROBLEM = "problem"
+ANSWER = "answer"
 
 
-def as_asked(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
+def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
     """Returns a row with its options and its context in what is asked, in the fields `problem` and
     `answer`, and without the fields that went there; the row itself where it has neither.
     An index of an option counts from `base`.
@@ -65,24 +65,24 @@ def as_asked(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dic
     instruction = names.get("instruction")
     if _filled(row, instruction) and instruction is not None and question == names.get("input"):
         text, used = f"{str(row[instruction]).strip()}\n\n{text}", used | {instruction}
-    found = _options(row, names)
+    options_of_row = _options(row, names)
     spans = row.get(names.get("answers", ""))
-    if found is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
-        fields, used = {ANSWERED: spans["text"]} | fields, used | {names["answers"]}  # SQuAD
-    if found is None:
+    if options_of_row is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
+        fields, used = {ANSWER: spans["text"]} | fields, used | {names["answers"]}  # SQuAD
+    if options_of_row is None:
         if used == {question}:
             return fields
-        return {ASKED: text} | {name: value for name, value in fields.items() if name not in used}
-    labels, options, key, own = found
+        return {PROBLEM: text} | {name: value for name, value in fields.items() if name not in used}
+    labels, options, key, own = options_of_row
     if key is None or not _filled(row, key):
         answer = None
     else:
         answer = _label(row[key], labels, options, where, base)
     listed = "\n".join(f"{label}. {option}" for label, option in zip(labels, options, strict=True))
-    asked = f"{text}\n\n{listed}\n\nAnswer with the letter of the right option."
+    prompt = f"{text}\n\n{listed}\n\nAnswer with the letter of the right option."
     used |= own | ({key} if key is not None else set())
     rest = {name: value for name, value in fields.items() if name not in used}
-    return {ASKED: asked, **({ANSWERED: answer} if answer is not None else {}), **rest}
+    return {PROBLEM: prompt, **({ANSWER: answer} if answer is not None else {}), **rest}
 
 
 def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
@@ -91,18 +91,18 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
     bases: set[int] = set()
     numbered = False
     for row in rows:
-        found = _options(row, {_fold(name): name for name in row})
-        if found is None or found[2] is None:
+        options_of_row = _options(row, {_fold(name): name for name in row})
+        if options_of_row is None or options_of_row[2] is None:
             continue
-        key = _text(row[found[2]])
+        key = _text(row[options_of_row[2]])
         if not re.fullmatch(r"\d{1,2}", key):
             continue
         if int(key) == 0:
             return 0
-        if int(key) == len(found[1]):
+        if int(key) == len(options_of_row[1]):
             bases.add(1)
-        first = min(map(_fold, found[3]))
-        numbered = numbered or (first.endswith("1") and isinstance(row[found[2]], str))
+        first = min(map(_fold, options_of_row[3]))
+        numbered = numbered or (first.endswith("1") and isinstance(row[options_of_row[2]], str))
     return 1 if bases or numbered else 0
 
 
@@ -212,14 +212,14 @@ def _label(key: Any, labels: list[str], options: list[str], where: str, base: in
     by_index = [labels[at]] if 0 <= at < len(labels) else []
     index = isinstance(key, int) and not isinstance(key, bool)
     order = (by_label, by_index, by_text) if index else (by_label, by_text, by_index)
-    found = next(filter(None, order), [])
-    if not found:
+    options_of_row = next(filter(None, order), [])
+    if not options_of_row:
         raise DatasetError(
             f"{where}: the answer {text[:40]!r} is none of the {len(labels)} options",
             hint="it is a label, an option's text, or its index from 0; --field problem=NAME asks "
             "one field as it is",
         )
-    return found[0]
+    return options_of_row[0]
 
 
 def _letters(count: int) -> list[str]:
