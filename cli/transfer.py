@@ -13,6 +13,7 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.visible import unseen_in_words
 
 if TYPE_CHECKING:
     from tfgrpo.interchange.incoming import Imported
@@ -147,6 +148,7 @@ def import_(
         return
     branch = _branch(app)
     document = interchange.read(Path(what), format_)
+    _warn_of_unseen(document)
     if dry_run:
         _preview(app, document, branch, again, as_json)
         return
@@ -179,6 +181,19 @@ def import_(
             "the file says and has otherwise now; --again puts them back"
         )
     _show_skipped(document)
+
+
+def _warn_of_unseen(document: Document) -> None:
+    """Warns of texts that hold what a reviewer does not see and a model is told."""
+    texts = [(item.line, item.text) for item in document.items]
+    for batch in document.batches:
+        lines = zip(batch.lines, batch.operations, strict=True)
+        texts += [(line, operation.text or "") for line, operation in lines]
+    for line, words in texts:
+        hidden = unseen_in_words(words)
+        if hidden is not None:
+            where = f"{document.path}:{line}" if line else str(document.path)
+            text.warn([f"{where} has {hidden}"])
 
 
 def _preview(app: App, document: Document, branch: str, again: bool, as_json: bool) -> None:

@@ -397,7 +397,7 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
         "agent:\n  instructions: Do.\n",
         "library.txt:2: has no experiences",
     ),
-    "front matter that is no YAML": ("---\nname: [\n---\n- a\n", "library.txt:2: not YAML"),
+    "front matter that is no YAML": ("---\n\tname: a\n---\n- a\n", "library.txt:2: not YAML"),
     "a row without a text": ('{"text": "a"}\n{"x": 1}\n', "library.txt:2: has no text"),
     "rows of something else": ('{"x": 1}\n{"x": 2}\n', "library.txt:1: has no text"),
     "a row cut off": ('{"text": "a"}\n{"te', "library.txt:2: not JSON"),

@@ -56,7 +56,8 @@ USAGES = {
         b'event: message_start\ndata: {"message":{"usage":{"input_tokens":9,'
         b'"cache_read_input_tokens":4,"cache_creation_input_tokens":2,"output_tokens":1}}}\n\n'
         + b": filler\n" * 4000
-        + b'event: message_delta\ndata: {"usage":{"output_tokens":33}}\n\n',
+        + b'event: message_delta\ndata: {"usage":{"output_tokens":33}}\n\n'
+        + b"event: message_stop\ndata: {}\n\n",
         (15, 4, 33),
     ),
     "none": (b"application/json", b'{"usage":null}', (None, None, None)),

@@ -29,6 +29,7 @@ from tfgrpo.data.columns import (
     is_filled,
 )
 from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.shapes import in_our_shape, index_base, unused
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
@@ -111,6 +112,15 @@ def read_table(path: Path) -> list[dict[str, Any]]:
     return [_with_reference(row.fields) for row in readers.read(path)]
 
 
+def _shaped(rows: Sequence[Mapping[str, Any]], own: OwnData) -> list[dict[str, Any]]:
+    """Returns rows with their options and context in what is asked; as they are where somebody
+    has named the fields."""
+    if own.problem is not None or own.answers:
+        return [dict(row) for row in rows]
+    base = index_base(rows)
+    return [in_our_shape(row, f"row {number}", base) for number, row in enumerate(rows, 1)]
+
+
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a row whose conversation ends with an answer with that as a field of its own."""
     turns, fields = row.get("messages"), dict(row)
@@ -125,6 +135,7 @@ def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
 def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> DataPlan:
     """Returns what to write for the rows of a table. Raises DatasetError where there are too few
     that can be used."""
+    rows = _shaped(rows, own)
     columns = guess_columns([dict(row) for row in rows], own.problem, own.answers, own.kind)
     items, dropped = _items(rows, columns)
     if len(items) < FEWEST:
@@ -154,7 +165,10 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     files[FILE] = _settings(path, own, columns, split, sizes)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
-        *columns.why,
+        *(line for line in columns.why if not line.startswith("not used: ")),
+        *filter(
+            None, [unused(rows, filter(None, [columns.problem, *columns.answers, columns.id]))]
+        ),
         *dropped,
         *([_describe_labels(labels)] if labels else []),
         *(

@@ -48,14 +48,14 @@ class View:
 
     def html(self) -> str:
         """Returns the view as HTML; every text in it is escaped."""
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in self.header)
+        head = "".join(f"<th>{escape(shown(cell))}</th>" for cell in self.header)
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(shown(cell))}</td>" for cell in row) + "</tr>"
             for row in self.rows
         )
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<p><b>{escape(self.title)}</b></p>{table if self.rows else ''}{notes}"
+        notes = "".join(f"<p>{escape(shown(note))}</p>" for note in self.notes)
+        return f"<p><b>{escape(shown(self.title))}</b></p>{table if self.rows else ''}{notes}"
 
 
 class Viewed:

@@ -9,16 +9,53 @@ COMMANDING = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 """Characters that command a terminal, turn a line round or cannot be written: a pattern, compiled
 when a text has one. The marks of direction U+061C, U+200E and U+200F are none: they are part of
 ordinary Arabic and Hebrew, and turn nothing but themselves."""
+UNSEEN = (
+    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e01ef]"
+)
+"""Characters that nobody sees and a model reads: tags, joiners, marks, selectors and fillers."""
+_SCRIPTS = "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc]"
+_SYMBOLS = "[\u00a9\u00ae\u203c-\u329f\U0001f000-\U0001faff]"
+_HAN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+NEEDED = (
+    "(?<=\U0001f3f4)[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f"  # flags of regions
+    f"|(?<={_SCRIPTS})[\u200c\u200d](?![\u200c\u200d])"
+    f"|(?<={_SYMBOLS})[\ufe00\ufe0e\ufe0f](?:\u200d(?={_SYMBOLS}))?"
+    f"|(?<={_SYMBOLS})\u200d(?={_SYMBOLS})"
+    "|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    f"|(?<={_HAN})[\ufe00-\ufe02\U000e0100-\U000e01ef]"
+)
+"""What scripts, emoji and variants of characters need of them."""
 
 
 def shown(text: str) -> str:
-    """Returns a text without what would command a terminal: models may write anything."""
-    return text if text.isprintable() else re.sub(COMMANDING, _escaped, text)
+    """Returns a text without what would command a terminal or be seen by nobody: models, and
+    people, may write anything."""
+    return text if _is_plain(text) else re.sub(_PATTERN, _escaped, text)
 
 
 def shown_in_json(text: str) -> str:
-    """Returns JSON that says the same without what would command a terminal."""
-    return text if text.isprintable() else re.sub(COMMANDING, _escaped_in_json, text)
+    """Returns JSON that says the same without what would command a terminal or be unseen."""
+    return text if _is_plain(text) else re.sub(_PATTERN, _escaped_in_json, text)
+
+
+def unseen(text: str) -> list[str]:
+    """Returns the characters of a text that nobody sees and no script needs, in order."""
+    if _is_plain(text):
+        return []
+    pattern = f"(?P<needed>{NEEDED})|{UNSEEN}|[\u202a-\u202e\u2066-\u2069]"
+    return [match[0] for match in re.finditer(pattern, text) if not match["needed"]]
+
+
+def unseen_in_words(text: str) -> str | None:
+    """Returns what to say of what nobody sees in a text: how many characters, and what tags among
+    them spell; None where there are none."""
+    hidden = unseen(text)
+    if not hidden:
+        return None
+    tags = "".join(chr(ord(c) - 0xE0000) for c in hidden if 0xE0020 <= ord(c) < 0xE007F)
+    count = f"{len(hidden)} invisible character{'s' if len(hidden) > 1 else ''}"
+    return f"{count}, of which tags spell {tags[:200]!r}" if tags else count
 
 
 def complain(line: str) -> None:
@@ -26,10 +63,24 @@ def complain(line: str) -> None:
     print(shown(line), file=sys.stderr, flush=True)
 
 
+_PATTERN = f"(?P<needed>{NEEDED})|{COMMANDING}|{UNSEEN}"
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
 def _escaped(match: re.Match[str]) -> str:
+    if match["needed"]:
+        return match[0]
     code = ord(match[0])
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+    return (
+        f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+    )
 
 
 def _escaped_in_json(match: re.Match[str]) -> str:
-    return f"\\u{ord(match[0]):04x}"
+    if match["needed"]:
+        return match[0]
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

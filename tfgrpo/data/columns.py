@@ -25,20 +25,31 @@ QUESTIONS = (
     *("problem", "question", "prompt", "text", "input", "query", "message", "instruction"),
     *("ticket", "request", "utterance", "sentence", "comment", "review", "email", "body"),
     *("content", "document", "description", "subject", "title"),
+    *("frage", "aufgabe", "anfrage", "nachricht", "beschreibung", "betreff"),
+    *("demande", "texte", "énoncé", "requête", "pregunta", "consulta", "texto", "mensaje"),
 )
 ANSWERS = (
     *("answer", "final_answer", "label", "output", "target", "gold", "ground_truth"),
     *("expected", "expected_answer", "category", "class", "intent", "sentiment", "tag"),
     *("topic", "completion", "response", "solution", "ideal", "result"),
+    *("antwort", "lösung", "ergebnis", "kategorie", "klasse", "thema", "bezeichnung"),
+    *("réponse", "reponse", "catégorie", "categorie", "étiquette", "résultat"),
+    *("respuesta", "categoría", "categoria", "etiqueta", "clase", "solución", "resultado"),
 )
 """What fields are usually called, those first that are taken first."""
-LABEL_NAMES = ("label", "category", "class", "intent", "sentiment", "tag", "topic")
+LABEL_NAMES = (
+    *("label", "category", "class", "intent", "sentiment", "tag", "topic"),
+    *("kategorie", "klasse", "thema", "catégorie", "categorie", "étiquette"),
+    *("categoría", "categoria", "etiqueta", "clase"),
+)
 IDS = ("id", "uid", "unique_id", "uuid", "key", "row", "index")
 NUMBER = re.compile(
     r"[-+]?[$€£]?\d[\d,. ]*(?:/\d+)?%?\Z|.*\\(?:frac|sqrt|boxed|pi)\b.*|.*####.*", re.DOTALL
 )
 DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+ ?%?")
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+ ?%?")
+ID_NAME = re.compile(r"(?:^|_)(?:id|uuid|uid|key|nr|no|number|ref|code)$")
+CODE = re.compile(r"(?=.*\d)(?=.*[A-Za-z_-])[\w-]{2,40}|[0-9a-fA-F-]{16,}")
 LONG_ANSWER = 160
 """Characters from which on an answer is a text that no comparison judges."""
 LABEL_LENGTH = 60
@@ -92,9 +103,9 @@ def guess_columns(
         known = _named(left, ANSWERS)
         if known is not None:
             answers = (known,)
-        elif left:
-            answers = tuple(left)
-            quoted = ", ".join(map(repr, left))
+        elif rest := [name for name in left if not _is_id(rows, name)]:
+            answers = tuple(rest)
+            quoted = ", ".join(map(repr, rest))
             why.append(f"{quoted}: taken for the answer, as no field is called so")
     others = [name for name in left if name not in answers]
     if others:
@@ -107,6 +118,14 @@ def guess_columns(
     if kind == "math":
         why += _decimal_commas(rows, answers[0])
     return ColumnGuess(problem, tuple(answers), id, kind, tuple(why))
+
+
+def _is_id(rows: Sequence[Fields], name: str) -> bool:
+    """Returns whether a column tells rows apart and says nothing: each has its own code."""
+    texts = [as_text(row.get(name)) for row in rows if is_filled(row.get(name))]
+    named = ID_NAME.search(_fold(name)) is not None
+    codes = named or all(CODE.fullmatch(text) for text in texts)
+    return len(texts) > 2 and len(set(texts)) == len(texts) and codes
 
 
 def _decimal_commas(rows: Sequence[Fields], name: str) -> list[str]:
@@ -161,6 +180,8 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
     few = 2 <= len(counts) <= min(MOST_LABELS, max(2, len(values) // 2))
     short = max(map(len, texts), default=0) <= LABEL_LENGTH
     called_label = _fold(name) in LABEL_NAMES
+    if not texts:
+        return "rubric", "rubric: there is no answer to compare with, so criteria judge"
     if few and short and (not numbers or (called_label and len(counts) <= NUMERIC_LABELS)):
         return "choice", f"choice: {len(texts)} answers are {len(counts)} different labels"
     if numbers:
@@ -184,6 +205,8 @@ def _fold(name: str) -> str:
 
 def is_filled(value: object) -> bool:
     """Returns whether a cell holds something."""
+    if isinstance(value, list):
+        return any(map(is_filled, value))
     return value is not None and (not isinstance(value, str) or bool(value.strip()))
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
+from tfgrpo.data.shapes import in_our_shape, index_base
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
 
@@ -124,7 +125,11 @@ def of_rows(
         )
     usual = {name: aliases for name, aliases in USUAL.items() if name not in (fields or {})}
     problems: dict[str, Problem] = {}
+    rows = list(rows)
+    base = index_base(row.fields for row in rows) if "problem" in usual else 0
     for row in rows:
+        if "problem" in usual:
+            row = row._replace(fields=_shaped(row, names, fields or {}, base))
         if as_json:
             row = _with_json(row, (names["answer"], *usual.get("answer", ())))
         problem = _problem(row, names, usual, ground_truth)
@@ -209,6 +214,18 @@ def _problem(
                 hint="the value must be representable in JSON",
             ) from None
     return Problem(id, values["problem"], values["answer"], messages, meta)
+
+
+def _shaped(
+    row: Row, names: Mapping[str, str], mapped: Mapping[str, str], base: int
+) -> dict[str, Any]:
+    """Returns a row's fields with options and context in what is asked; fields that our names are
+    mapped to, or that a domain needs, stay where they are."""
+    shaped = in_our_shape(row.fields, row.where, base)
+    if shaped == row.fields:
+        return shaped
+    own = {name: row.fields[name] for name in names.values() if name in row.fields}
+    return {**own, **shaped} if "answer" not in mapped else {**shaped, **own}
 
 
 def _with_json(row: Row, names: Iterable[str]) -> Row:

@@ -11,6 +11,7 @@ output counts as one.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -43,6 +44,11 @@ INPUTS = ("gen_ai.input.messages", "langfuse.observation.input", "gen_ai.prompt"
 OUTPUTS = (
     *("gen_ai.output.messages", "langfuse.observation.output"),
     *("gen_ai.completion", "output.value"),
+)
+NUMBERED_INPUTS = ("gen_ai.prompt", "llm.prompts", "llm.input_messages")
+NUMBERED = re.compile(
+    r"(gen_ai\.prompt|gen_ai\.completion|llm\.prompts|llm\.completions|llm\.input_messages"
+    r"|llm\.output_messages)\.(\d+)\.(?:message\.)?(role|content|tool_calls)(?:\..*)?"
 )
 CORRECT = (
     "tfgrpo.correct",
@@ -133,6 +139,7 @@ def _exchange(
     events = [(one.get("name"), attributes(one)) for one in _objects(span.get("events"))]
     for _, more in events:
         values = {**more, **values}
+    values = _numbered(values)
     given = next((values[name] for name in INPUTS if values.get(name)), None)
     if given is None:
         return None
@@ -165,6 +172,21 @@ def _exchange(
         origin["arm"] or origin["digest"],
         {name: value for name, value in origin.items() if value is not None},
     )
+
+
+def _numbered(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns attributes with messages as lists that are written a field an attribute:
+    OpenLLMetry's `gen_ai.prompt.0.content`, OpenInference's `llm.input_messages.0.message.content`.
+    """
+    lists: dict[str, dict[int, dict[str, Any]]] = {}
+    for name, value in values.items():
+        match = NUMBERED.fullmatch(name)
+        if match is not None:
+            where = INPUTS[0] if match[1] in NUMBERED_INPUTS else OUTPUTS[0]
+            one = lists.setdefault(where, {}).setdefault(int(match[2][:6]), {"role": "user"})
+            one[match[3]] = _parsed(value) if match[3] != "role" else value
+    whole = {name: [ones[n] for n in sorted(ones)] for name, ones in lists.items()}
+    return {**whole, **values}
 
 
 def _messages(values: Mapping[str, Any], given: object) -> tuple[Message, ...]:

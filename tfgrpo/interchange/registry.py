@@ -95,7 +95,7 @@ def read(path: Path, format: str | None = None) -> Document:
                 f"{LARGEST / 1e6:.0f} are read",
                 hint="split it",
             )
-        data = path.read_bytes()
+        data = _unpacked(path, path.read_bytes())
     except FileNotFoundError:
         raise UnreadableLibrary(f"no file {path}", hint="give a file to read") from None
     except OSError as error:
@@ -124,6 +124,25 @@ def read(path: Path, format: str | None = None) -> Document:
         content.meta,
         tuple(sorted(skipped)),
     )
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    """Returns what a file packed as .gz holds; another file's bytes as they are."""
+    if not data.startswith(b"\x1f\x8b"):
+        return data
+    import zlib
+
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        plain = unpacker.decompress(data, LARGEST + 1)
+    except zlib.error as error:
+        raise UnreadableLibrary(f"cannot unpack {path}: {error}", hint="pack it again") from None
+    if len(plain) > LARGEST or not unpacker.eof:
+        raise UnreadableLibrary(
+            f"{path} is cut off, or unpacks to more than {LARGEST / 1e6:.0f} MB",
+            hint="unpack it yourself, and split it",
+        )
+    return plain
 
 
 def _blank(item: Item) -> Skipped:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from tfgrpo.interchange.records import SourceFile
+import json
+import re
+
+from tfgrpo.interchange.records import SourceFile, UnreadableLibrary
+
+UNQUOTED = re.compile(r"([\w.-]+):[ \t]+(\S.*)")
 
 
 def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
@@ -29,6 +34,35 @@ def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object
     if not isinstance(value, dict):
         raise source.wrong("not a mapping", first, hint="`key: value` lines are expected")
     return value
+
+
+def front_matter(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
+    """Returns the mapping that a front matter is, also as tools write it that quote nothing: a
+    line `key: value` that is no YAML by itself has the rest of the line for its value.
+
+    Raises UnreadableLibrary with the line.
+    """
+    try:
+        return loaded(source, text, first)
+    except UnreadableLibrary:
+        lines = [_quoted(line) for line in text.split("\n")]
+        return loaded(source, "\n".join(lines), first)
+
+
+def _quoted(line: str) -> str:
+    match = UNQUOTED.fullmatch(line)
+    if match is None or match[2][0] in "|>" or _is_plain(line):
+        return line
+    return f"{match[1]}: {json.dumps(match[2].strip(), ensure_ascii=False)}"
+
+
+def _is_plain(line: str) -> bool:
+    import yaml
+
+    try:
+        return isinstance(yaml.safe_load(line), dict)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
 
 
 def dumped(values: dict[str, object]) -> str:

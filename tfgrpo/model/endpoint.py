@@ -205,14 +205,16 @@ class Endpoint:
         started = time.monotonic()
         adaptation = self.adaptation
         trying: set[str] = set()
+        response: object = None
         while True:
             arguments = self._arguments(request, adaptation.refused | trying)
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post(self._path, cast_to=object, body=arguments)
-                refusal = refusals.refusal_in(response)
-                if refusal is None:
+                failure = refusals.failure_in(response)
+                if failure is None or not failure.status:
                     break
+                refusal = failure
             except openai.APIStatusError as error:
                 refusal = refusals.refusal_of(error)
             except openai.APITimeoutError as error:
@@ -246,11 +248,16 @@ class Endpoint:
                 continue
             refused = self._refused_parameter(refusal, arguments)
             if refused is None:
-                raise self._status_error(refusal)
+                trouble = self._status_error(refusal)
+                if isinstance(trouble, Transient) and responses.field(response, "usage"):
+                    trouble.paid = _unusable_answer(request, response)
+                raise trouble
             trying.add(refused)
         self._leave_out(trying)
         self._takes_tools = self._takes_tools or bool(request.tools)
         try:
+            if failure is not None:
+                raise UnusableResponse(refusals.no_answer(response))
             return self._read(response, request, time.monotonic() - started)
         except UnusableResponse as error:
             arrived = response if isinstance(response, str) else ""

@@ -38,11 +38,20 @@ STATUSES = (
 )
 """HTTP statuses by what providers call such an error in its code or type, the first that fits."""
 
+ANSWERS = ("choices", "output", "content")
+"""Where the routes have an answer; beside one, `message` and `detail` say nothing of an error."""
+WRONG_END = re.compile(
+    "error|abort|cancel|fail|insufficient|timed?.?out|interrupt|disconnect|unavailable|overload",
+    re.IGNORECASE,
+)
+"""What servers call the end of an answer that they could not bring to one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was not answered: the HTTP status, what is wrong in the server's words, and
-    what it calls that. `body` is what arrived under the status, or its beginning."""
+    """A request that was not answered: the HTTP status, 0 where an error under 200 tells none, what
+    is wrong in the server's words, and what it calls that. `body` is what arrived under the status,
+    or its beginning."""
 
     status: int
     text: str
@@ -58,18 +67,74 @@ def error_of(body: object) -> Json | None:
     it holds none."""
     if isinstance(body, list) and body:
         body = body[0]
-    if not isinstance(body, dict) or body.get("choices") or body.get("data"):
+    if not isinstance(body, dict) or body.get("data"):
         return None
     error = body.get("error")
-    if isinstance(error, dict):
+    if isinstance(error, dict) and error:
         error = {**body, **error}
-        text = error.get("message")
+        text = error.get("message") or error.get("code") or error.get("type") or "no reason told"
+    elif any(body.get(name) for name in ANSWERS):
+        text, error = error, dict(body)
     else:
         text = error or body.get("message") or body.get("detail")
         error = dict(body)
+        if text is None and body.get("type") == "error":
+            text = body.get("code") or "no reason told"
+    if isinstance(text, int) and text is not True:
+        text = str(text)
     if not isinstance(text, str) or not text.strip():
         return None
     return {**error, "message": text}
+
+
+def ended_wrong(reason: object) -> bool:
+    """Returns whether a choice's reason for its end says that the answer was not brought to it."""
+    if isinstance(reason, dict):  # as SGLang has it
+        reason = reason.get("type")
+    return isinstance(reason, str) and WRONG_END.search(reason) is not None
+
+
+def failure_in(body: object, *, partial: bool = False) -> Refusal | None:
+    """Returns what is wrong with an answer that came under status 200, of any route: an error in
+    its place, beside it or in a choice, or an end that is none. None for an answer.
+
+    The status is the one that the error stands for, 0 where that cannot be told. With `partial`
+    the body is an event of a stream, in which an end that is not told may still come.
+    """
+    error = error_of(body)
+    if error is not None:
+        return _refusal(error)
+    if not isinstance(body, dict):
+        return None
+    choices = body.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and (failure := _failed_choice(choice, partial)) is not None:
+            return failure
+    if body.get("object") == "response" and body.get("status") in ("failed", "cancelled"):
+        return Refusal(0, f"the response has the status {body['status']!r}")
+    if body.get("type") == "message" and "stop_reason" in body and not partial:
+        reason = body["stop_reason"]
+        if reason is None or ended_wrong(reason):
+            return Refusal(0, f"the answer ended with {as_text(reason, QUOTED)!r}")
+    return None
+
+
+def _failed_choice(choice: Json, partial: bool) -> Refusal | None:
+    error = error_of({"error": choice.get("error")})
+    if error is not None:
+        return _refusal(error)
+    if "finish_reason" not in choice:
+        return None  # some servers tell none
+    reason = choice["finish_reason"]
+    if ended_wrong(reason) or (reason is None and not partial):
+        return Refusal(0, f"the answer ended with finish_reason {as_text(reason, QUOTED)!r}")
+    return None
+
+
+def _refusal(error: Json) -> Refusal:
+    code, kind, param = (as_text(error.get(name) or "") for name in ("code", "type", "param"))
+    text = as_text(error["message"])
+    return Refusal(status_of(error) or 0, text, code, kind, param)
 
 
 def status_of(error: Json) -> int | None:
@@ -81,17 +146,6 @@ def status_of(error: Json) -> int | None:
             return number
     text = " ".join(value for value in names if isinstance(value, str)).lower().replace(" ", "_")
     return next((status for status, words in STATUSES if any(w in text for w in words)), None)
-
-
-def refusal_in(body: object) -> Refusal | None:
-    """Returns the error that a body holds as if it had come under the status it stands for; None
-    where it holds none, or that cannot be told."""
-    error = error_of(body)
-    status = None if error is None else status_of(error)
-    if error is None or status is None:
-        return None
-    code, kind, param = (as_text(error.get(name) or "") for name in ("code", "type", "param"))
-    return Refusal(status, as_text(error["message"]), code, kind, param)
 
 
 def refusal_of(error: openai.APIStatusError) -> Refusal:
@@ -129,9 +183,9 @@ def unreadable(text: object) -> str | None:
 
 def no_answer(body: object, wanted: str = "choices") -> str:
     """Returns what to say of a body without an answer in it, of which `wanted` is missing."""
-    error = error_of(body)
-    if error is not None:
-        code = error.get("code") or error.get("type")
-        named = f" ({as_text(code, QUOTED)})" if isinstance(code, str | int) else ""
-        return f"an error in place of an answer{named}: {as_text(error['message'])}"
+    failure = failure_in(body)
+    if failure is not None:
+        named = failure.code or failure.type
+        named = f" ({as_text(named, QUOTED)})" if named else ""
+        return f"an error in place of an answer{named}: {failure.text}"
     return unreadable(body) or f"the answer holds no {wanted}"

@@ -20,6 +20,8 @@ from tfgrpo.store.records import Json
 
 MOST_BYTES = 64 << 20
 """Bytes of a body that are read: a long answer with its logprobs has a tenth of it."""
+MARK = b"\xef\xbb\xbf"
+"""The mark of UTF-8 that some servers put before a body."""
 MOST_TOKENS = 1_000_000_000
 """A count of tokens beyond this is none: sums of it would fit no column."""
 NAME_LENGTH = 256
@@ -83,6 +85,9 @@ async def read_body(response: Any) -> None:
         await response.aclose()
         reason = f"an answer of more than {MOST_BYTES >> 20} MB"
         raise UnusableBody(reason, response.status_code, b"")
+    start = body[:64].removeprefix(MARK).lstrip()
+    if start.startswith((b"{", b"[")):  # JSON, whatever it is called
+        response.headers["content-type"] = "application/json"
     response._content = bytes(body)  # as the library's own `aread` leaves it
 
 

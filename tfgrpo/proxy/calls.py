@@ -6,7 +6,18 @@ import json
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.proxy.seen import RECORDED, TOO_LONG, USAGE, is_stream, streamed_text
+from tfgrpo.model.events import is_stream
+from tfgrpo.proxy.seen import (
+    CERTAIN,
+    ENDS,
+    RECORDED,
+    TOO_LONG,
+    USAGE,
+    WHOLE,
+    Doubt,
+    doubtful,
+    streamed_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +32,8 @@ ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
 COMPACTED = 64 << 10
 """Bytes of a stream's events from which on its text alone is kept."""
+GAPS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+"""What stands between the events of a stream."""
 LENGTH = 4
 """Bytes of the length of a message."""
 PACKED = 256 << 10
@@ -94,7 +107,7 @@ class Call:
         the events around it are many times as long."""
         whole += data
         if len(whole) > COMPACTED and not self.packing and (self._text or is_stream(whole)):
-            end = whole.rfind(b"\n") + 1
+            end = max((whole.rfind(gap) + len(gap) for gap in GAPS if gap in whole), default=0)
             self._text += streamed_text(whole[:end])
             del whole[:end]
         more = len(whole) + len(self._text) - RECORDED
@@ -107,7 +120,7 @@ class Call:
         if self._whole is None or not self._text:
             return None if self._whole is None else bytes(self._whole)
         event = {"delta": self._text[:RECORDED].decode("utf-8", "replace")}
-        return b"data: %s\n%s" % (json.dumps(event).encode(), self._whole)
+        return b"data: %s\n\n%s" % (json.dumps(event).encode(), self._whole)
 
     def packed(self) -> bytes:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
@@ -119,6 +132,7 @@ class Call:
         else:
             trouble = bool(chosen.trouble)
             under = (*chosen[:4], chosen.arm, trouble)
+        doubt = self._doubt()
         message = dumps(
             (
                 self.id,
@@ -135,13 +149,29 @@ class Call:
                 sent_key(index),
                 self.error,
                 self.packing,
-                self._pieces(),
+                self._pieces() if doubt == CERTAIN else self._ends(),
                 self.asked,
                 self._words(),
                 self._cut,
+                doubt,
             )
         )
         return len(message).to_bytes(LENGTH, "little") + message
+
+    def _doubt(self) -> Doubt:
+        """Returns whether the answer may be none, though its status is 200."""
+        if self.status != 200 or self.request.method != b"POST" or self.packing == TOO_LONG:
+            return CERTAIN
+        beginning, ending = self._beginning, self._ending
+        if not self.packing and not doubtful(beginning, ending):
+            return CERTAIN
+        return WHOLE if self.packing or ending.startswith(beginning) else ENDS
+
+    def _ends(self) -> tuple[bytes, ...]:
+        """Returns the answer, or its beginning and its end."""
+        beginning, ending = self._beginning, bytes(self._ending)
+        whole = self.packing or ending.startswith(beginning)
+        return (ending,) if whole else (beginning, ending)
 
     def _pieces(self) -> tuple[bytes, ...]:
         """Returns the parts of the answer that may say its tokens; of a packed one, all of it."""

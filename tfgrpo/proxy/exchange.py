@@ -32,6 +32,7 @@ from tfgrpo.proxy.placement import (
     question,
     subject,
 )
+from tfgrpo.proxy.seen import CUT
 from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.proxy.upstream import UpstreamConnection
 
@@ -43,8 +44,6 @@ log = logging.getLogger("tfgrpo.proxy")
 VANISHED = 499
 """The status on record where the client was gone before its answer."""
 ENDING = "the proxy was told to end, and the answer took longer than it waits"
-CUT = 599
-"""The status on record where an answer that was begun broke off, by the provider or the proxy."""
 
 
 class Exchange:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfgrpo.model.refusals import failure_in
 from tfgrpo.proxy.message import Headers
 from tfgrpo.proxy.upstream import Pool, UpstreamConnection
 
@@ -212,6 +213,9 @@ def _head(asking: Asking, length: int) -> bytes:
 def _named(answer: Any, libraries: Mapping[str, str]) -> str:
     """Returns the library of the label that an answer names, which must be one. Raises ValueError
     and what an answer of another shape raises."""
+    failure = failure_in(answer)
+    if failure is not None:
+        raise ValueError("the answer is an error")
     content = answer["choices"][0]["message"]["content"] if "choices" in answer else None
     if content is None:
         content = "".join(part.get("text", "") for part in answer["content"])

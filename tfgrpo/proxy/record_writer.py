@@ -218,6 +218,7 @@ class RecordWriter:
         for call in calls:
             key, ids, subject = call.key, call.experiences, call.subject
             tokens, unread = call.tokens()
+            status, error = call.outcome()
             caller = callers.get(key) if key else None
             if key and caller is None:
                 caller = callers[key] = keyed(self._secret, key)
@@ -234,7 +235,7 @@ class RecordWriter:
                     call.arm,
                     _whole(call.model),
                     call.path,
-                    call.status,
+                    status,
                     int(call.streamed),
                     *tokens,
                     call.latency,
@@ -242,7 +243,7 @@ class RecordWriter:
                     call.added,
                     int(call.stale),
                     caller,
-                    _whole(call.error or unread),
+                    _whole(error or unread),
                 )
             )
         return rows

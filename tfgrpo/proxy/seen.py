@@ -10,8 +10,11 @@ import json
 import re
 import zlib
 from json.decoder import JSONDecoder
-from typing import Any
+from typing import Any, TypeAlias
 
+from tfgrpo.model.events import events_of, is_stream, stream_failure
+from tfgrpo.model.refusals import LOOKED_AT, Refusal, failure_in, page_of
+from tfgrpo.model.response import MARK
 from tfgrpo.store.named_tuple import NamedTuple
 
 RECORDED = 256 << 10
@@ -22,6 +25,22 @@ USAGE = b'"usage"'
 PACKINGS = (b"gzip", b"deflate")
 TOO_LONG = b"too long"
 """The packing of an answer of which too little was kept to unpack it."""
+CUT = 599
+"""The status on record where the provider broke off in an answer that was begun."""
+Doubt: TypeAlias = int
+CERTAIN, WHOLE, ENDS = 0, 1, 2
+"""Whether an answer under status 200 may be none: it is one; it may be none, and `pieces` are all
+of it; it may be none, and they are its beginning and its end."""
+GOOD_END = (
+    rb'"(?i:stop|length|tool_calls|function_call|content_filter|eos|end_turn|max_tokens|tool_use'
+    rb'|stop_sequence|refusal|pause_turn)"'
+)
+_other_end = re.compile(rb'_reason"\s*:\s*(?!null\b|' + GOOD_END + rb")").search
+_good_end = re.compile(rb'_reason"\s*:\s*' + GOOD_END).match
+_null_end = re.compile(rb'_reason"\s*:\s*null\b').search
+_end = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
+_name = re.compile(r"[\w.-]{1,64}").fullmatch
+_continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
 _object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
 _decoder = JSONDecoder()
 
@@ -62,6 +81,36 @@ class SeenCall(NamedTuple):
     request: bytes | None
     response: bytes | None
     cut: bool
+    doubt: Doubt
+
+    def outcome(self) -> tuple[int, str | None]:
+        """Returns the status on record and why the call failed, if it did: of an error under status
+        200 the status that it stands for, else `CUT`. Of the provider's words nothing is told but
+        the name of the error, for they may quote the request."""
+        if self.doubt == CERTAIN or self.error is not None:
+            return self.status, self.error
+        pieces = self._unpacked()
+        if pieces is None:
+            return self.status, None
+        failure = _failure(pieces, whole=self.doubt == WHOLE)
+        if failure is None:
+            return self.status, None
+        name = next((one for one in (failure.code, failure.type) if _name(one)), "")
+        return failure.status or CUT, f"an error under status {self.status}" + (
+            name and f": {name}"
+        )
+
+    def _unpacked(self) -> tuple[bytes, ...] | None:
+        """Returns the parts of the answer as they were before they were packed; None where they
+        cannot be read."""
+        if not self.packing:
+            return self.pieces
+        if self.packing not in PACKINGS:
+            return None
+        try:
+            return (zlib.decompressobj(wbits=47).decompress(self.pieces[0]),)
+        except zlib.error:
+            return None
 
     def tokens(self) -> tuple[Tokens, str | None]:
         """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
@@ -72,12 +121,14 @@ class SeenCall(NamedTuple):
             name = self.packing.decode("latin-1")
             if self.packing not in PACKINGS:
                 return Tokens(), f"the answer is not read: it came packed as {name}"
-            try:
-                pieces = (zlib.decompressobj(wbits=47).decompress(pieces[0]),)
-            except zlib.error as error:
-                return Tokens(), f"the answer is not read: it is not {name}, as it says: {error}"
+            unpacked = self._unpacked()
+            if unpacked is None:
+                return Tokens(), f"the answer is not read: it is not {name}, as it says"
+            pieces = unpacked
         total: dict[str, Any] = {}
         for piece in pieces:
+            if b"data:" in piece:  # an event's data may be several lines
+                piece = _continued.sub(b"\\1", piece)
             at = piece.find(USAGE)
             while at >= 0:
                 match = None if piece[at - 1 : at] == b"\\" else _object(piece, at)
@@ -112,22 +163,12 @@ class SeenCall(NamedTuple):
         return (streamed_text(content) if is_stream(content) else content), whole
 
 
-def is_stream(content: bytes | bytearray) -> bool:
-    """Returns whether an answer comes as events."""
-    return content.startswith((b"data:", b"event:", b":"))
-
-
 def streamed_text(stream: bytes | bytearray) -> bytes:
     """Returns the text that the events of a stream bring piece by piece, of any route: that of the
     answer, without what a model thinks or calls tools with."""
     pieces: list[str] = []
-    for line in stream.splitlines():
-        if not line.startswith(b"data:"):
-            continue
-        try:
-            event = json.loads(line[5:])
-        except (ValueError, RecursionError):
-            continue
+    for one in events_of(stream):
+        event = one.json()
         if not isinstance(event, dict):
             continue
         choices = event.get("choices")
@@ -140,6 +181,57 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
             if isinstance(delta, str):
                 pieces.append(delta)
     return "".join(pieces).encode("utf-8", "surrogatepass")
+
+
+def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
+    """Returns whether an answer under status 200 may be none. This is looked for in every answer,
+    and so is quick: what it passes is read by `_failure`."""
+    if any(
+        word in piece for word in (b"error", b"failed", b"cancel") for piece in (beginning, ending)
+    ):
+        return True
+    if _other_end(ending) is not None:
+        return True
+    if is_stream(beginning):
+        at = ending.rfind(b'_reason"')
+        if at >= 0:
+            return _good_end(ending, at) is None
+        return not any(end in ending for end in (b"response.completed", b"response.incomplete"))
+    start, end = beginning[:64].removeprefix(MARK).lstrip()[:1], ending.rstrip()[-1:]
+    if start in (b"", b"<") or (start == b"{" and end != b"}"):
+        return True
+    return _null_end(ending) is not None
+
+
+def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
+    """Returns what is wrong with an answer of which these are the parts, the only one or its
+    beginning and its end; None for an answer."""
+    first, last = pieces[0], pieces[-1]
+    if is_stream(first):  # an event that is cut in two is no JSON, and passed over
+        return stream_failure(last if whole else first + b"\n\n" + last, whole=whole)
+    content = first.removeprefix(MARK).strip()
+    if not content:
+        return Refusal(CUT, "no answer")
+    if page_of(content[:LOOKED_AT].decode("utf-8", "replace")) is not None:
+        return Refusal(0, "a web page")
+    if content[:1] not in (b"{", b"["):
+        return None
+    if not whole:
+        ends = _end.findall(last)
+        reason = json.loads(ends[-1]) if ends and _is_json(ends[-1]) else "stop"
+        return failure_in({"choices": [{"finish_reason": reason}]})
+    try:
+        return failure_in(json.loads(content))
+    except (ValueError, RecursionError):
+        return Refusal(0, "the answer is cut off")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _is_first(choice: object) -> bool:

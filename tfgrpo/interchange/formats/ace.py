@@ -19,10 +19,16 @@ from tfgrpo.store.blame import blame
 from tfgrpo.store.records import Event, Json
 
 SECTION = re.compile(r"##+(.*)")
-BULLET = re.compile(r"\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+)\](?![(\[:])(.*)", re.DOTALL)
+ID = r"[\w.:-]+"
+"""What an id may look like where counters follow it: `7`, `S8`, `ctx-1699-ab12`."""
+BULLET = re.compile(
+    rf"\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+|{ID}(?=\]\s*(?:[a-z_]+=\S+\s+)+::))\](?![(\[:])(.*)",
+    re.DOTALL,
+)
 POINT = re.compile(r"\s*(?:[-*+]|\d+[.)])\s")
 COUNTERS = ("helpful", "harmful")
-NAMED = re.compile(r"[A-Za-z_]+-\d+")
+NAMED = re.compile(ID)
+NUMBERED = re.compile(r"(?:[A-Za-z_]+-)?(\d{1,9})")
 COUNT = re.compile(r"[a-z_]+=\S+")
 OURS = "STRATEGIES & INSIGHTS"
 
@@ -90,7 +96,8 @@ def write(out: Outgoing) -> Iterator[str]:
         bullets.append(own)
         if own:
             used.add(own)
-            highest = max(highest, int(own.rpartition("-")[2][:9]))
+            numbered = NUMBERED.fullmatch(own)
+            highest = max(highest, int(numbered[1]) if numbered else 0)
     sections: dict[str, list[str]] = {}
     for (experience, known, keeps), own in zip(entries, bullets, strict=True):
         if own is None:

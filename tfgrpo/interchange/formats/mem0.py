@@ -1,35 +1,67 @@
-"""mem0's memories: `{"results": [{"id": …, "memory": …}]}`, or the list alone."""
+"""mem0's memories: `{"results": [{"id": …, "memory": …}]}`, or the list alone.
+
+Also OpenMemory's export, `{"memories": [{"id": …, "content": …, "state": …}]}` or a line for each:
+of these the active ones count, and what was deleted, archived or paused is listed as left out.
+"""
 
 from __future__ import annotations
 
-from tfgrpo.interchange.embedded import Texts, short
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+import json
 
+from tfgrpo.interchange.embedded import Texts, short
+from tfgrpo.interchange.records import Content, Format, Item, Skipped, SourceFile
+
+PAGE = (
+    *("count", "next", "previous", "total"),
+    *("user", "apps", "categories", "memory_categories", "export_meta"),
+    *("status_history", "access_controls"),
+)
 LISTS = ("results", "memories")
 ABOUT = ("id", "user_id", "agent_id", "app_id", "run_id", "actor_id", "created_at", "updated_at")
-EMPTY = ("hash", "score", "memory", "metadata", "categories", *ABOUT)
+EMPTY = ("hash", "score", "memory", "content", "state", "metadata", "categories", *ABOUT)
 
 
 def _memories(value: object) -> list[object] | None:
     if isinstance(value, dict):
         value = next((value[key] for key in LISTS if isinstance(value.get(key), list)), None)
-    whole = isinstance(value, list) and value and isinstance(value[0], dict)
-    return value if isinstance(value, list) and whole and "memory" in value[0] else None
+    if not isinstance(value, list) or not value or not isinstance(value[0], dict):
+        return None
+    exported = "content" in value[0] and "state" in value[0]
+    return value if "memory" in value[0] or exported else None
+
+
+def _value(source: SourceFile) -> object:
+    """Returns a file's JSON, or the list of its lines' where each of them is some."""
+    if source.json is not None:
+        return (
+            [source.json]
+            if isinstance(source.json, dict) and "state" in source.json
+            else source.json
+        )
+    try:
+        return [json.loads(line) for line in source.lines if line.strip()]
+    except (ValueError, RecursionError):
+        return None
 
 
 def detect(source: SourceFile) -> int:
-    return 4 * (_memories(source.json) is not None)
+    return 5 * (_memories(_value(source)) is not None)
 
 
 def read(source: SourceFile) -> Content:
-    memories = _memories(source.json)
+    value = _value(source)
+    memories = _memories(value)
     if memories is None:
         raise source.wrong("has no memories", 1, hint='{"results": [{"memory": …}]} is expected')
     texts = Texts(source)
     for number, memory in enumerate(memories, 1):
-        text = memory.get("memory") if isinstance(memory, dict) else None
+        text = memory.get("memory", memory.get("content")) if isinstance(memory, dict) else None
         if not isinstance(memory, dict) or not isinstance(text, str):
             raise source.wrong(f"memory {number} has no text", 1, hint="is the file complete?")
+        at = source.line_of(str(memory.get("id", ""))) if memory.get("id") else None
+        if memory.get("state", "active") != "active":
+            texts.skipped.append(Skipped(at or 0, at or 0, f"is {memory['state']}", text[:60]))
+            continue
         evidence = short(memory, ABOUT)
         metadata = memory.get("metadata")
         if isinstance(metadata, dict):
@@ -38,11 +70,10 @@ def read(source: SourceFile) -> Content:
             }
         if isinstance(memory.get("categories"), list):
             evidence["categories"] = ", ".join(map(str, memory["categories"]))
-        at = source.line_of(str(memory.get("id", ""))) if memory.get("id") else None
         texts.items.append(Item(text, evidence=evidence, line=at))
         texts.skip_rest(memory, EMPTY, f"a part of memory {number}")
-    if isinstance(source.json, dict):
-        texts.skip_rest(source.json, (*LISTS, "count", "next", "previous", "total"))
+    if isinstance(value, dict):
+        texts.skip_rest(value, (*LISTS, *PAGE))
     return Content(texts.items, skipped=texts.skipped)
 
 

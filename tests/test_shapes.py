@@ -1,0 +1,130 @@
+"""Options and context are part of what is asked, whatever shape a row has and whoever reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfgrpo.data.problems import load
+from tfgrpo.data.readers import DatasetError
+from tfgrpo.own_data import OwnData, plan_files, read_table
+
+ASKED = "Which is the square of {}?"
+LABELS = {"label": ["A", "B", "C"]}
+
+
+def _options(n: int) -> list[str]:
+    return [f"{n} apples", f"{n * n} apples", f"{2 * n} apples"]
+
+
+def _columns(names: str, n: int) -> dict[str, str]:
+    return dict(zip(names.split("|"), _options(n), strict=True))
+
+
+RIGHT: dict[str, Callable[[int], dict[str, Any]]] = {
+    "an index": lambda n: {"choices": _options(n), "answer": 1},
+    "an index as text": lambda n: {"options": _options(n), "answer": "1"},
+    "a letter": lambda n: {"choices": _options(n), "answer": "B"},
+    "a letter in parentheses": lambda n: {"choices": _options(n), "answer": "(B)"},
+    "the text": lambda n: {"choices": _options(n), "answer": _options(n)[1]},
+    "ARC": lambda n: {"choices": {"text": _options(n), **LABELS}, "answerKey": "B"},
+    "by label": lambda n: {"options": dict(zip("ABC", _options(n), strict=True)), "answer": "B"},
+    "objects": lambda n: {
+        "choices": [{"label": a, "text": t} for a, t in zip("ABC", _options(n), strict=True)],
+        "answerKey": "B",
+    },
+    "letters before": lambda n: {
+        "options": [f"{a}. {t}" for a, t in zip("ABC", _options(n), strict=True)],
+        "answer": "B",
+    },
+    "columns": lambda n: {**_columns("A|B|C", n), "answer": "B"},
+    "small columns": lambda n: {**_columns("a|b|c", n), "label": "b"},
+    "named columns": lambda n: {**_columns("option_a|option_b|option_c", n), "answer": "option_b"},
+    "Option A": lambda n: {**_columns("Option A|Option B|Option C", n), "Correct": "B"},
+    "opa": lambda n: {**_columns("opa|opb|opc", n), "cop": 1},
+    "ending0": lambda n: {**_columns("ending0|ending1|ending2", n), "label": 1},
+    "option1": lambda n: {**_columns("option1|option2|option3", n), "answer": "2"},
+    "GPQA": lambda n: _columns("Incorrect Answer 1|Correct Answer|Incorrect Answer 2", n),
+    "SciQ": lambda n: _columns("distractor1|correct_answer|distractor2", n),
+    "a list of wrong ones": lambda n: {
+        "correct_answer": _options(n)[1],
+        "incorrect_answers": [_options(n)[0], _options(n)[2]],
+    },
+}
+ABOUT = {
+    name: {name: "The hut stands at 300 metres."}
+    for name in ("context", "passage", "article", "document", "Context", "background")
+}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_row_of_options_asks_them_and_its_answer_is_the_right_one(
+    tmp_path: Path, name: str
+) -> None:
+    rows = [{"question": ASKED.format(n), **RIGHT[name](n)} for n in range(3, 27)]
+    path = write(tmp_path / "data.jsonl", rows)
+    for n, one in enumerate(load(path), 3):
+        assert one.problem.startswith(ASKED.format(n))
+        assert all(option in one.problem for option in _options(n))
+        assert f"\n{one.answer}. {_options(n)[1]}\n" in one.problem
+    plan = plan_files(path, read_table(path), OwnData())
+    first = json.loads(plan.files["data/train.jsonl"].split("\n")[0])
+    assert " apples" in first["problem"]
+    assert len(first["answer"]) == 1
+
+
+@pytest.mark.parametrize("name", ABOUT)
+def test_context_is_asked_with_its_question(tmp_path: Path, name: str) -> None:
+    rows = [{**ABOUT[name], "question": f"How high is hut {n}?", "answer": n} for n in range(24)]
+    path = write(tmp_path / "data.jsonl", rows)
+    assert load(path)[0].problem == "The hut stands at 300 metres.\n\nHow high is hut 0?"
+    train = plan_files(path, read_table(path), OwnData()).files["data/train.jsonl"]
+    assert "300 metres.\\n\\nHow high" in train.split("\n")[0]
+
+
+def test_an_instruction_is_asked_with_its_input(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": "Even or odd?", "input": str(n), "output": "odd" if n % 2 else "even"}
+        for n in range(24)
+    ]
+    path = write(tmp_path / "data.jsonl", rows)
+    assert load(path)[3].problem == "Even or odd?\n\n3"
+    train = plan_files(path, read_table(path), OwnData()).files["data/train.jsonl"]
+    assert "Even or odd?\\n\\n" in train.split("\n")[0]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"problem": "What is a + b?", "a": 3, "b": 4, "answer": 7},
+        {"problem": "What is a + b?", "a": 1, "b": 0, "answer": 1},
+        {"question": "How many?", "answer": "4", "subject": "sums"},
+        {"question": "Which?", "choices": [], "answer": "4"},
+        {"question": "Which?", "label": "B"},
+    ],
+)
+def test_a_row_without_options_is_asked_as_it_is(tmp_path: Path, row: dict[str, Any]) -> None:
+    (one,) = load(write(tmp_path / "data.jsonl", [row]))
+    assert one.problem == row.get("problem", row.get("question"))
+    assert one.answer == str(row.get("answer", row.get("label")))
+
+
+def test_an_answer_that_names_no_option_is_an_error_with_its_line(tmp_path: Path) -> None:
+    row = {"question": "Which?", "choices": ["red", "blue"], "answer": "E"}
+    with pytest.raises(DatasetError, match="'E' is none of the 2 options"):
+        load(write(tmp_path / "data.jsonl", [row]))
+
+
+def test_a_field_that_is_named_is_asked_alone(tmp_path: Path) -> None:
+    row = {"question": "Which?", "choices": ["red", "blue"], "answer": "1"}
+    (one,) = load(write(tmp_path / "data.jsonl", [row]), {"problem": "question"})
+    assert (one.problem, one.answer) == ("Which?", "1")
