@@ -21,6 +21,8 @@ FRACTION = re.compile(
 )
 ROOT = re.compile(rf"(\\sqrt(?:\[[^\]]*\])?)\s*({ARGUMENT})")
 EULER = re.compile(r"(?<![a-zA-Z\\])[Ee]_(?:\{(\w+)\}|(\w))")
+GAMMA = re.compile(r"\\(g|G)amma(?![a-zA-Z])|([γΓ])")
+"""What the parser reads as a function, or as Euler's constant, and people mean as a symbol."""
 DOTS = re.compile(r"\\[lcd]?dots[bco]?(?![a-zA-Z])|\.\.\.|…")
 ARROW = re.compile(r"->|=>|→|⇒|\\(?:to|mapsto|rightarrow|Rightarrow|implies|leftarrow)(?![a-zA-Z])")
 APPROXIMATELY = re.compile(r"\A\s*(?:\\approx|≈|\\simeq|\\sim|=)\s*")
@@ -115,7 +117,13 @@ def rewritten(text: str) -> str:
         if not changed:
             break
     text = ROOT.sub(r"\1{\2}", text)
+    text = GAMMA.sub(_symbol, text)
     return EULER.sub(lambda match: f"\\Xi_{{{match[1] or match[2]}}}", text)
+
+
+def _symbol(match: re.Match[str]) -> str:
+    lower = (match[1] or match[2]) in ("g", "γ")
+    return "\\text{smallgamma}" if lower else "\\text{capitalgamma}"
 
 
 def _braced(match: re.Match[str]) -> str:
