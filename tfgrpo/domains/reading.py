@@ -20,7 +20,7 @@ LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence),?\s+)?(?:(?:the|my)\s+)?"
     r"(?:(?:final|correct|right|best|most\s+(?:likely|fitting|appropriate|suitable))\s+)*"
     r"(?:answer|label|category|class|intent|output|result|prediction|classification)"
-    r"\s*(?:is\s*:?|[:=]|->|→)\s*",
+    r"\s*(?:is\s*[:：]?|[:：=]|->|→)\s*",
     re.IGNORECASE,
 )
 """Words that say that an answer follows."""

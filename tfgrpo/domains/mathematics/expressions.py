@@ -67,9 +67,10 @@ def _any_differs(gold: Any, answer: Any) -> bool:
 
 
 def _expressions_differ(gold: Any, answer: Any) -> bool:
-    from sympy import Rational
+    from sympy import Rational, nan, zoo
 
     gold, answer = _exact(gold), _exact(answer)
+    compared = False
     symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
     for start, step in POINTS:
         values = {
@@ -82,9 +83,11 @@ def _expressions_differ(gold: Any, answer: Any) -> bool:
             continue
         if one is None or other is None:
             continue
+        compared = True
         if abs(one - other) > max(abs(one), abs(other)) * 10**-15 and abs(one - other) > 0:
             return not _rounded(one, other)
-    return False
+    undefined = gold.has(nan, zoo) or answer.has(nan, zoo)
+    return not compared and (undefined or gold.doit() != answer.doit())
 
 
 def _rounded(one: Any, other: Any) -> bool:
@@ -101,11 +104,11 @@ def _number(expression: Any) -> Any | None:
 
 
 def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules) -> bool:
-    if gold == answer:
-        return True
+    from sympy import oo
+
     one, other = _number(gold), _number(answer)
     if one is None or other is None:
-        return False
+        return gold == answer and gold in (oo, -oo)
     if abs(one - other) <= max(abs(one), abs(other)) * 10**-SAME:
         return True
     for exact, decimal, text in ((one, answer, texts[1]), (other, gold, texts[0])):

@@ -82,7 +82,9 @@ def ending(response: str) -> Ending:
     """
     response = spoken(response)
     tag = _tag(response)
-    boxes = _boxes(response)
+    boxes, unended = _boxes(response)
+    if _is_begun(response, max([unended, *(end for _, end, _ in boxes[-1:])]), tag, unended):
+        return Ending(())
     if tag is not None and (not boxes or tag[0] > boxes[-1][0]):
         body = tag[1].strip()
         within = ending(body)
@@ -136,6 +138,17 @@ def bare(text: str) -> str:
     return f"\\boxed{{{text}}}"
 
 
+def _is_begun(text: str, after: int, tag: tuple[int, str] | None, unended: int) -> bool:
+    """Whether the last answer was begun and not ended, as where a response was cut off.
+
+    `after` is where the last box is over, `unended` where one was begun that never ended.
+    """
+    begun = text.lower().rfind("<answer>")
+    if begun > text.lower().rfind("</answer>") and begun >= after:
+        return True
+    return unended >= 0 and (tag is None or unended > tag[0])
+
+
 def _tag(text: str) -> tuple[int, str] | None:
     """Returns the last answer tag that is closed: where it begins, and its body."""
     begun: re.Match[str] | None = None
@@ -148,8 +161,10 @@ def _tag(text: str) -> tuple[int, str] | None:
     return last
 
 
-def _boxes(text: str) -> list[tuple[int, int, str]]:
+def _boxes(text: str) -> tuple[list[tuple[int, int, str]], int]:
     """Returns every innermost `\\boxed{…}` that is closed: where it begins and ends, and its body.
+
+    Beside them is where the last one was begun that is not closed, or -1.
 
     An `\\fbox{…}` is one too. One pass over the braces, so that a long malformed text takes no
     longer than a good one.
@@ -165,4 +180,5 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
             begin = opened.pop()
             if begin in starts and (not boxes or boxes[-1][0] < begin):  # it holds no other
                 boxes.append((starts[begin], at + 1, text[begin + 1 : at]))
-    return boxes
+    unended = [starts[begin] for begin in opened if begin in starts]
+    return boxes, max(unended, default=-1)

@@ -21,6 +21,13 @@ FRACTION = re.compile(
 )
 ROOT = re.compile(rf"(\\sqrt(?:\[[^\]]*\])?)\s*({ARGUMENT})")
 EULER = re.compile(r"(?<![a-zA-Z\\])[Ee]_(?:\{(\w+)\}|(\w))")
+GAMMA = re.compile(r"\\(g|G)amma(?![a-zA-Z])|([γΓ])")
+"""What the parser reads as a function, or as Euler's constant, and people mean as a symbol."""
+PRIMES = re.compile(r"(?<=[a-zA-Z}])'+")
+TRANSPOSED = re.compile(
+    r"(?<!matrix\})\^\s*(?:T(?![a-zA-Z])|\{\s*(?:T|\\top)\s*\}|\\top(?![a-zA-Z]))"
+)
+"""Marks that the parser drops."""
 DOTS = re.compile(r"\\[lcd]?dots[bco]?(?![a-zA-Z])|\.\.\.|…")
 ARROW = re.compile(r"->|=>|→|⇒|\\(?:to|mapsto|rightarrow|Rightarrow|implies|leftarrow)(?![a-zA-Z])")
 APPROXIMATELY = re.compile(r"\A\s*(?:\\approx|≈|\\simeq|\\sim|=)\s*")
@@ -82,6 +89,7 @@ def unreadable(text: str) -> bool:
 
 def _read(text: str) -> Any | None:
     from latex2sympy2_extended.latex2sympy2 import (
+        ConversionConfig,
         NormalizationConfig,
         latex2sympy,
         normalize_latex,
@@ -100,6 +108,7 @@ def _read(text: str) -> Any | None:
                 is_real=not should_treat_as_complex(form),
                 convert_degrees=False,
                 normalization_config=None,
+                conversion_config=ConversionConfig(lowercase_symbols=False),
             )
         except Exception:
             continue
@@ -115,7 +124,14 @@ def rewritten(text: str) -> str:
         if not changed:
             break
     text = ROOT.sub(r"\1{\2}", text)
+    text = TRANSPOSED.sub(r"^{\\text{transposed}}", GAMMA.sub(_symbol, text))
+    text = PRIMES.sub(lambda match: f"_{{prime{len(match[0])}}}", text)
     return EULER.sub(lambda match: f"\\Xi_{{{match[1] or match[2]}}}", text)
+
+
+def _symbol(match: re.Match[str]) -> str:
+    lower = (match[1] or match[2]) in ("g", "γ")
+    return "\\text{smallgamma}" if lower else "\\text{capitalgamma}"
 
 
 def _braced(match: re.Match[str]) -> str:
