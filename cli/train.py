@@ -100,7 +100,8 @@ GROUPS = {
     "--learner",
     type=click.Choice(["probation", "controller"]),
     help="Try what the model says on part of the attempts, and keep what is measured to help; or "
-    "keep what a controller decides.  [probation; --preset paper: controller]",
+    "keep what a controller decides.  [probation; controller with --preset paper, and where fewer "
+    "than 120 attempts follow the first step]",
 )
 @click.option(
     "--proposals",

@@ -43,6 +43,9 @@ LOCAL_PROBATION: dict[str, Any] = {"epochs": 3, "group_size": 6}
 PUBLISHED: dict[str, Any] = {"learner": "controller", "controller": "batch"}
 """The published method plans all operations of a step in one call. Its sizes are the settings'
 own defaults."""
+MEASURABLE = 120
+"""The attempts after the first step from which on effects are measured: with fewer, hardly one of
+.3 could be told from none, and a controller decides."""
 OTHER_LEARNER = {
     *("learner", "controller", "max_edits", "confirm", "all_wrong", "blame", "lessons_ahead"),
     *("rollouts", "quorum", "hints", "dropout", "reward", "direct", "gate_trial"),
@@ -115,10 +118,13 @@ def fitting_values(
     values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
     if local and kind in ONE_ANSWER and settings.mode == "prompt" and not settings.dropout:
         values |= {"inject": "top-k", "top_k": LOCAL_TOP_K}
-    if not (OTHER_LEARNER & set(named)) and settings.model_copy(update=values).can_be_measured:
-        values |= {"learner": "probation", **PROBATION}
-        if local:
-            values |= LOCAL_PROBATION
+    if not OTHER_LEARNER & set(named):
+        on_probation = {**values, "learner": "probation", **PROBATION}
+        on_probation |= LOCAL_PROBATION if local else {}
+        given = {name: getattr(settings, name) for name in named if name in on_probation}
+        tried = settings.model_copy(update=on_probation | given)
+        if tried.can_be_measured and attempts_after_first(tried, count) >= MEASURABLE:
+            values = on_probation
     known = settings.ground_truth and settings.reward == "verifier"
     measured = values.get("learner") == "probation" and not (kind == "choice" and problems.gate)
     if (
@@ -138,6 +144,12 @@ def fitting_values(
         has_examples = values.get("exemplars", settings.exemplars) > 0
         values["exemplars_first"] = has_examples and bool(problems.gate)
     return values
+
+
+def attempts_after_first(settings: TrainSettings, problems: int) -> int:
+    """Returns how many attempts a run makes after its first step, which alone has no candidates."""
+    first = min(settings.batch_size, problems)
+    return (settings.epochs * problems - first) * settings.group_size
 
 
 def fit(
