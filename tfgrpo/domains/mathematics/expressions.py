@@ -45,6 +45,8 @@ def differs(gold: Any, answer: Any) -> bool:
 
     if isinstance(gold, Eq) and isinstance(answer, Eq) and gold.lhs == answer.lhs:
         return differs(gold.rhs, answer.rhs)
+    if isinstance(gold, Eq) and isinstance(answer, Eq):
+        return _equations_differ(gold, answer)
     if isinstance(gold, Eq) and isinstance(answer, Expr) and gold.lhs.is_Symbol:
         return differs(gold.rhs, answer)
     if isinstance(answer, Eq) and isinstance(gold, Expr) and answer.lhs.is_Symbol:
@@ -60,6 +62,17 @@ def differs(gold: Any, answer: Any) -> bool:
     if isinstance(gold, Expr) and isinstance(answer, Expr):
         return _expressions_differ(gold, answer)
     return False
+
+
+def _equations_differ(gold: Any, answer: Any) -> bool:
+    """Whether two equations are not the same; two without a solution are not for that reason."""
+    from sympy import Expr, solve
+
+    sides = (gold.lhs, gold.rhs, answer.lhs, answer.rhs)
+    if not all(isinstance(side, Expr) for side in sides) or solve(gold) or solve(answer):
+        return False
+    zero, other = gold.lhs - gold.rhs, answer.lhs - answer.rhs
+    return _expressions_differ(zero, other) and _expressions_differ(zero, -other)
 
 
 def _any_differs(gold: Any, answer: Any) -> bool:

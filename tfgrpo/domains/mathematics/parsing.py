@@ -23,6 +23,8 @@ ROOT = re.compile(rf"(\\sqrt(?:\[[^\]]*\])?)\s*({ARGUMENT})")
 EULER = re.compile(r"(?<![a-zA-Z\\])[Ee]_(?:\{(\w+)\}|(\w))")
 GAMMA = re.compile(r"\\(g|G)amma(?![a-zA-Z])|([γΓ])")
 """What the parser reads as a function, or as Euler's constant, and people mean as a symbol."""
+CAPITAL_I = re.compile(r"(\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+)|I")
+"""What the parser reads as the imaginary unit, whatever index it has."""
 PRIMES = re.compile(r"(?<=[a-zA-Z}])'+")
 TRANSPOSED = re.compile(
     r"(?<!matrix\})\^\s*(?:T(?![a-zA-Z])|\{\s*(?:T|\\top)\s*\}|\\top(?![a-zA-Z]))"
@@ -124,6 +126,7 @@ def rewritten(text: str) -> str:
         if not changed:
             break
     text = ROOT.sub(r"\1{\2}", text)
+    text = CAPITAL_I.sub(lambda match: match[1] or "\\text{capitali}", text)
     text = TRANSPOSED.sub(r"^{\\text{transposed}}", GAMMA.sub(_symbol, text))
     text = PRIMES.sub(lambda match: f"_{{prime{len(match[0])}}}", text)
     return EULER.sub(lambda match: f"\\Xi_{{{match[1] or match[2]}}}", text)

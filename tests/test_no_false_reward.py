@@ -1,4 +1,4 @@
-"""An answer that was begun and not ended is none, and no earlier one steps in for it."""
+"""No false reward: what was not ended, is a symbol, or has no value earns nothing."""
 
 from __future__ import annotations
 
@@ -35,3 +35,23 @@ def test_gamma_is_a_symbol(power: str) -> None:
     assert judge(rf"\gamma-{power}", rf"\boxed{{-{power}+\gamma}}").reward == 1.0
     assert judge(r"2\gamma", r"\boxed{1.154431}").reward == 0.0
     assert judge(r"\Gamma+1", r"\boxed{\gamma+1}").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("I_0+1", "I_1+1"),
+        ("I_0 x", "I_1 x"),
+        ("x^2+1=0", "x^2+2=0"),
+        (r"\frac{1}{0}", r"\frac{2}{0}"),
+        (r"\ln 0", r"\log 0"),
+        (r"\infty-\infty", r"0\cdot\infty"),
+    ],
+)
+def test_what_has_no_value_or_no_solution_equals_nothing(gold: str, answer: str) -> None:
+    assert judge(gold, rf"\boxed{{{answer}}}").reward != 1.0
+
+
+def test_an_index_of_a_capital_i_counts_and_its_order_does_not() -> None:
+    assert judge("I_0+2x", r"\boxed{2x+I_0}").reward == 1.0
+    assert judge("x^2+1=0", r"\boxed{1+x^2=0}").reward == 1.0
