@@ -109,8 +109,8 @@ def test_a_merge_points_out_what_it_brings_together(cli: Cli) -> None:
     cli("branch", "web")
     cli("add", "Count both the first and the last day.", "Multiply the weeks by 5.")
     cli("switch", "web")
-    cli("add", "Count both the first day and the last.", "Multiply the weeks by 4.")
-    cli("add", "Count both the first day and the last!")  # alike, but not brought together
+    cli("add", "Count both the first and the last days.", "Multiply the weeks by 4.")
+    cli("add", "Count both, the first and the last day!")  # alike, but not brought together
     cli("switch", "main")
     said = cli("merge", "web").stdout
     assert said.count("say nearly the same") == 2

@@ -165,7 +165,6 @@ LONG = "one two three four five six"
         ("refines", "G0", LONG, ("ADD", FRESH, "Check the sign twice.")),
         ("contradicts", "G1", LONG, ("MODIFY", B, "Check the sign twice.")),
         ("contradicts", "G1", "So GOLD-777 it is.", ("MODIFY", B, "Check the sign twice.")),
-        ("refines", "G1", "Check the", ("ADD", FRESH, "Check the sign twice.")),
     ],
 )
 def test_a_text_that_cannot_be_used_goes_back_and_the_lesson_then_counts_as_it_is(
@@ -176,7 +175,7 @@ def test_a_text_that_cannot_be_used_goes_back_and_the_lesson_then_counts_as_it_i
     found, requests = planned(tmp_path, [bad, bad], "Check the sign twice.", max_words=5)
     assert short(found.operations) == [operation]
     assert (found.refused, len(requests)) == ((), 2)
-    wrong = {LONG: "6 words, and 5 are the most", "Check the": "breaks off"}
+    wrong = {LONG: "5 words are the most"}
     assert wrong.get(text, "gives away") in requests[1]["messages"][-1]["content"]
 
 
@@ -184,26 +183,8 @@ def test_too_many_words_of_a_lesson_too_long_itself_are_refused(tmp_path: Path) 
     long = decision("G0", "refines", LONG)
     found, requests = planned(tmp_path, [long, long], f"{LONG} seven", max_words=5)
     assert found.operations == ()
-    assert "6 words" in found.refused[0].reason
+    assert "5 words are the most" in found.refused[0].reason
     assert len(requests) == 2
-
-
-def test_what_the_controller_is_told_of_likeness_is_no_experience(tmp_path: Path) -> None:
-    known = labelled("When days end, multiply the days by 8.")
-    echo = "G0 (88 % of the words). Only what these do not say yet is new."
-    wrong = decision("G0", "contradicts", echo)
-    text = "When days end, multiply all days by 8."
-    plan, requests = planned(tmp_path, [wrong, wrong], text, library=known)
-    assert short(plan.operations) == [("MODIFY", A, text)]
-    assert "repeats the instructions" in requests[1]["messages"][-1]["content"]
-
-
-def test_what_contradicts_is_no_vote_for_what_it_contradicts(tmp_path: Path) -> None:
-    eight = Library(ROOT, (Experience(A, "Multiply the days by 8 hours.", 1),))
-    cut = decision("G0", "contradicts", "Never multiply the days by the")
-    text = "Never multiply days by hours."
-    plan, _ = planned(tmp_path, [cut, cut], text, library=eight)
-    assert short(plan.operations) == [("MODIFY", A, text)]
 
 
 STEP = "When weeks are given and working days asked for, multiply the weeks by 5."

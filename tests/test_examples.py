@@ -27,7 +27,8 @@ DECISIONS = {
 
 
 def script(request: dict[str, Any]) -> str:
-    """Attempts are good or bad by their seed; judges see which; groups teach one lesson."""
+    """Attempts are good or bad by their seed, and good where they are shown the one lesson that
+    groups teach; judges see which."""
     asked = request["messages"][-1]["content"]
     wanted = request.get("response_format", {}).get("json_schema", {}).get("schema", {})
     for key, decision in DECISIONS.items():
@@ -37,7 +38,8 @@ def script(request: dict[str, Any]) -> str:
         return json.dumps({"why": "", "grade": 9 if "good" in asked else 2})
     if "verdict" in wanted.get("properties", {}):
         return json.dumps({"verdict": "incorrect"})
-    if request["seed"] % 2:
+    taught = LESSON in json.dumps(request["messages"], ensure_ascii=False)
+    if request["seed"] % 2 and not taught:
         return "So sorry. Nobody knows \\boxed{-1}."
     order = re.search(r"\d{4}", asked)
     number = order[0] if order else ""

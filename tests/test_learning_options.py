@@ -21,7 +21,7 @@ from scripted import (
     stage,
     write_problems,
 )
-from test_controller import EMPTY, KNOWN, PIN, A, B, labelled, lesson, short
+from test_controller import EMPTY, KNOWN, A, B, labelled, lesson, short
 from test_reflection import reflection
 
 from tfgrpo.domains.verifier import Verifier
@@ -146,7 +146,7 @@ def test_what_is_wrong_with_a_plan_goes_back_once_and_is_refused_alone(tmp_path:
     reasons = [refusal.reason for refusal in plan.refused]
     for words in (
         "there is no experience G7",
-        "a text has 40 words",
+        "the text is too long",
         "names lessons [9]",
         "has deleted G0",
         "an operation is one of",
@@ -168,20 +168,6 @@ def test_a_plan_is_made_beside_lessons_without_examples(tmp_path: Path) -> None:
     assert "G1" not in schema
     assert short(plan.operations) == [("KEEP", A, None)]
     assert plan.refused[0].reason == "there is no experience G1; experiences are ['G0']"
-
-
-@pytest.mark.parametrize("op", ["keep", "modify", "delete"])
-def test_a_plan_takes_no_lesson_about_a_label_for_one_about_another(
-    tmp_path: Path, op: str
-) -> None:
-    there = labelled(
-        "When a card is late, the label is card_arrival.",
-        "When a code is missing, the label is GOLD-777.",
-    )
-    answers = [[edit(op, 1, experience="G0", text=PIN)], [edit("keep", 1, experience="G1")]]
-    plan, requests = planned(tmp_path, answers, PIN, library=there, shared=True)
-    assert "G0 does not name the answer" in requests[1]["messages"][-1]["content"]
-    assert short(plan.operations) == [("KEEP", B, None)]
 
 
 def test_a_plan_that_cannot_be_read_refuses_every_lesson(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def weights(tmp_path: Path) -> Path:
 def stand_in(tmp_path: Path) -> Callable[[str], list[str]]:
     script = tmp_path / "stand_in.py"
     script.write_text(STAND_IN)
-    return lambda kind: [sys.executable, str(script), kind]
+    return lambda kind: [sys.executable, "-P", str(script), kind]
 
 
 def alive(pid: int) -> bool:
@@ -108,7 +108,7 @@ def get(port: int, path: str = "/health") -> Any:
 def run_parent(program: str, *arguments: object) -> subprocess.Popen[str]:
     """A parent of its own, in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-c", program, *map(str, arguments)],
+        [sys.executable, "-P", "-c", program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -196,9 +196,10 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     tickets = RunProblems(tuple(Problem(str(n), "a line", "yes") for n in range(200)))
     given = {"data": "d", "preset": "fit"}
     paper = build(TrainSettings, {"data": "d", "preset": "paper"})
-    assert fit(paper, tickets, ()) == (paper, "")
+    published = paper.model_copy(update={"learner": "controller", "controller": "batch"})
+    assert fit(paper, tickets, ()) == (published, "")
     local, said = fit(build(TrainSettings, {**given, "domain": "choice"}), tickets, ("domain",))
-    assert (local.batch_size, local.max_tokens, local.epochs) == (16, 96, 2)
+    assert (local.batch_size, local.max_tokens, local.epochs) == (16, 96, 3)
     assert "200 problems and a local model: batches of 16" in said
     assert "\n" not in said
     named, _ = fit(build(TrainSettings, {**given, "batch_size": 50}), tickets, ("batch_size",))
@@ -247,6 +248,7 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         ({"domain": "math", "exemplars_from": "attempts"}, 0),
         ({"domain": "json"}, 0),
     ]:
+        more = {"learner": "controller", **more}
         fitted, words = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
         assert fitted.exemplars == examples, more
         alone = more["domain"] != "choice" and examples == 32

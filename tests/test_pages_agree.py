@@ -99,23 +99,6 @@ def test_the_sizes_and_speeds_of_local_models_are_the_registrys() -> None:
     assert f"({MODELS['qwen2.5-coder-1.5b'].bytes / 1e9:.1f} GB)" in PAGES["README.md"]
 
 
-def test_the_headline_is_the_sessions_result() -> None:
-    session = PAGES["docs/a-session.md"]
-    printed = re.search(
-        r"(\d+) problems × (\d+) samples, [^\n]*temperature 0\.3\n.*?"
-        r"^v3 +(\S+) .*?^v0 \(empty\) +(\S+) .*?^v3 - v0: (\S+ \[.*?\])",
-        session,
-        re.MULTILINE | re.DOTALL,
-    )
-    assert printed is not None
-    problems, samples, learned, empty, difference = printed.groups()
-    headline = PAGES["README.md"]
-    assert f"{empty} to {learned} mean@{samples}, {difference}" in headline
-    assert f"over {problems} problems of {samples} samples each at temperature 0.3" in headline
-    assert f"from {float(empty):.0%} to {float(learned):.0%}".replace("%", " %") in headline
-    assert f"{empty} with an empty library and {learned} with the learned one" in session
-
-
 def test_a_model_has_one_price() -> None:
     prices: dict[str, set[str]] = {}
     for text in PAGES.values():

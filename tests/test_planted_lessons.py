@@ -27,7 +27,7 @@ SMALL = World(steps=4, groups=24, candidates=6)
 
 def certain(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
     """Is sure of all that it sees, which is wrong."""
-    return [Belief(1.0, 0.01, 1.0) for _ in candidates]
+    return [Belief(1.0, 0.01, 1.0, 1.0) for _ in candidates]
 
 
 def test_a_run_is_the_same_for_a_seed() -> None:

@@ -42,13 +42,13 @@ EXAMPLE = [  # as in the prompts: with it, a small model writes one line
 ]
 SETTINGS = f"""
 [train]
-prompts = "prompts"
 agent_objective = '{OBJECTIVE}'
 learning_objective = "How this firm counts time on its bills: which numbers to calculate with."
 epochs = 1
+learner = "controller"
 batch_size = 8
 group_size = 5
-max_tokens = 80
+max_tokens = 400
 reflection_temperature = 0.0
 summarise_over = 400
 gate_samples = 2
@@ -66,7 +66,6 @@ def main() -> int:
     folder = options.folder or Path(tempfile.mkdtemp(prefix="circle-"))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tfgrpo.toml").write_text(SETTINGS)
-    shutil.copytree(BILLS / "prompts", folder / "prompts", dirs_exist_ok=True)
     print(f"in {folder}", flush=True)
     with upstream(options) as (base_url, model, key):
         shop = Shop(folder, base_url, model, key)

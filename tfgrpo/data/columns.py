@@ -103,7 +103,7 @@ def guess_columns(
         known = _named(left, ANSWERS)
         if known is not None:
             answers = (known,)
-        elif rest := [name for name in left if not _is_id(rows, name)]:
+        elif rest := [name for name in left if not _is_id(rows, name, len(left) == 1)]:
             answers = tuple(rest)
             quoted = ", ".join(map(repr, rest))
             why.append(f"{quoted}: taken for the answer, as no field is called so")
@@ -120,11 +120,13 @@ def guess_columns(
     return ColumnGuess(problem, tuple(answers), id, kind, tuple(why))
 
 
-def _is_id(rows: Sequence[Fields], name: str) -> bool:
-    """Returns whether a column tells rows apart and says nothing: each has its own code."""
+def _is_id(rows: Sequence[Fields], name: str, alone: bool) -> bool:
+    """Returns whether a column tells rows apart and says nothing: each has its own code, and it is
+    called so, comes first, or stands alone beside what is asked."""
     texts = [as_text(row.get(name)) for row in rows if is_filled(row.get(name))]
     named = ID_NAME.search(_fold(name)) is not None
-    codes = named or all(CODE.fullmatch(text) for text in texts)
+    placed = alone or next(iter(rows[0])) == name
+    codes = named or (placed and all(CODE.fullmatch(text) for text in texts))
     return len(texts) > 2 and len(set(texts)) == len(texts) and codes
 
 

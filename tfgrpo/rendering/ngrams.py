@@ -6,12 +6,15 @@ list of words and no rule of a language. Texts of a library are ranked by BM25 o
 (Robertson and Zaragoza 2009; n-grams as terms: McNamee and Mayfield 2004), so that a run which
 every text has says little. Two texts alone are compared by the share of runs that both have.
 
-numpy is imported where it is used: `tfgrpo log` starts without it.
+numpy is imported where it is used: `tfgrpo log` starts without it, and who has copied the part that
+reads a library has none.
 """
 
 from __future__ import annotations
 
+import math
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -50,6 +53,43 @@ def similarity(one: str, other: str) -> float:
     _, here, there = np.intersect1d(terms, others, assume_unique=True, return_indices=True)
     both = int(np.minimum(counts[here], other_counts[there]).sum())
     return 2 * both / int(counts.sum() + other_counts.sum())
+
+
+class PlainIndex:
+    """The same as `NgramIndex` without numpy, for a copy of the reading part alone: slower."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        """`texts` are those of ids, in the order in which equal ones are to come."""
+        self._counts = {id: _plain_terms(text) for id, text in texts.items()}
+        lengths = {id: sum(counts.values()) for id, counts in self._counts.items()}
+        mean = sum(lengths.values()) / max(1, len(lengths))
+        self._norms = {
+            id: SATURATION * (1 - LENGTH + LENGTH * length / mean) for id, length in lengths.items()
+        }
+        self._holders = Counter(term for counts in self._counts.values() for term in counts)
+
+    def ranked(self, text: str) -> list[str]:
+        """Returns the ids of all texts, those that fit a text best first; of those that fit it
+        equally well, the first ones first."""
+        wanted, size = _plain_terms(text), len(self._counts) + 1
+        scores = {
+            id: sum(
+                math.log1p((size - self._holders[term] + 0.5) / (self._holders[term] + 0.5))
+                * counts[term]
+                / (counts[term] + self._norms[id])
+                for term in wanted
+                if term in counts
+            )
+            for id, counts in self._counts.items()
+        }
+        return sorted(scores, key=lambda id: -round(scores[id], DECIMALS))
+
+
+def _plain_terms(text: str) -> Counter[str]:
+    written = f" {normalised(text)} "
+    return Counter(
+        written[at : at + size] for size in SIZES for at in range(len(written) - size + 1)
+    )
 
 
 class NgramIndex:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 
 from tfgrpo.rendering.examples import is_example
-from tfgrpo.rendering.ngrams import NgramIndex
+from tfgrpo.rendering.ngrams import NgramIndex, PlainIndex
 from tfgrpo.store.records import Library
 
 
@@ -30,10 +31,11 @@ class Part(Library):
 
 
 @lru_cache(maxsize=8)
-def index(library: Library) -> NgramIndex:
+def index(library: Library) -> NgramIndex | PlainIndex:
     """Returns the readable experiences of a library, ready to be ranked; those of the libraries
     that were used last are kept."""
-    return NgramIndex({e.id: e.text for e in library.readable})
+    texts = {e.id: e.text for e in library.readable}
+    return NgramIndex(texts) if find_spec("numpy") else PlainIndex(texts)
 
 
 def relevant(

@@ -144,9 +144,9 @@ def posterior(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> list[Be
     `gram` holds the sums of products of what was shown, centred within groups, and `moment` those
     with rewards; both divided by the variance of the noise.
     """
-    found = [_under(gram, moment, spread) for spread in SPREADS]
-    most = max(one.evidence for one in found)
-    weights = [math.exp(one.evidence - most) for one in found]
+    solutions = [_under(gram, moment, spread) for spread in SPREADS]
+    most = max(one.evidence for one in solutions)
+    weights = [math.exp(one.evidence - most) for one in solutions]
     weights = [weight / math.fsum(weights) for weight in weights]
     size = len(moment)
 
@@ -155,10 +155,10 @@ def posterior(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> list[Be
             math.fsum(w * v[k] for w, v in zip(weights, values, strict=True)) for k in range(size)
         ]
 
-    means = mixed([one.mean for one in found])
-    squares = mixed([[s * s + m * m for m, s in zip(*one[:2], strict=True)] for one in found])
-    above = mixed([[_above(m / s) for m, s in zip(*one[:2], strict=True)] for one in found])
-    odds = mixed([one.odds for one in found])
+    means = mixed([one.mean for one in solutions])
+    squares = mixed([[s * s + m * m for m, s in zip(*one[:2], strict=True)] for one in solutions])
+    above = mixed([[_above(m / s) for m, s in zip(*one[:2], strict=True)] for one in solutions])
+    odds = mixed([one.odds for one in solutions])
     none = 0.5
     for _ in range(ROUNDS):
         there = [none / (none + (1 - none) * one) for one in odds]

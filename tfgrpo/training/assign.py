@@ -27,35 +27,37 @@ HIDDEN = 0.15
 class Belonging(NamedTuple):
     """The ids of what belongs to one problem: experiences in force, and candidates."""
 
-    kept: tuple[str, ...]
+    in_force: tuple[str, ...]
     candidates: tuple[str, ...]
 
 
-def belonging(pool: Library, kept: Collection[str], problem: str, top_k: int | None) -> Belonging:
+def belonging(
+    pool: Library, in_force: Collection[str], problem: str, top_k: int | None
+) -> Belonging:
     """Returns what belongs to a problem.
 
-    `pool` holds the experiences in force, whose ids are `kept`, and the candidates; `top_k` is how
-    many of the former a prompt gets, None for all. An example of this very problem does not
+    `pool` holds the experiences whose ids are `in_force`, and the candidates; `top_k` is how many
+    of the former a prompt gets, None for all. An example of this very problem does not
     belong here: it gives the answer away.
     """
     own = example_beginning(problem)
     out = {e.id for e in pool.readable if e.text.startswith(own)}
-    candidates = {e.id for e in pool if e.id not in kept}
-    in_force = relevant(pool.less(candidates | out), problem, top_k)
-    tried = pool.less(frozenset(kept) | out)
+    candidates = {e.id for e in pool if e.id not in in_force}
+    shown = relevant(pool.less(candidates | out), problem, top_k)
+    tried = pool.less(frozenset(in_force) | out)
     ranked = index(tried).ranked(problem) if len(tried) else []
-    return Belonging(tuple(e.id for e in in_force.readable), tuple(ranked[:CANDIDATES]))
+    return Belonging(tuple(e.id for e in shown.readable), tuple(ranked[:CANDIDATES]))
 
 
 def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int) -> frozenset[str]:
     """Returns what of it one attempt goes without. `path` names the group: step and problem."""
     share = int(HIDDEN * 2**32)
-    kept = (id for id in there.kept if _coin("kept", seed, *path, sample, id) < share)
+    hiding = (id for id in there.in_force if _coin("in force", seed, *path, sample, id) < share)
     pair, turned = divmod(sample, 2)
     out = (
         id for id in there.candidates if (_coin("candidate", seed, *path, pair, id) & 1) == turned
     )
-    return frozenset((*kept, *out))
+    return frozenset((*hiding, *out))
 
 
 def _coin(*path: str | int) -> int:

@@ -22,10 +22,10 @@ class Decisions(NamedTuple):
 
 
 class Rule(Protocol):
-    """Decides about `candidates` and what is `kept`, both by id, from what is known of effects."""
+    """Decides about `candidates` and what is `in_force`, both by id, from their effects."""
 
     def decide(
-        self, effects: Mapping[str, Effect], candidates: Sequence[str], kept: Sequence[str]
+        self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
     ) -> Decisions:
         """Returns what becomes of them. What nothing is known of stays as it is."""
 
@@ -41,7 +41,7 @@ class ByChance:
     most: int = 12
 
     def decide(
-        self, effects: Mapping[str, Effect], candidates: Sequence[str], kept: Sequence[str]
+        self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
     ) -> Decisions:
         known = [id for id in candidates if id in effects]
         promoted = [id for id in known if effects[id].chance >= self.promote]
@@ -50,5 +50,5 @@ class ByChance:
         if len(candidates) - len(promoted) - len(retired) > self.most:
             ranked = sorted(left, key=lambda id: effects[id].mean)
             retired += ranked[: len(ranked) // 2]
-        dropped = [id for id in kept if id in effects and effects[id].above < self.retire]
+        dropped = [id for id in in_force if id in effects and effects[id].above < self.retire]
         return Decisions(tuple(promoted), tuple(retired), tuple(dropped))

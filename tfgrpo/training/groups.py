@@ -213,11 +213,11 @@ class GroupMaker:
 
     def _belonging(self, gathering: Gathering, base: int) -> Belonging:
         """Returns what belongs to a group's problem: of the version in force, and candidates."""
-        pool = kept = gathering.library
+        pool = base_library = gathering.library
         if base != pool.version.number:
-            kept = self._store.library(self._store.version(base))
+            base_library = self._store.library(self._store.version(base))
         problem = gathering.problem.problem
-        return belonging(pool, frozenset(kept.by_id), problem, self._settings.injected)
+        return belonging(pool, frozenset(base_library.by_id), problem, self._settings.injected)
 
     async def _strategies(
         self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
@@ -322,7 +322,7 @@ class GroupMaker:
             there, seed = gathering.there, self._settings.seed
             if there is not None:
                 absent = hidden(there, seed, call_path, sample)
-                shown: Library = Part(library, {*there.kept, *there.candidates} - absent)
+                shown: Library = Part(library, {*there.in_force, *there.candidates} - absent)
             else:  # for what harms the coin is turned round
                 rate = self._settings.dropout
                 absent = gathering.omitted ^ left_out(ids, rate, seed, (*call_path, sample))
@@ -337,7 +337,7 @@ class GroupMaker:
                     rollout = await attempt(self._domain, replace(context, prefix=shared))
                 except RenderFailed as error:
                     rollout = failed(problem, sample, str(error))
-            belongs = (*there.kept, *there.candidates) if there is not None else ()
+            belongs = (*there.in_force, *there.candidates) if there is not None else ()
             rollout = replace(rollout, hint=hint, without=absent, branch=branch, belongs=belongs)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)

@@ -130,8 +130,8 @@ class Learner:
             step.number, step.batch, pool.library, last=step.is_last, base=step.base.number
         )
         self._enter("reflection")
-        asked = Step(step.number, pool, origin, step.attempts_left)
-        comparisons, plan = await probation.learn(asked, groups)
+        measured = Step(step.number, pool, origin, step.attempts_left)
+        comparisons, plan = await probation.learn(measured, groups)
         under = Draft(step.library).after(initial.operations).library
         there = under.by_id
         wanted = [o for o in plan.operations if o.op == "ADD" or o.experience in there]

@@ -34,7 +34,7 @@ class Pool:
         return self.library.less(frozenset(self.in_force.by_id))
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def in_force_ids(self) -> tuple[str, ...]:
         """The ids of the experiences in force."""
         return tuple(e.id for e in self.in_force)
 

@@ -101,7 +101,9 @@ class Probation:
         """
         self._measure(step.number, groups)
         effects = self._advantages.effects()
-        decisions = self._rule.decide(effects, [e.id for e in step.pool.candidates], step.pool.kept)
+        decisions = self._rule.decide(
+            effects, [e.id for e in step.pool.candidates], step.pool.in_force_ids
+        )
         proposed = Proposed([])
         if step.attempts_left:
             library = step.pool.in_force
@@ -109,7 +111,7 @@ class Probation:
             proposed = Proposed([one for one in comparisons if one is not None])
         operations, candidates = self._decided(step, decisions, effects)
         more, refused = await self._enter(step, proposed, decisions)
-        operations += [o for o in more if o.op == "KEEP" and o.experience in step.pool.kept]
+        operations += [o for o in more if o.op == "KEEP" and o.experience in step.pool.in_force_ids]
         candidates += [o for o in more if o not in operations]
         plan = BatchPlan(tuple(operations), tuple(refused), candidates=tuple(candidates))
         self._parts.progress.lessons = len(proposed.lessons)
@@ -148,16 +150,16 @@ class Probation:
         library = relevant(library, group.problem.problem, self._settings.injected)
         calls, reflection = self._parts.reflector, self._parts.reflection
         if missed:
-            asked = [
+            comparing = [
                 reflect_on_failure(calls, reflection, group, library, step=step, draw=draw)
                 for draw in range(self._settings.proposals)
             ]
         else:
-            asked = [
+            comparing = [
                 compare(calls, reflection, group, library, step=step, draw=draw)
                 for draw in range(self._settings.proposals)
             ]
-        draws = await gather_all(asked)
+        draws = await gather_all(comparing)
         self._parts.progress.reflected += 1
         self._parts.progress.announce()
         failures = dict.fromkeys(f for one in draws for f in one.failures)

@@ -12,7 +12,7 @@ from tfgrpo.data.problems import Problem
 
 TELLING = 8
 """Characters from which on an answer that stands in a text is no chance find."""
-LETTERS = 10
+LETTERS = 16
 """Characters for each word that a text may have: some scripts part no words."""
 
 
@@ -21,7 +21,7 @@ class TextCheck:
     """The check of texts that were learned from `problems`.
 
     With `shared_answers` a text may name the answer, which is one of few, as a label is.
-    `max_words` is the most words, or ten times as many characters; None for no limit.
+    `max_words` is the most words, or sixteen times as many characters; None for no limit.
     """
 
     problems: tuple[Problem, ...] = ()
@@ -46,7 +46,7 @@ class TextCheck:
 
 
 def is_long(text: str, most: int) -> bool:
-    """Returns whether a text has more than so many words, or ten times as many characters."""
+    """Returns whether a text has more than so many words, or sixteen times as many characters."""
     return len(text.split()) > most or len(text) > LETTERS * most
 
 
