@@ -78,11 +78,11 @@ def test_experiences_can_be_written_without_rollouts(make: Callable[..., Desk]) 
 
     def script(request: dict[str, Any]) -> str:
         assert "short pieces of advice" in request["messages"][0]["content"]
-        assert "What is 1 op 4?" in request["messages"][-1]["content"]
+        assert "What is 1 op 4?" in json.dumps(request["messages"])
         return json.dumps({"experiences": texts})
 
     there = make(direct=4)
-    assert len(trained(there, script)) == 1
+    assert len(trained(there, script)) == 2  # what is too long goes back once
     assert [text for _, text in libraries(there.path)[-1]] == ["Add one.", "Read twice."]
     (version,) = steps(there.path)
     assert version.message == "2 experiences written without rollouts"

@@ -53,6 +53,7 @@ from tfgrpo.store import (
     StoreError,
     TfgrpoError,
     UnknownRevision,
+    children,
 )
 from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.default import open_traffic
@@ -600,16 +601,16 @@ def test_an_end_waits_for_no_look_that_begins_at_that_moment(
 ) -> None:
     start(store, "e", ("prod", "main"), 0.5, ExperimentPlan(guards=(), auto=True))
     open_traffic(traffic_path(store.path), create=True).close()
-    begun, popen = threading.Event(), subprocess.Popen
+    begun, starting = threading.Event(), children.start
 
     def begin(*given: Any, **more: Any) -> subprocess.Popen[str]:
         begun.set()
         time.sleep(0.5)  # in which it is ended
-        return popen(*given, **more)
+        return starting(*given, **more)
 
     monkeypatch.setattr("tfgrpo.proxy.decider.LOOK", 0.05)
     monkeypatch.setattr("tfgrpo.proxy.decider.SETTLE", "import time; time.sleep(60)")
-    monkeypatch.setattr("tfgrpo.proxy.decider.subprocess.Popen", begin)
+    monkeypatch.setattr("tfgrpo.proxy.decider.children.start", begin)
     with closing(Chooser(settings)) as chooser:
         decider = Decider(chooser)
         assert begun.wait(60)

@@ -372,7 +372,7 @@ def undisturbed(tmp_path: Path, verifier: Verifier) -> list[list[tuple[str, str]
 def test_a_storm_of_faults_that_pass_changes_nothing(
     tmp_path: Path, verifier: Verifier, undisturbed: list[list[tuple[str, str]]]
 ) -> None:
-    storm = Storm(restless, 0.3)
+    storm = Storm(restless, 0.6)
     desk = trained(tmp_path / "storm", verifier, storm)
     assert libraries(desk.path) == undisturbed
     twice = {name: n for name, n in storm.answered.items() if n > 1}

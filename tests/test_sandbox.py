@@ -366,7 +366,7 @@ def test_a_system_that_holds_nothing_is_no_sandbox_and_refused(
     found: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = json.dumps({"missing": ["files", "system calls"], "lacks": []})
-    start = [sys.executable, "-c", f"print({first!r})"]
+    start = [sys.executable, "-I", "-c", f"print({first!r})"]
     monkeypatch.setattr(sandbox, "command", lambda *options: start)
     assert str(sandbox.strength("off")) == "no sandbox (no hold on files, system calls)"
     with pytest.raises(SandboxError, match="no hold on files, system calls"):

@@ -30,7 +30,7 @@ from tfgrpo.cli.main import tfgrpo
 from tfgrpo.model.budget import Budget, BudgetReached, Reservation
 from tfgrpo.model.throttle import Throttle
 from tfgrpo.project import open_project
-from tfgrpo.store import Store
+from tfgrpo.store import Store, children
 from tfgrpo.store.address import parse_address
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
 from tfgrpo.store.journal import Journal
@@ -334,7 +334,16 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
 ) -> None:
     """`init`, `up --workers`, `train --workers` and `workers`, as docs/scale.md has them."""
     cli("--store", shared, "init")
-    command = [*COMMAND, "--store", shared, "up", "--workers", "3", "--heartbeat", "1"]
+    command = [
+        *children.python("-c", COMMAND),
+        "--store",
+        shared,
+        "up",
+        "--workers",
+        "3",
+        "--heartbeat",
+        "1",
+    ]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment())
     try:
         until = time.monotonic() + 120
@@ -458,7 +467,7 @@ def test_a_worker_waits_for_a_database_that_is_away_when_it_starts(
     try:
         for verb, path in outputs.items():
             with path.open("wb") as out:
-                command = [*COMMAND, "--store", shared, verb]
+                command = [*children.python("-c", COMMAND), "--store", shared, verb]
                 running[verb] = subprocess.Popen(
                     command, cwd=tmp_path, env=environment(), stdout=out, stderr=out
                 )
