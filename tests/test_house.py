@@ -466,6 +466,20 @@ def test_names_say_what_a_value_is() -> None:
     assert not any(remaining.values()), f"named so no longer: {remaining}"
 
 
+def test_the_learner_knows_no_words_of_any_language() -> None:
+    """What a lesson is worth is measured: no pattern of phrases, and no list of words, reads it."""
+    wrong = []
+    for path in sorted((ROOT / "tfgrpo" / "training").rglob("*.py")):
+        for node in nodes(path):
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")):
+                continue
+            texts = [c.value for a in node.args for c in ast.walk(a) if isinstance(c, ast.Constant)]
+            plain = " ".join(text for text in texts if isinstance(text, str))
+            if len(set(re.findall(r"(?<![\\\w])[a-z]{3,}", plain))) >= 3:
+                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert wrong == []
+
+
 def test_links_in_the_documentation_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
