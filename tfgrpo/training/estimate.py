@@ -34,6 +34,7 @@ from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Library, Operation
 from tfgrpo.store.store import Store
 from tfgrpo.training import ablations, adaptive, strategies
+from tfgrpo.training.assign import CANDIDATES
 from tfgrpo.training.attempt_cost import (
     Assumptions,
     AttemptCost,
@@ -60,6 +61,7 @@ from tfgrpo.training.gate_words import REJECTIONS
 from tfgrpo.training.lookahead import EARLY
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.notes import prompts_of
+from tfgrpo.training.probation import MOST_RACES
 from tfgrpo.training.pruning import PRUNE_TOKENS, TURNS
 from tfgrpo.training.reflection import (
     ANSWER_SHOWN,
@@ -98,14 +100,11 @@ MOST = Assumptions(0.9, 1.0, 2.0, 0.5, turns=0.8, library=60, longer=2.0, tries=
 SEEN_LONGER = 1.5
 """How many times as long as this store has seen them answers are in `MOST`."""
 UPPER = Assumptions(1.0, 1.0, float(MOST_LESSONS), 1.0, turns=1.0, library=inf, upper=True)
-WORD_TOKENS = 1.4
-TOKEN_CHARACTERS = 4.0
+WORD_TOKENS, TOKEN_CHARACTERS = 1.4, 4.0
 """The characters of a token, more or less, where only its tokens are known of a text."""
 LABEL = 8.0
-SIMILAR = 250.0
-"""The most that is said of what is like a lesson, in bytes."""
-SCHEMA = 2_000.0
-"""The most bytes of a schema, but for the labels in it."""
+SIMILAR, SCHEMA = 250.0, 2_000.0
+"""The most bytes that are said of what is like a lesson, and of a schema without its labels."""
 LABELLED = 32.0
 """The most bytes of a label in a schema and in a complaint."""
 CREDIT = 100.0
@@ -253,6 +252,7 @@ class _Total:
         self._sums: dict[tuple[str, Model], PlannedUsage] = {}
         self._prompts = self._prompt_sizes()
         tokens = count(prompt_text(library))
+        self._askings = settings.proposals if settings.learner == "probation" else 1
         self._room = max(0.0, float(settings.library_tokens or 0) - tokens)
         over = settings.library_tokens is not None and tokens > settings.library_tokens
         self._over = len(library) if over else 0
@@ -308,8 +308,8 @@ class _Total:
 
     def _prompt_size(self, library: Library) -> float:
         """Returns the tokens of the first problem's prompt with a library."""
-        plan = self._plan
-        problem, objective = plan.dataset[0], plan.settings.agent_objective
+        plan, problem = self._plan, self._plan.dataset[0]
+        objective = plan.settings.agent_objective
         return self._counter.messages(
             rendered(plan.domain, plan.template, library, problem, objective)
         )
@@ -367,7 +367,9 @@ class _Total:
         unsolved = batch * assumed.unsolved * bool(settings.hints)
         strategy = strategies.TOKENS * self._counter.quoted if upper else 40.0
         hinted = unsolved * settings.hints
-        self._attempts(batch * attempts - hinted, one)
+        measured = settings.learner == "probation"
+        beside = CANDIDATES * self._text * (1.0 if upper else 0.5) if measured else 0.0
+        self._attempts(batch * attempts - hinted, one, beside)
         self._attempts(hinted, one, strategy / (settings.hints if upper and hinted else 1) + 32)
         if settings.rollouts == "branch":
             roots = max(1, settings.group_size - 1)
@@ -376,13 +378,14 @@ class _Total:
             shown = plain * (4.0 * strategies.SHOWN + 16 if upper else 150.0)
             self._structured("strategies", unsolved, shown, strategies.TOKENS)
         alone = self._reflection.single is not None
-        wrong = assumed.unsolved * bool(settings.all_wrong)
+        wrong = assumed.unsolved * (bool(settings.all_wrong) or measured)
         groups = batch * (1.0 if alone else min(1.0, assumed.mixed + wrong))
         if alone or size > 1:
             lessons = self._reflect(groups, attempts, one)
             confirmed = unsolved * assumed.lessons * assumed.mixed
             tried = settings.all_wrong * batch * wrong
             tried += settings.confirm * batch * assumed.mixed * assumed.lessons
+            tried += measured * CONFIRMATIONS * min(lessons, MOST_RACES)
             self._attempts(CONFIRMATIONS * confirmed + tried, one, self._text)
             self._control(lessons)
 
@@ -409,8 +412,9 @@ class _Total:
             summary = max(summary, min(one.transcript, as_it_is))
         beside = 4.0 * ANSWER_SHOWN + 64 if upper else 20.0
         listed = size * (summary + one.details + beside) + self._blame(size)
-        self._structured("comparison", groups, self._grown + listed, COMPARISON_TOKENS)
-        lessons = groups * self._assumed.lessons
+        comparisons = groups * self._askings
+        self._structured("comparison", comparisons, self._grown + listed, COMPARISON_TOKENS)
+        lessons = comparisons * self._assumed.lessons
         if self._reflection.reconcile is not None:
             self._structured(
                 "reconcile", groups, self._grown + MOST_LESSONS * self._text, COMPARISON_TOKENS
@@ -474,8 +478,8 @@ class _Total:
 
     def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
         """Adds a decision for each lesson; returns how many are asked for."""
-        decisions = lessons
-        if self._settings.lessons_ahead > 1:  # and again beside a library that has changed since
+        decisions = 0.0 if self._settings.learner == "probation" else lessons
+        if decisions and self._settings.lessons_ahead > 1:  # again beside a library that changed
             decisions += EARLY * lessons if self._upper else added
         self._structured("controller", decisions, prompt, CONTROLLER_TOKENS)
         return decisions

@@ -45,6 +45,7 @@ FEWEST, MOST = 2, 24
 """Candidates that are on probation at least, and at most."""
 RACES = 2
 """How many lessons are tried at their own problem for each place that is free."""
+MOST_RACES = RACES * MOST
 DIFFERENT = "more attempts with it at its own problem are not better than the group"
 CROWDED = "there is no place: so many candidates cannot be decided about"
 
