@@ -139,7 +139,7 @@ def print_estimate(
     app: App, plan: RunPlan, run: Run | None, *, details: bool, as_json: bool
 ) -> None:
     """Prints what a planned run would take, or what is left of one: a sentence, or by stage."""
-    from tfgrpo.training.run_estimate import estimate_run
+    from tfgrpo.training.estimate import estimate_run
 
     estimate = estimate_run(app.store, plan, run)
     print_figures(estimate, plan.prices.known, details=details, as_json=as_json)
@@ -161,14 +161,10 @@ def print_figures(
     estimate: RunEstimate, prices_known: bool, *, details: bool, as_json: bool
 ) -> None:
     """Prints the figures of an estimate."""
-    three = (
-        ("expected", estimate.expected),
-        ("at most", estimate.most),
-        ("worst case", estimate.upper),
-    )
+    figures = (("expected", estimate.expected), ("at most", estimate.most))
     if as_json:
-        keys = ("expected", "most", "upper")
-        objects = [[_planned_object(one) for one in stages] for _, stages in three]
+        keys = ("expected", "most")
+        objects = [[_planned_object(one) for one in stages] for _, stages in figures]
         more = {
             "left_out": list(estimate.left_out),
             "steps": estimate.steps,
@@ -181,7 +177,7 @@ def print_figures(
         text.emit_json({**dict(zip(keys, objects, strict=True)), **more})
         return
     if details:
-        for title, stages in three:
+        for title, stages in figures:
             rows = [_estimated(one) for one in (*stages, _sum(stages))]
             for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
                 text.echo(line)

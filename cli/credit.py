@@ -27,9 +27,9 @@ COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     """Rank experiences by the effect of their presence in the prompt on the reward.
 
-    This needs a run trained with --dropout RATE, which leaves a random part of the library out of
-    each attempt. Effects are in units of reward, with 95 % intervals; the ranking shrinks them
-    towards 0 to allow for noise. The counts are attempts with and without the experience. Kinds are
+    Training leaves a random part of the library out of each attempt, unless it is the published
+    method (--preset paper). Effects are in units of reward, with 95 % intervals; the ranking
+    shrinks them towards 0 to allow for noise. The counts are attempts with and without the experience. Kinds are
     what a field says that the run was told of with --field kind=FIELD. At the end stand those
     that are harmful with confidence, and those that nothing has confirmed for ten steps or more.
 
@@ -47,7 +47,7 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
             text.emit_json([{"kind": k, "experiences": [*map(_object, kinds[k])]} for k in kinds])
             return
         if not kinds:
-            text.echo("no kinds are known: train with `--field kind=FIELD` and `--dropout 0.2`")
+            text.echo("no kinds are known: train with `--field kind=FIELD`")
         for kind, listed in kinds.items():
             text.emit(app, [text.style(text.shown(kind), bold=True), *_lines(listed)])
         return
@@ -60,7 +60,7 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
 
 def _lines(credited: Sequence[Credited]) -> Iterator[str]:
     if not any(one.credit for one in credited):
-        yield "no credit is known: train with `--dropout 0.2` to measure it"
+        yield "no credit is known: no run of this library has measured it"
         return
     for one in credited:
         label = text.style(f"[{one.label}]", fg="cyan") + " "

@@ -68,7 +68,7 @@ def eval_(
     """
     from tfgrpo.cli.cost import print_figures
     from tfgrpo.evaluation.scores import scores_object
-    from tfgrpo.training.attempts_estimate import estimate_evaluation
+    from tfgrpo.training.estimate import estimate_evaluation
 
     revisions = [library] if against is None else [library, against]
     versions = [app.store.resolve(revision) for revision in revisions]

@@ -43,7 +43,7 @@ def blame(app: App, revision: str, as_json: bool) -> None:
     confirmed.
 
     =3 means that three KEEPs have confirmed it since. Its effect on the reward is shown if a run
-    with --dropout has measured it.
+    has measured it.
 
     \b
     Examples:

@@ -57,16 +57,10 @@ SHARED = (
         "probabilities, take the mean reward over all of them.  [sampled]",
     ),
     click.option(
-        "--inject",
-        type=click.Choice(["all", "top-k", "credited"]),
-        help="Put the whole library in each prompt, the most relevant experiences, or all but "
-        "those that harm problems of its kind.  [all; top-k for a local model where problems have "
-        "one answer]",
-    ),
-    click.option(
         "--top-k",
         type=int,
-        help="Experiences per prompt with --inject top-k.  [8; 2 where it is chosen to fit]",
+        help="Put only the N experiences that fit a problem best in its prompt; 0 for all.  "
+        "[0; 2 for a local model where problems have one answer]",
     ),
     MODEL,
     click.option(
@@ -101,7 +95,7 @@ SHARED_GROUPS = {
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
         *("--concurrency", "--task-timeout", "--patience", "--seed"),
     ),
-    "Attempts": ("--agent-objective", "--answers", "--prompts", "--inject", "--top-k"),
+    "Attempts": ("--agent-objective", "--answers", "--prompts", "--top-k"),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
 }
 """How the help of a command with the shared flags, and few of its own, lists them."""

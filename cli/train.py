@@ -42,21 +42,16 @@ GROUPS = {
         *("--reflection-temperature", "--concurrency", "--task-timeout", "--patience"),
     ),
     "Rollouts": (
-        *("--epochs", "--batch-size", "--group-size", "--rollouts", "--quorum", "--hints"),
-        *("--reward", "--answers", "--agent-objective", "--prompts", "--inject", "--top-k"),
-        "--dropout",
+        *("--epochs", "--batch-size", "--group-size", "--answers", "--agent-objective"),
+        *("--prompts", "--top-k"),
     ),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
     "Learning": (
-        *("--learner", "--proposals"),
-        *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
-        *("--summarise-over", "--controller-sees-credit", "--lessons-ahead", "--direct"),
-        *("--controller", "--max-edits", "--confirm", "--all-wrong", "--blame", "--exemplars"),
-        *("--exemplars-from", "--exemplars-first", "--drop-harmful"),
+        *("--policy", "--learning-objective", "--max-words", "--library-tokens"),
+        *("--ground-truth", "--summarise-over"),
     ),
     "Gate and evaluation": (
-        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--gate-trial"),
-        *("--retry-lessons", "--deploy"),
+        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--deploy"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
     "Cost": ("--estimate", "--details", "--json", "--budget"),
@@ -87,108 +82,10 @@ GROUPS = {
 @click.option("--batch-size", type=int, help="Problems per step.  [100]")
 @click.option("--group-size", type=int, help="Attempts per problem and step.  [5]")
 @click.option(
-    "--reward",
-    type=click.Choice(["verifier", "majority"]),
-    help="Score against the ground truth, or against the group's most frequent answer.  [verifier]",
-)
-@click.option(
-    "--lessons-ahead",
-    type=int,
-    help="Lessons the controller is asked about at a time; local models: one.  [16]",
-)
-@click.option(
-    "--learner",
-    type=click.Choice(["probation", "controller"]),
-    help="Try what the model says on part of the attempts, and keep what is measured to help; or "
-    "keep what a controller decides.  [probation; controller with --preset paper, and where fewer "
-    "than 120 attempts follow the first step]",
-)
-@click.option(
-    "--proposals",
-    type=int,
-    help="With --learner probation: how often each comparison is asked.  [4]",
-)
-@click.option(
-    "--controller",
-    type=click.Choice(["lesson", "batch"]),
-    help="Decide about each lesson, or plan all operations of a step in one call.  [lesson]",
-)
-@click.option(
-    "--max-edits",
-    type=int,
-    help="Most experiences a step may change: those that most groups came to.  [no limit]",
-)
-@click.option(
-    "--confirm",
-    type=int,
-    help="Attempts with each lesson at the problem that taught it; it enters if they are right "
-    "more often than the group.  [0]",
-)
-@click.option(
-    "--all-wrong",
-    type=int,
-    help="Learn from problems that no attempt solved: what the ground truth teaches enters if "
-    "half of this many attempts with it are right.  [0]",
-)
-@click.option(
-    "--blame",
-    is_flag=True,
-    default=None,
-    help="Have comparisons name the experiences that were followed, ignored or misleading.",
-)
-@click.option(
-    "--exemplars",
-    type=int,
-    help="Examples that a step may add to the library: winning attempts, or right answers where "
-    "these are labels or attempts say nothing else.  [32 right answers; other attempts: 0]",
-)
-@click.option(
-    "--exemplars-from",
-    type=click.Choice(["attempts", "answers"]),
-    help="Whether winning attempts become examples, or right answers alone, where attempts say "
-    "nothing else.  [attempts; where --exemplars is not given: answers]",
-)
-@click.option(
-    "--exemplars-first/--no-exemplars-first",
-    default=None,
-    help="Try right answers on the gate's problems, as examples, in a step of their own before the "
-    "first attempt: twice as many as --exemplars.  [where answers are labels and there is a gate]",
-)
-@click.option(
-    "--drop-harmful",
-    is_flag=True,
-    default=None,
-    help="Propose to delete experiences whose measured effect is below zero; needs --dropout.",
-)
-@click.option("--direct", type=int, help="Write this many experiences without any rollouts.")
-@click.option(
-    "--rollouts",
-    type=click.Choice(["fixed", "adaptive", "branch"]),
-    help="Groups of fixed size, of as many attempts as it takes until rewards differ, or with "
-    "branches in the middle of an agent's attempts.  [fixed]",
-)
-@click.option(
-    "--quorum",
-    type=float,
-    help="Start reflecting when this share of a step's attempts is done.  [1.0]",
-)
-@click.option(
-    "--hints",
-    type=int,
-    help="Attempts under suggested strategies at problems that no attempt solved.  [0]",
-)
-@click.option(
-    "--dropout",
-    type=click.FloatRange(0, 1, max_open=True),
-    metavar="RATE",
-    help="Leave each experience out of each attempt with this probability, to measure its "
-    "effect (see tfgrpo credit).  [0]",
-)
-@click.option(
-    "--controller-sees-credit",
-    is_flag=True,
-    default=None,
-    help="Tell the controller the measured effect of each experience; needs --dropout.",
+    "--policy",
+    metavar="NAME",
+    help="How a step learns: probation tries what the model says on part of the attempts and keeps "
+    "what is measured to help; paper is the published method; or module:Class.  [probation]",
 )
 @click.option(
     "--reflection-model",
@@ -207,7 +104,7 @@ GROUPS = {
 @click.option(
     "--library-tokens",
     type=int,
-    help="Maximum tokens of the library; experiences are merged and pruned to fit.  [no limit]",
+    help="Maximum tokens of the library: what has no room waits.  [no limit]",
 )
 @click.option(
     "--summarise-over",
@@ -232,16 +129,6 @@ GROUPS = {
     "significant one, or no significant loss.  [one-se]",
 )
 @click.option(
-    "--gate-trial",
-    type=click.Choice(["bundle", "factorial"]),
-    help="Try a step's changes together, or each by its own effect at the same cost.  [bundle]",
-)
-@click.option(
-    "--retry-lessons",
-    type=int,
-    help="How often a step's trial tries again what those before it left undecided.  [3]",
-)
-@click.option(
     "--deploy",
     type=click.Choice(["best", "last"]),
     help="With --gate: end at the library that is best on fresh attempts at its problems, or at "
@@ -251,7 +138,7 @@ GROUPS = {
 @click.option(
     "--preset",
     type=click.Choice(["fit", "paper"]),
-    help="Defaults that fit the data and the model, or the paper's.  [fit]",
+    help="Defaults that fit the data and the model, or the published method with its own.  [fit]",
 )
 @options.estimate
 @click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")

@@ -93,7 +93,8 @@ def made(
     folder.mkdir()
     data = parent / "problems.jsonl"
     write_problems(data, count)
-    chosen = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data), **values}
+    chosen = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data), "policy": "paper"}
+    chosen |= values
     return Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **chosen}))
 
 

@@ -45,16 +45,11 @@ class Reply:
 
 def stage(request: dict[str, Any]) -> str:
     """Returns which prompt a request was made from."""
-    if "input" in request:
-        return "embedding"
     system = request["messages"][0]["content"]
     for name, words in (
-        ("prune", "It has no room"),
-        ("controller", "You look after a library"),
         ("plan", "You revise a library"),
         ("comparison", "Several attempts were made"),
         ("summary", "You keep a record of attempts"),
-        ("strategies", "Propose"),
     ):
         if words in system:
             return name
@@ -82,25 +77,28 @@ def teachable(request: dict[str, Any]) -> str:
                 }
             )
         case _:
-            return json.dumps({"closest": "G0", "decision": "same", "text": ""})
+            return json.dumps({"operations": list(plain_plan(user))})
 
 
-def _without_conditions(user: str) -> str:
-    """Returns a prompt without what it says of experiences with the same condition, which most of
-    this script's lessons have."""
-    user = user.replace(" and the same condition", "")
-    user = re.sub(r"(?:, )?G\d+ \(the same condition\)", "", user)
-    return user.replace("\nAlike in the library: . Only what these do not say yet is new.", "")
+def plain_plan(user: str) -> Iterator[dict[str, Any]]:
+    """Yields an operation for each text among the lessons: a KEEP of what is there, else an ADD."""
+    known = {text: label for label, text in re.findall(r"^\[(G\d+)\] (.*)$", user, re.MULTILINE)}
+    lessons: dict[str, list[int]] = {}
+    for number, text in re.findall(r"^(\d+)\. (.*)$", user, re.MULTILINE):
+        lessons.setdefault(text, []).append(int(number))
+    for text, numbers in lessons.items():
+        label = known.get(text)
+        change = {"op": "add", "text": text} if label is None else {"op": "keep", "text": ""}
+        yield {"lessons": numbers, "experience": label, **change}
 
 
 def restless(request: dict[str, Any]) -> str:
     """A script under which every step changes the library: answers follow from the whole request.
 
     Rollouts are right by a coin that the library and the seed turn; comparisons teach one lesson
-    or two of a few dozen; the controller decides by the lesson and the library it is shown.
+    or two of a few dozen; plans follow from the lessons and the library that they are shown.
     """
     system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
-    user = _without_conditions(user)
     chance = hashlib.sha256(f"{system}/{user}/{request.get('seed')}".encode()).digest()
     match stage(request):
         case "rollout":
@@ -108,49 +106,13 @@ def restless(request: dict[str, Any]) -> str:
             return f"Thinking. \\boxed{{{a + b + chance[0] % 2}}}"
         case "summary":
             return f"Attempt {chance[:3].hex()} joined the numbers."
-        case "prune":
-            labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
-            merge = chance[0] % 3 and len(labels) > 1
-            start = chance[1] % (len(labels) - 1) if merge else chance[1] % len(labels)
-            return json.dumps(
-                {
-                    "why": f"It costs least {chance[2] % 7}.",
-                    "action": "merge" if merge else "delete",
-                    "experiences": labels[start : start + (2 if merge else 1)],
-                    "text": f"When a case comes up, check part {chance[3] % 5}." if merge else "",
-                }
-            )
-        case "plan":
-            return json.dumps({"operations": list(_restless_plan(user, chance))})
-        case "strategies":
-            return json.dumps({"strategies": [f"Go about it in way {c}." for c in chance[:3]]})
         case "comparison":
             texts = [f"When case {c % 8} comes up, check part {c % 5} first." for c in chance[:2]]
             lessons = [{"reason": f"It helped {t[10:16]}.", "text": t} for t in texts]
-            labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
-            roles = ("followed", "ignored", "misleading")
-            marks = [
-                {"label": label, "role": roles[chance[n % 32] % 3]}
-                for n, label in enumerate(labels)
-                if "For each experience that mattered" in user
-            ]
-            return json.dumps(
-                {
-                    "right_did": "a",
-                    "wrong_did": "b",
-                    "experiences": marks,
-                    "lessons": lessons[: 1 + chance[2] % 2],
-                }
-            )
-        case _:
-            labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
-            decision = ("new", "new", "same", "refines", "contradicts")[chance[0] % 5]
-            text = f"When case {chance[1] % 8} comes up, do step {chance[2] % 9} twice."
-            gone = decision == "same" or (decision == "contradicts" and chance[3] % 2)
-            closest = labels[chance[4] % len(labels)] if labels else None
-            return json.dumps(
-                {"closest": closest, "decision": decision, "text": "" if gone else text}
-            )
+            shown = lessons[: 1 + chance[2] % 2]
+            said = {"right_did": "a", "wrong_did": "b", "right_takes": "c"}
+            return json.dumps({**said, "lessons": shown})
+    return json.dumps({"operations": list(_restless_plan(user, chance))})
 
 
 def _restless_plan(user: str, chance: bytes) -> Iterator[dict[str, Any]]:

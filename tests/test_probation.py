@@ -19,11 +19,12 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
+from tfgrpo.store.decisions import decide
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.training.advantage import Advantages, Effect, Observation
 from tfgrpo.training.assign import CANDIDATES, Belonging, hidden
+from tfgrpo.training.candidates import FEWEST, MOST, capacity
 from tfgrpo.training.decide import ByChance
-from tfgrpo.training.probation import FEWEST, MOST, capacity
 
 HELPS = "加一：两个数相加以后再加一。"
 NOTHING = "Schreib die Zahlen ohne Leerzeichen."
@@ -51,7 +52,7 @@ def planted(request: dict[str, Any]) -> str:
 
 @pytest.fixture
 def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
-    values = {"learner": "probation", "count": 16, "batch_size": 8, "group_size": 6, "epochs": 4}
+    values = {"policy": "probation", "count": 16, "batch_size": 8, "group_size": 6, "epochs": 4}
     return partial(made_desk, tmp_path, verifier, **values)
 
 
@@ -134,10 +135,10 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., 
 
         learn = probation.Probation.learn
 
-        async def dies(self: Any, step: Any, groups: Any) -> Any:
+        async def dies(self: Any, step: Any) -> Any:
             if step.number == 3:
                 raise CutOff
-            return await learn(self, step, groups)
+            return await learn(self, step)
 
         probation.Probation.learn = dies  # type: ignore[method-assign]
         try:
@@ -184,7 +185,7 @@ def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]
 
 
 def test_two_attempts_of_a_pair_have_opposite_halves_of_the_candidates() -> None:
-    there = Belonging((), tuple(f"c{n}" for n in range(CANDIDATES)))
+    there = Belonging((), tuple(f"c{n}" for n in range(CANDIDATES)), {})
     for problem in ("p1", "p2", "p3"):
         first, second = (hidden(there, 0, (1, problem), sample) for sample in (4, 5))
         assert first | second == set(there.candidates)
@@ -192,7 +193,7 @@ def test_two_attempts_of_a_pair_have_opposite_halves_of_the_candidates() -> None
 
 
 def test_what_is_in_force_is_hidden_from_a_small_share() -> None:
-    there = Belonging(("k",), ())
+    there = Belonging(("k",), (), {})
     out = sum("k" in hidden(there, 0, (1, f"p{n}"), 0) for n in range(2000))
     assert 0.12 * 2000 < out < 0.18 * 2000
 
@@ -274,10 +275,54 @@ def test_no_more_candidates_are_taken_than_attempts_can_decide_about(
     assert capacity(attempts) == most
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"quorum": 0.5}, {"hints": 1}, {"dropout": 0.2}, {"group_size": 1}, {"reward": "majority"}],
-)
-def test_what_attempts_could_not_tell_apart_is_refused(other: dict[str, Any]) -> None:
-    with pytest.raises(SettingsError, match="probation needs"):
-        build(TrainSettings, {"data": "x", "learner": "probation", **other})
+def test_a_group_of_one_tells_nothing_and_is_refused() -> None:
+    with pytest.raises(SettingsError, match="within groups"):
+        build(TrainSettings, {"data": "x", "group_size": 1})
+
+
+# examples:
+
+
+def shown_the_way(request: dict[str, Any]) -> str:
+    """Attempts are mostly right where the prompt has examples, and comparisons teach nothing."""
+    user = request["messages"][-1]["content"]
+    if stage(request) == "rollout":
+        a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
+        has_examples = any(message["role"] == "assistant" for message in request["messages"])
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
+        is_right = coin < (230 if has_examples else 60)
+        return f"\\boxed{{{a + b + is_right}}}"
+    if stage(request) == "summary":
+        return "It gave a number."
+    return json.dumps({"right_did": "", "wrong_did": "", "right_takes": "", "lessons": []})
+
+
+def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]) -> None:
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(shown_the_way) as server:
+        desk.train(server)
+        prompts = [[m["content"] for m in request["messages"]] for request in server.requests]
+    assert all(asked not in before for *before, asked in prompts), "its own answer is not shown"
+    (final,) = libraries(desk.path)[-1:]
+    assert len(final) == 8, "of the first step's problems"
+    with Store.open(desk.path) as store:
+        added = [e for v in steps(desk.path) for e in store.events(v) if e.op == "ADD"]
+    figures = {json.dumps(event.evidence["effect"]) for event in added if event.evidence}
+    assert len(figures) == 1
+    assert json.loads(figures.pop())[1] > 0.1
+
+
+def test_what_a_person_turned_down_is_not_proposed_again(make: Callable[..., Desk]) -> None:
+    desk = make()
+    with desk.store() as store:
+        base = store.tip("main").digest.hex()
+        decide(store, "proposal", "p1", {"base": base})
+        change = {"before": None, "after": HELPS}
+        decide(store, "proposal", "p1", {"changes": [change]})
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+    assert libraries(desk.path)[-1] == []
+    reasons = {one["reason"] for v in steps(desk.path) for one in v.meta.get("refused", ())}
+    assert "a person has turned it down" in reasons

@@ -38,11 +38,10 @@ def reflection(**more: Any) -> Reflection:
     return Reflection(
         templates.load("summary"),
         templates.load("comparison"),
-        templates.load("controller"),
-        templates.load("strategies"),
+        templates.load("missed"),
+        templates.load("plan"),
         agent_objective="Solve it.",
         learning_objective="Rules that help.",
-        prune=templates.load("prune"),
         **more,
     )
 

@@ -40,9 +40,8 @@ from tfgrpo.store.find import find, project_root, store_path
 from tfgrpo.store.store import Author, Store
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import CallFilter
-from tfgrpo.training.estimate import RunEstimate
+from tfgrpo.training.estimate import RunEstimate, estimate_run
 from tfgrpo.training.run import TrainResult, run_to_end
-from tfgrpo.training.run_estimate import estimate_run
 from tfgrpo.training.setup import ReadyRun, RunChoice, plan_choice, ready_run
 
 if TYPE_CHECKING:

@@ -24,7 +24,6 @@ from tfgrpo.model.connection import (
     models_at,
     only_model_at,
 )
-from tfgrpo.model.embeddings import EmbeddingEndpoint
 from tfgrpo.model.endpoint import Endpoint, EndpointOptions
 from tfgrpo.model.fleet import FleetEndpoint, ListedEndpoint
 from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
@@ -64,14 +63,13 @@ class CallLimits:
 class Endpoints:
     """The policy model and the reflection model, and the limits of asking them.
 
-    `embedding` is there where a model for embeddings is named. The fleets are the endpoints that
-    serve a model where several are listed; `policy` and `reflection` are the first of them then.
+    The fleets are the endpoints that serve a model where several are listed; `policy` and
+    `reflection` are the first of them then.
     """
 
     policy: Endpoint
     reflection: Endpoint
     limits: CallLimits = CallLimits()
-    embedding: EmbeddingEndpoint | None = None
     policy_fleet: tuple[FleetEndpoint, ...] = ()
     reflection_fleet: tuple[FleetEndpoint, ...] = ()
 
@@ -80,8 +78,6 @@ class Endpoints:
         listed = [one.endpoint for one in (*self.policy_fleet, *self.reflection_fleet)]
         for endpoint in {id(e): e for e in (self.policy, self.reflection, *listed)}.values():
             await endpoint.close()
-        if self.embedding is not None:
-            await self.embedding.close()
 
 
 OLLAMA = (
@@ -140,8 +136,7 @@ def open_endpoints(
                 reflection = endpoint(_reflection_address(models), manner)
         if local:
             limits = replace(limits, concurrency=local_slots(limits.concurrency))
-        embedding = _embedding(models, limits, environment)
-        yield Endpoints(policy, reflection, limits, embedding, policy_fleet, reflection_fleet)
+        yield Endpoints(policy, reflection, limits, policy_fleet, reflection_fleet)
 
 
 def _fleet(
@@ -221,7 +216,7 @@ def named_models(
     if address and base_url is None and not models.get("endpoints"):
         prefixes = [
             prefix
-            for prefix in ("", "reflection_", "embedding_")
+            for prefix in ("", "reflection_")
             if (name := first(f"{prefix}model")[1]) and not str(name).startswith(LOCAL)
         ]
         wanted = [f"{prefix}base_url" for prefix in prefixes if prefix == "" or "" not in prefixes]
@@ -297,8 +292,6 @@ def check_endpoints(
             key_for(base_url, key_env, environment)
     for manner in (models.manner(), models.manner(reflection=True)):
         _options(manner, environment)
-    if models.embedding_model:
-        _embedding_key(models, environment)
 
 
 def _reflection_address(models: ModelSettings) -> Address:
@@ -322,24 +315,6 @@ def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> Endpo
             headers[header] = key_for(None, name, environment) or ""
             secrets.append(headers[header])
     return EndpointOptions(**{**manner, "extra_headers": headers, "secrets": tuple(secrets)})
-
-
-def _embedding(
-    models: ModelSettings, limits: CallLimits, environment: Mapping[str, str]
-) -> EmbeddingEndpoint | None:
-    if models.embedding_model is None:
-        return None
-    key = _embedding_key(models, environment)
-    address = models.embedding_base_url or models.base_url
-    return EmbeddingEndpoint(models.embedding_model, address, key, limits.timeout)
-
-
-def _embedding_key(models: ModelSettings, environment: Mapping[str, str]) -> str | None:
-    address = models.embedding_base_url or models.base_url
-    name = models.embedding_api_key_env
-    if name is None and host_of(address) == host_of(models.base_url):
-        name = models.api_key_env
-    return key_for(address, name, environment)
 
 
 def model_cache(environment: Mapping[str, str]) -> ModelCache:

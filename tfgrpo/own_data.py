@@ -34,7 +34,6 @@ from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
     FILE,
-    LABEL_EXAMPLES,
     LOCAL_TOKENS,
     SHORT_ANSWERS,
     SHORT_TOKENS,
@@ -429,9 +428,9 @@ def _settings(
             "data/heldout.jsonl",
             "compared once, at the end; look at them at no other time",
         ),
-        ("epochs", 1 if local else 3, "passes over the problems"),
+        ("epochs", 3, "passes over the problems"),
         ("batch_size", batch, "problems of a step; each step makes a version"),
-        ("group_size", 4 if local else 5, "attempts at each problem"),
+        ("group_size", 6 if local else 5, "attempts at each problem"),
         ("max_tokens", tokens, "the longest answer" + (", as a local model is slow" * local)),
         (
             "gate_samples",
@@ -444,10 +443,6 @@ def _settings(
             "attempts at each problem at the end",
         ),
     ]
-    if kind == "choice":
-        rows.append(("exemplars", LABEL_EXAMPLES, "right answers that a step adds, word for word"))
-    if local:
-        rows.append(("reflection_temperature", 0.0, "a small model reflects best when it is sure"))
     if not split["gate"]:
         rows = [row for row in rows if row[0] != "gate_samples"]
     return "\n".join(

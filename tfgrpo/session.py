@@ -20,7 +20,6 @@ from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
-from tfgrpo.model.embeddings import PATIENCE as EMBEDDING_PATIENCE
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import FREE, ModelPrices
 from tfgrpo.store.find import project_root
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from tfgrpo.model.settings import ModelSettings
 
-Role: TypeAlias = Literal["policy", "reflection", "embedding"]
+Role: TypeAlias = Literal["policy", "reflection"]
 AWAY = 120.0
 """Seconds for which a shared journal that is away is waited for: what was answered is paid for."""
 ToolFunction: TypeAlias = Callable[..., Any]
@@ -72,21 +71,14 @@ class Session:
         """Returns a way to ask the model of a role.
 
         `scope` goes into the journal's keys: what was answered in a scope is not asked again
-        there. `run` is whose costs the calls are. Raises ValueError for an embedding model that
-        was not named.
+        there. `run` is whose costs the calls are.
         """
         endpoints, prices = self.endpoints, self.prices
         endpoint, price = {
             "policy": (endpoints.policy, prices.policy),
             "reflection": (endpoints.reflection, prices.reflection),
-            "embedding": (endpoints.embedding, prices.embedding),
         }[role]
         fleet = {"policy": endpoints.policy_fleet, "reflection": endpoints.reflection_fleet}
-        if endpoint is None:
-            raise ValueError("no embedding model is named")
-        patience = endpoints.limits.patience
-        if role == "embedding":
-            patience = min(patience, EMBEDDING_PATIENCE)
         if run is not None:  # what the run had found out of it before
             for model, sent in self.store.runs.sent(run):
                 if model == endpoint.model:
@@ -100,12 +92,12 @@ class Session:
                 run=run,
                 concurrency=endpoints.limits.concurrency,
                 timeout=endpoints.limits.timeout,
-                patience=patience,
+                patience=endpoints.limits.patience,
                 price=price,
                 meter=self.meter,
                 budget=self.budget,
                 shared=self.shared,
-                fleet=fleet.get(role, ()),
+                fleet=fleet[role],
             ),
         )
 
@@ -133,7 +125,7 @@ class SessionOptions:
     """
 
     limits: CallLimits = field(default_factory=CallLimits)
-    prices: ModelPrices = field(default_factory=lambda: ModelPrices(FREE, FREE, FREE))
+    prices: ModelPrices = field(default_factory=lambda: ModelPrices(FREE, FREE))
     budget: Budget | None = None
     functions: Sequence[ToolFunction] = ()
     on_download: Download | None = None

@@ -26,7 +26,6 @@ from pydantic import (
 
 from tfgrpo import domains
 from tfgrpo.author import SETTING
-from tfgrpo.data.problems import KIND
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import ModelSettings
@@ -39,27 +38,18 @@ FILE = "tfgrpo.toml"
 TABLES = ("model", "train", "eval", "prices", "tools")
 LISTED = "endpoints"
 """An array of tables, [[endpoints]], which are told apart by their number."""
-Rollouts: TypeAlias = Literal["fixed", "adaptive", "branch"]
-ROLLOUTS: tuple[Rollouts, ...] = get_args(Rollouts)
 Mode: TypeAlias = Literal["prompt", "agent"]
 Answering: TypeAlias = Literal["sampled", "exact"]
-Reward: TypeAlias = Literal["verifier", "majority"]
-Deciding: TypeAlias = Literal["lesson", "batch"]
-LearnerName: TypeAlias = Literal["probation", "controller"]
-GateTrial: TypeAlias = Literal["bundle", "factorial"]
 Deployed: TypeAlias = Literal["best", "last"]
-ExampleSource: TypeAlias = Literal["attempts", "answers"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
-Inject: TypeAlias = Literal["all", "top-k", "credited"]
 Preset: TypeAlias = Literal["fit", "paper"]
-TOP_K = 8
 SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
 """The kinds of problems with short answers, and the tokens that a local model needs for one."""
-LABEL_EXAMPLES = 32
-"""Right answers that a step adds as examples where answers are labels, or stand alone."""
 SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
 """The most tokens of a short answer elsewhere, where a model may think first, and of any other
 answer of a local model, whose whole context is 4,096."""
+PAPER, PROBATION = "paper", "probation"
+"""The policies that are built in: the published method, and the one that measures."""
 MOST_SAMPLES = 4
 """Of a problem that is attempted again because there are few."""
 
@@ -97,8 +87,8 @@ class Settings(BaseModel):
     answers: Answering = "sampled"
     tools: ToolSettings = ToolSettings()
     turns: int = Field(default=10, ge=1)
-    inject: Inject = "all"
-    top_k: int = Field(default=TOP_K, ge=1)
+    top_k: int = Field(default=0, ge=0)
+    """The experiences that a prompt gets, 0 for all."""
 
     @field_validator("patience", mode="before")
     @classmethod
@@ -108,11 +98,6 @@ class Settings(BaseModel):
         if isinstance(value, str) and match is None:
             raise ValueError(f"{value!r} is no time: write 90s, 10m or 2h")
         return float(match[1]) * UNITS[match[2]] if match else value
-
-    @property
-    def injected(self) -> int | None:
-        """How many experiences a prompt gets: None where no number is set."""
-        return self.top_k if self.inject == "top-k" else None
 
 
 class TrainSettings(Settings):
@@ -134,85 +119,22 @@ class TrainSettings(Settings):
     heldout: str | None = None
     heldout_samples: int = Field(default=2, ge=1)
     heldout_problems: int | None = Field(default=None, ge=1)
-    rollouts: Rollouts = "fixed"
-    quorum: float = Field(default=1.0, gt=0, le=1)
-    hints: int = Field(default=0, ge=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
     library_tokens: int | None = Field(default=None, ge=16)
     gate: str | None = None
     gate_digest: str = ""
     gate_samples: int = Field(default=4, ge=1)
     gate_rule: GateRule = "one-se"
-    gate_trial: GateTrial = "bundle"
-    retry_lessons: int = Field(default=3, ge=0, le=100)
     deploy: Deployed = "best"
     gate_problems: int | None = Field(default=None, ge=1)
     sealed: str | None = None
     sealed_digest: str = ""
-    controller_sees_credit: bool = False
-    lessons_ahead: int = Field(default=16, ge=1, le=1000)
-    learner: LearnerName = "controller"
-    proposals: int = Field(default=4, ge=1, le=16)
-    controller: Deciding = "lesson"
-    max_edits: int | None = Field(default=None, ge=1)
-    confirm: int = Field(default=0, ge=0, le=20)
-    all_wrong: int = Field(default=0, ge=0, le=20)
-    blame: bool = False
-    exemplars: int = Field(default=0, ge=0, le=100)
-    exemplars_from: ExampleSource = "attempts"
-    exemplars_first: bool = False
-    drop_harmful: bool = False
-    reward: Reward = "verifier"
-    direct: int = Field(default=0, ge=0, le=100)
-    preset: Preset = "paper"
+    policy: str = PROBATION
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.learner == "probation" and not self.can_be_measured:
-            raise ValueError(
-                "probation needs fixed groups of two or more, judged by the verifier, and shown "
-                "what fits: no --quorum, --hints, --dropout, --reward majority or --direct"
-            )
-        if self.rollouts == "adaptive" and self.quorum < 1:
-            raise ValueError("a quorum needs fixed groups: adaptive ones wait for each attempt")
-        if self.hints >= self.group_size > 1:
-            raise ValueError("hints take the place of attempts: fewer than --group-size")
-        if self.rollouts == "branch" and (self.mode != "agent" or self.hints or self.quorum < 1):
-            raise ValueError("branching needs --mode agent, and neither hints nor a quorum")
-        if self.dropout and self.inject == "top-k":
-            raise ValueError(
-                "dropout needs --inject all or credited: it tells what the whole library does"
-            )
-        if self.inject == "credited" and not (KIND in self.fields or self.models.embedding_model):
-            raise ValueError(
-                "--inject credited needs kinds: --field kind=FIELD, or [model] embedding_model"
-            )
-        if self.controller_sees_credit and not self.dropout:
-            raise ValueError("--controller-sees-credit needs --dropout")
-        if self.drop_harmful and (not self.dropout or self.reward == "majority"):
-            raise ValueError("--drop-harmful needs --dropout, and the verifier's rewards")
-        if self.reward == "majority" and (self.rollouts != "fixed" or self.hints):
-            raise ValueError("a majority vote needs fixed groups without hints")
-        if self.reward == "majority" and self.answers == "exact":
-            raise ValueError("a majority vote needs sampled answers: --answers sampled")
-        if self.all_wrong and (self.reward == "majority" or not self.ground_truth):
-            raise ValueError("--all-wrong needs the ground truth: it tells what was missed")
-        if self.all_wrong and (self.group_size == 1 or self.direct):
-            raise ValueError("--all-wrong needs groups: --group-size of 2 or more")
-        if self.confirm and (self.group_size == 1 or self.direct):
-            raise ValueError("--confirm needs groups to compare with: --group-size of 2 or more")
-        if self.confirm and self.reward == "majority":
-            raise ValueError("--confirm needs the verifier's rewards, which votes replace")
-        if self.reward == "majority" and self.controller_sees_credit:
-            raise ValueError("credit is counted in the verifier's rewards, which votes replace")
+        if self.group_size == 1 and self.policy != PAPER:
+            raise ValueError("what helps is measured within groups: --group-size of 2 or more")
         return self
-
-    @property
-    def can_be_measured(self) -> bool:
-        """Whether the attempts of a group can tell what each thing that they were shown does."""
-        plain = self.rollouts == "fixed" and self.quorum == 1.0 and not self.hints
-        judged = self.reward == "verifier" and not self.direct and self.group_size > 1
-        return plain and judged and not self.dropout and self.inject != "credited"
 
 
 def fitting_tokens(settings: Settings) -> int | None:
@@ -301,6 +223,10 @@ def build(
     values: dict[str, Any] = {}
     for layer in reversed(layers):
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
+    if "policy" in kind.model_fields and (preset := values.pop("preset", None)):
+        if preset not in get_args(Preset):
+            raise SettingsError(f"preset: {preset!r} is neither fit nor paper")
+        values |= {"policy": PAPER} if preset == "paper" else {}
     for name, value in values.items():  # a record could not hold it
         try:
             json.dumps(value, ensure_ascii=False, default=str).encode()

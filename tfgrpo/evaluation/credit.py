@@ -1,7 +1,7 @@
 """Credit: what the presence of each experience does to the reward.
 
-Training with dropout leaves a random part of the library out of each rollout's prompt. Who was
-left out is chance, so the difference an experience makes can be read off the rollouts that were
+Training leaves a random part of the library out of each rollout's prompt. What was left out is
+chance, so the difference an experience makes can be read off the rollouts that were
 paid for anyway: rewards are regressed on presence within strata (the rollouts of one problem
 under one library), which takes out how hard a problem is. Intervals are robust to rewards of
 one problem being alike (cluster-robust covariance, CR1, Student's t with problems - 1 degrees
@@ -9,8 +9,8 @@ of freedom; Cameron and Miller, 2015). Estimates are also shrunk towards their c
 empirical Bayes, so that a ranking of many experiences is not led by the noisiest one.
 
 What is credited is an experience with the text it has at a version: what an earlier text of it
-did is not held for or against it. Attempts under a strategy, and those that confirm a lesson,
-had other prompts, and count for nothing here.
+did is not held for or against it. Attempts that try a lesson at its own problem had other prompts,
+and count for nothing here.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ from typing import NamedTuple
 from tfgrpo.data.problems import KIND
 from tfgrpo.evaluation.effects import Chunk, Credit, estimate
 from tfgrpo.evaluation.recorded import RecordedAttempts, unit
-from tfgrpo.store.canonical import digest
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Experience, Library, Version
-from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
 
@@ -55,49 +53,21 @@ class Credited:
     def __str__(self) -> str:
         return "nothing known" if self.credit is None else str(self.credit)
 
-    @property
-    def in_prompt(self) -> str:
-        """The same as the controller's prompt words it, which the journal's keys cover."""
-        return str(self).replace("inconclusive", "undecided")
 
-
-def left_out(
-    library: Sequence[str], rate: float, seed: int, call_path: tuple[str | int, ...]
-) -> frozenset[str]:
-    """Returns the ids that one rollout goes without: each with chance `rate`, by a coin of its own.
-
-    The coins follow from seed, call path and place in the library, so a run that is resumed
-    throws the same ones, and so does another run with the same seed.
-    """
-    limit = int(rate * 2**32)
-    return frozenset(
-        id
-        for place, id in enumerate(library)
-        if int.from_bytes(digest(["tfgrpo.dropout", seed, *call_path, place])[:4], "big") < limit
-    )
-
-
-def credits(
-    store: Store, version: Version, *, upto: tuple[Run, int] | None = None
-) -> list[Credited]:
-    """Returns the credit of each experience of a version's library, best first, the unknown last.
-
-    With `upto`, a run at work and its step, that run counts too, up to that step.
-    """
-    estimates = RecordedAttempts(store, version, upto).estimates()
+def credits(store: Store, version: Version) -> list[Credited]:
+    """Returns the credit of each experience of a version, best first, the unknown last."""
+    estimates = RecordedAttempts(store, version).estimates()
     return _credited(store.library(version), estimates[""][-1].credits if estimates else [])
 
 
-def credits_by_kind(
-    store: Store, version: Version, *, upto: tuple[Run, int] | None = None
-) -> dict[str, list[Credited]]:
+def credits_by_kind(store: Store, version: Version) -> dict[str, list[Credited]]:
     """Returns the same for each kind of problems by itself, kinds in the order of their names.
 
     Kinds are what the field says that a run was told of as `kind`; without one there are none.
     An experience may help one kind and harm another, which the effect over all of them hides.
     """
     library = store.library(version)
-    estimates = RecordedAttempts(store, version, upto).estimates(by=KIND)
+    estimates = RecordedAttempts(store, version).estimates(by=KIND)
     return {kind: _credited(library, estimates[kind][-1].credits) for kind in sorted(estimates)}
 
 

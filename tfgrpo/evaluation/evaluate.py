@@ -19,7 +19,6 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.omissions import Omissions, kind_of, left_out_for, omissions_json
 from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
@@ -108,8 +107,8 @@ def conditions(
     if settings.mode != "prompt":
         tools = settings.tools.model_dump(mode="json", exclude_defaults=True)
         terms |= {"mode": settings.mode, "tools": tools, "turns": settings.turns}
-    if settings.injected is not None:
-        terms |= {"inject": settings.inject, "top_k": settings.top_k}
+    if settings.top_k:
+        terms |= {"top_k": settings.top_k}
     if is_exact(domain, settings):
         terms |= {"answers": settings.answers, "codes": templates.load("codes").digest}
     manner = settings.models.manner()
@@ -138,26 +137,15 @@ class EvalTask:
     problems: tuple[Problem, ...]
     settings: EvalSettings
     domain: Domain
-    omissions: Omissions = field(default_factory=dict)
-    """With `--inject credited`: what is left out for problems of a kind."""
-    clusters: Mapping[str, str] = field(default_factory=dict)
-    """The kind of each text, where no field names it. It follows from the problems and the
-    embedding model, which are conditions."""
 
     @property
     def conditions(self) -> dict[str, Any]:
         """All that a score depends on beside the library."""
-        terms = conditions(self.problems, self.settings, self.domain)
-        if self.settings.inject == "credited":
-            terms |= {"inject": "credited", "left_out": omissions_json(self.omissions)}
-            if self.settings.models.embedding_model is not None:
-                terms |= {"embedding_model": self.settings.models.embedding_model}
-        return terms
+        return conditions(self.problems, self.settings, self.domain)
 
     def shown(self, library: Library, problem: Problem) -> Library:
         """Returns what of a library is in the prompt of a problem."""
-        harmful = left_out_for(library, kind_of(problem, self.clusters), self.omissions)
-        return relevant(library.less(harmful), problem.problem, self.settings.injected)
+        return relevant(library, problem.problem, self.settings.top_k or None)
 
     @property
     def key(self) -> str:

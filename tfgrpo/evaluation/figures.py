@@ -41,9 +41,7 @@ def conditions_words(conditions: Mapping[str, Any]) -> str:
     ]
     if conditions.get("mode", "prompt") != "prompt":
         parts.append(f"{conditions['mode']} of {conditions['turns']} turns")
-    if conditions.get("inject") == "credited":
-        parts.append("without what harms a problem's kind")
-    elif "inject" in conditions:
+    if "top_k" in conditions:
         parts.append(f"{conditions['top_k']} experiences a prompt")
     if "domain" in conditions:
         parts.append(f"domain {conditions['domain']}")

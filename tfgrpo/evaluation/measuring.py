@@ -10,4 +10,4 @@ if TYPE_CHECKING:
 
 def measures(run: Run) -> bool:
     """Whether the attempts of a run were shown a random part of what there was."""
-    return bool(run.config.get("dropout")) or run.config.get("learner") == "probation"
+    return bool(run.config.get("policy", "paper") != "paper")

@@ -8,7 +8,7 @@ They are read as they lie in the store and never all held: see `effects.py` for 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +18,7 @@ from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Experience, Version
-from tfgrpo.store.runs import AttemptKey, RewardRow, Run
+from tfgrpo.store.runs import RewardRow, Run
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -37,28 +37,16 @@ class RecordedStep(NamedTuple):
 
 
 class RecordedAttempts:
-    """The attempts that the credit of a version's library is read from.
+    """The attempts that the credit of a version's library is read from."""
 
-    With `upto`, a run at work and its step, that run counts too, up to that step, and without
-    the attempts that were out when that step went on: it sees the same when it is resumed.
-    """
-
-    def __init__(self, store: Store, version: Version, upto: tuple[Run, int] | None = None) -> None:
+    def __init__(self, store: Store, version: Version) -> None:
         self._store = store
         names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
-        if upto is not None:
-            names.add(upto[0].name)
-        self._runs: list[tuple[Run, int | None, Collection[AttemptKey]]] = []
-        for run in store.runs.all():
-            if run.name in names and measures(run):
-                at_work = upto is not None and upto[0].uid == run.uid
-                step = upto[1] if upto is not None and at_work else None
-                out = store.runs.out(run, step) if step is not None else frozenset[AttemptKey]()
-                self._runs.append((run, step, out))
+        self._runs = [run for run in store.runs.all() if run.name in names and measures(run)]
         self.steps: list[RecordedStep] = [
             RecordedStep(run, step, version)
-            for run, last, _ in self._runs
-            for step, version in store.runs.reward_steps(run, CONFIRMING, last)
+            for run in self._runs
+            for step, version in store.runs.reward_steps(run, CONFIRMING, None)
         ]
         """The steps that there are attempts of, in the order in which they are read."""
         units: dict[int, list[str]] = {}
@@ -93,9 +81,9 @@ class RecordedAttempts:
             if part is not None:
                 parts.setdefault((one.run.uid, one.step), part)
             over[one.run.uid, one.version] = one.step
-        for run, last, out in self._runs:
+        for run in self._runs:
             at_work: set[int] = set()
-            rows = self._store.runs.rewards(run, CONFIRMING, last, by)
+            rows = self._store.runs.rewards(run, CONFIRMING, None, by)
             for step, drawn in groupby(rows, key=lambda row: row.step):
                 for version in [v for v in at_work if over[run.uid, v] < step]:
                     at_work.remove(version)
@@ -103,8 +91,7 @@ class RecordedAttempts:
                 part = parts.get((run.uid, step))
                 if part is None:
                     continue
-                counted = (r for r in drawn if not out or (r.step, r.problem, r.sample) not in out)
-                for version, some in groupby(counted, key=lambda row: row.version):
+                for version, some in groupby(drawn, key=lambda row: row.version):
                     at_work.add(version)
                     while batch := list(islice(some, AT_ONCE)):
                         yield from self._chunks((run.uid, version), batch, part, bool(by))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tfgrpo.connect import CallLimits, named_models
 from tfgrpo.data import leakage, problems
-from tfgrpo.data.problems import KIND, Problem
+from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
-from tfgrpo.evaluation.clusters import cluster
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
-from tfgrpo.evaluation.omissions import Omissions, predict_harm
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.model.budget import Budget, open_budget
 from tfgrpo.model.fleet import ListedEndpoint
@@ -52,7 +50,6 @@ FROM_RUN = (
     "answers",
     "tools",
     "turns",
-    "inject",
     "top_k",
 )
 """Settings that an evaluation takes from the run that made the library."""
@@ -68,8 +65,6 @@ class EvalPlan:
     budget: Budget | None
     warnings: tuple[str, ...]
     endpoints: tuple[ListedEndpoint, ...] = ()
-    learned: tuple[Problem, ...] = ()
-    """The problems that the versions' run learned from, where kinds are to be found by them."""
 
 
 def plan_evaluation(
@@ -102,13 +97,7 @@ def plan_evaluation(
     if settings.skip_unverifiable:
         dataset, skipped = verifiable(dataset, name, domain, warnings, skip=True)
         recorded["skipped"] = {"data": skipped} if skipped else {}
-    omissions: Omissions = {}
-    learned: tuple[Problem, ...] = ()
-    if settings.inject == "credited":
-        omissions = predict_harm(store, versions)
-        if settings.models.embedding_model and not any(KIND in one.meta for one in dataset):
-            learned = learned_from(store, project, trained or versions)
-    task = EvalTask(dataset, settings.model_copy(update=recorded), domain, omissions)
+    task = EvalTask(dataset, settings.model_copy(update=recorded), domain)
     for version in {v.number: v for v in trained or versions}.values():
         warnings += leak_warnings(store, project, version, dataset)
     missing = [v for v in versions if store.runs.evaluation(v.number, task.key) is None]
@@ -119,7 +108,7 @@ def plan_evaluation(
             check_golds(dataset, name, domain)
         budget = open_budget(amount, prices)
     listed, notices = project.endpoints(settings.models), tuple(dict.fromkeys(warnings))
-    return EvalPlan(tuple(versions), task, prices, budget, notices, listed, learned)
+    return EvalPlan(tuple(versions), task, prices, budget, notices, listed)
 
 
 def eval_settings(
@@ -235,8 +224,6 @@ async def score(
             endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:
-            if plan.learned:
-                task = replace(task, clusters=await cluster(session, plan.learned, task.problems))
             progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
             on_progress(progress)
             await evaluate(session, plan.versions, task, progress=progress)

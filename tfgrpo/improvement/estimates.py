@@ -9,8 +9,6 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Trajectory
 from tfgrpo.evaluation.setup import eval_settings
 from tfgrpo.improvement import rounds
 from tfgrpo.improvement.collection import Row
@@ -29,14 +27,13 @@ from tfgrpo.project import Project
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import traffic_path
-from tfgrpo.training.attempts_estimate import (
+from tfgrpo.training.estimate import (
     PlannedAttempts,
-    both,
+    RunEstimate,
     estimate_attempts,
     estimate_judgements,
+    estimate_run,
 )
-from tfgrpo.training.estimate import RunEstimate
-from tfgrpo.training.run_estimate import estimate_run
 from tfgrpo.training.setup import plan_run
 
 
@@ -99,7 +96,7 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
     """Returns what a regression would take: the attempts that are not on record, on both sides,
     and those that each leave out a part of the library. Raises TfgrpoError."""
     sides = plan_sides(store, project, request)
-    total, known = RunEstimate((), (), ()), True
+    total, known = RunEstimate((), ()), True
     for plan in sides.measured:
         samples = plan.task.settings.samples
         planned = [
@@ -109,7 +106,7 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
         ]
         halves = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
         more = estimate_attempts(store, plan, [*planned, halves])
-        total = both(total, more)
+        total += more
         known = known and plan.prices.known
     if request.target is not None:
         reason = "what a proposal of deletions does, which is measured where something is lost"
@@ -121,7 +118,6 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
 def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> Planned:
     """Returns what a judge's scores of the calls on record that it has not judged would take.
     Raises TfgrpoError."""
-    domain = project.domain(request.domain)
     given = {**request.settings, "domain": request.domain}
     settings, _ = eval_settings(store, project, [store.head.version], given)
     with closing(open_traffic(traffic_path(store.path))) as traffic:
@@ -129,9 +125,7 @@ def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> P
     if not calls:
         return Planned("nothing to do: every call is judged")
     about = f"{len(calls)} calls"
-    judged: list[tuple[Problem, Trajectory]] = [
-        (judged_problem(one), Trajectory(one.answer)) for one in calls
-    ]
+    judged = (f"{judged_problem(one).problem}\n{one.answer}" for one in calls)
     prices = project.prices(settings.models)
-    estimate = estimate_judgements(store, settings, prices, domain, judged)
+    estimate = estimate_judgements(store, settings, prices, judged)
     return Planned(about, estimate, prices.known)

@@ -4,7 +4,7 @@ A library is learned under one model. Under another, or under the same name a mo
 help less, and some of it hurt. The library and the empty one attempt the same problems under both,
 and what the library adds is compared by problem. What each experience adds is read off attempts
 that each leave out a random half of the library, the odd attempt of a pair what the even one has
-(`training/factorial.py`, `evaluation/credit.py`).
+(`training/assign.py`, `evaluation/credit.py`).
 
 Without another model the record is the other side: the scores, and what each experience added,
 when this was last asked; the attempts are made afresh.
@@ -44,7 +44,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.runs import Score
 from tfgrpo.store.store import Store
-from tfgrpo.training.factorial import left_out_of
+from tfgrpo.training.assign import halves
 from tfgrpo.views import View, Viewed
 from tfgrpo.wording import plural
 
@@ -252,7 +252,7 @@ async def _measured(
         samples = plan.task.settings.samples + plan.task.settings.samples % 2
         for sample in range(samples):
             for problem in plan.task.problems:
-                missing = left_out_of(ids, plan.task.settings.seed, problem.id, sample)
+                missing = halves(ids, plan.task.settings.seed, (problem.id,), sample)
                 wanted.append((_less(library, missing), problem, sample))
                 without.append(missing)
         scores = await examine_each(session, wanted, plan.task, progress=progress)

@@ -95,10 +95,10 @@ def cost_by_day(
 
 
 def when_spent(one: Cost) -> str:
-    """Returns where in a run a call belongs; embeddings are the whole store's."""
+    """Returns where in a run a call belongs."""
     if one.step is not None:
         return f"step {one.step + 1}"
-    return "embeddings" if one.stage == "embedding" else "held-out"
+    return "held-out"
 
 
 def _object(one: Cost) -> dict[str, Any]:

@@ -171,9 +171,6 @@ def addresses(run: Run) -> dict[str, str | None]:
     known: dict[str, str | None] = {policy: models.get("base_url")}
     if reflection is not None and reflection not in known:
         known[reflection] = models.get("reflection_base_url") or models.get("base_url")
-    embedding = models.get("embedding_model")
-    if embedding is not None and embedding not in known:
-        known[embedding] = models.get("embedding_base_url") or models.get("base_url")
     return known
 
 

@@ -98,9 +98,9 @@ def _catalogue(model: str, base_url: str | None) -> Price | None:
         return None if value is None else float(getattr(value, "base", value))
 
     prompt, completion = base(price.input_mtok), base(price.output_mtok)
-    if prompt is None or (completion is None and "embedding" not in model):
+    if prompt is None or completion is None:
         return None
-    return Price(prompt, completion or 0.0, base(price.cache_read_mtok))
+    return Price(prompt, completion, base(price.cache_read_mtok))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +109,15 @@ class ModelPrices:
 
     policy: Price | None = None
     reflection: Price | None = None
-    embedding: Price | None = FREE
 
     @property
     def known(self) -> bool:
         """Whether every price is."""
-        return None not in (self.policy, self.reflection, self.embedding)
+        return None not in (self.policy, self.reflection)
 
 
 def model_prices(models: ModelSettings, prices: Mapping[str, Any]) -> ModelPrices:
-    """Returns what the models of a run cost; no embedding model costs nothing.
+    """Returns what the models of a run cost.
 
     `prices` is the settings file's table. Raises PriceInvalid.
     """
@@ -126,8 +125,4 @@ def model_prices(models: ModelSettings, prices: Mapping[str, Any]) -> ModelPrice
     if models.reflection_model or models.reflection_base_url:
         address = models.reflection_base_url or models.base_url
         reflection = find(models.reflection_model or models.model, address, prices)
-    embedding: Price | None = FREE
-    if models.embedding_model is not None:
-        address = models.embedding_base_url or models.base_url
-        embedding = find(models.embedding_model, address, prices)
-    return ModelPrices(policy, reflection, embedding)
+    return ModelPrices(policy, reflection)

@@ -17,7 +17,6 @@ from pydantic import (
 )
 
 from tfgrpo.model.connection import API_VERSION
-from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.secrets import literal
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"
@@ -47,8 +46,7 @@ class ModelSettings(BaseModel):
     """Which models are asked, and where.
 
     `model` attempts problems; `reflection_model` summarises, compares and controls, and is the
-    same unless it is named. `local:NAME` is a local model. `embedding_model`, where one is
-    named, tells which experiences are close in meaning.
+    same unless it is named. `local:NAME` is a local model.
 
     `reasoning_effort`, `extra_body` (fields of the request) and `extra_headers` go with every
     request of an attempt, and `max_completion_tokens` bounds an answer with the thinking before
@@ -67,9 +65,6 @@ class ModelSettings(BaseModel):
     reflection_model: str | None = None
     reflection_base_url: str | None = None
     reflection_api_key_env: str | None = None
-    embedding_model: str | None = None
-    embedding_base_url: str | None = None
-    embedding_api_key_env: str | None = None
     reasoning_effort: str | None = Field(default=None, min_length=1, max_length=40)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     extra_body: dict[str, Any] | None = None
@@ -135,14 +130,7 @@ class ModelSettings(BaseModel):
                 )
         return headers
 
-    @field_validator("embedding_model")
-    @classmethod
-    def _at_an_endpoint(cls, model: str | None) -> str | None:
-        if model is not None and model.startswith(LOCAL):
-            raise ValueError("local models give no embeddings: set embedding_base_url")
-        return model
-
-    @field_validator("base_url", "reflection_base_url", "embedding_base_url")
+    @field_validator("base_url", "reflection_base_url")
     @classmethod
     def _without_secrets(cls, url: str | None) -> str | None:
         """A user name, password or query in an address could be a secret: it is not kept. The
@@ -157,7 +145,7 @@ class ModelSettings(BaseModel):
             raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
 
-    @field_validator("api_key_env", "reflection_api_key_env", "embedding_api_key_env")
+    @field_validator("api_key_env", "reflection_api_key_env")
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name is not None and not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):

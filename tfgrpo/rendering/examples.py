@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.rendering.lines import one_line
+from tfgrpo.store.records import Library
 
 EXAMPLE = "Example: "
 ANSWERED = " → "
@@ -43,3 +44,10 @@ def example_parts(text: str) -> ExampleParts | None:
     if not (text.startswith(EXAMPLE) and arrow and problem.strip() and answer.strip()):
         return None
     return ExampleParts(problem.strip(), answer.strip())
+
+
+def of_other_problems(library: Library, problem: str) -> Library:
+    """Returns a library without the examples of a problem; itself where it has none."""
+    own = example_beginning(problem)
+    ids = frozenset(e.id for e in library.readable if e.text.startswith(own))
+    return library.less(ids) if ids else library

@@ -12,7 +12,7 @@ def trained_with(store: Store, version: Version) -> Json:
 
     Where the run was recorded they are all there. In a clone, which has no records of runs, they
     are what the version itself says of how its library is rendered: `domain`,
-    `agent_objective`, `inject` and `top_k`, where they are not the usual ones.
+    `agent_objective` and `top_k`, where they are not the usual ones.
     """
     for ancestor in first_parents(store, version):
         name = ancestor.meta.get("run")
@@ -29,6 +29,4 @@ def shown_in_training(config: Json) -> int | None:
     """Returns how many experiences a problem's prompt had in the run with these settings; None for
     all of them, and for a number that is none, as somebody else's store may have it."""
     most = config.get("top_k")
-    if config.get("inject") != "top-k" or not isinstance(most, int) or isinstance(most, bool):
-        return None
-    return most if most > 0 else None
+    return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None

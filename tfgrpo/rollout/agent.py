@@ -56,14 +56,12 @@ class Agent:
         *,
         limits: AttemptLimits | None = None,
         protocol: Protocol = "auto",
-        uncertain: bool = False,
     ) -> None:
         self._toolbox = toolbox
         self._record = record
         self._limits = limits or AttemptLimits()
         self._by_api = protocol != "text"
         self._forced = protocol == "api"
-        self._uncertain = uncertain
 
     def of(self, domain: Domain) -> Domain:
         """Returns a domain whose attempts are this agent's."""
@@ -107,7 +105,6 @@ class Agent:
                 turn=done,
                 turns=tuple(map(_api_message, sent)),
                 tools=() if last or not by_api else protocol.api_functions(specs),
-                top_logprobs=LOGPROBS if self._uncertain else 0,
             )
             answer = recorded.answer
             calls.append(recorded.key)
@@ -156,29 +153,6 @@ class Agent:
             text = str(message["content"]).removeprefix("Result:\n")
             tool.recall(arguments, Result(text, bool(message.get("failed"))))
 
-    async def next_actions(
-        self, context: Context, turns: Sequence[Json], *, count: int = 3
-    ) -> list[str]:
-        """Returns the beginnings of what the model might do next, cheaply."""
-        messages = context.messages
-        by_api = any(message["role"] == "tool" for message in turns)
-        specs = [tool.spec for tool in self._toolbox.tools()]
-        actions = []
-        for number in range(count):
-            recorded = await context.ask(
-                messages if by_api else protocol.describe_tools(messages, specs),
-                stage="next action",
-                turn=1000 * len(turns) + number,
-                turns=tuple(map(_api_message, turns)),
-                tools=protocol.api_functions(specs) if by_api else (),
-                max_tokens=GLANCE,
-                temperature=1.0,
-            )
-            answer = recorded.answer
-            calls = answer.tool_calls
-            actions.append(str(calls[0]["function"]) if calls else answer.content)
-        return actions
-
 
 @asynccontextmanager
 async def equipped(
@@ -188,7 +162,6 @@ async def equipped(
     *,
     folder: Path,
     functions: Sequence[Callable[..., object]] = (),
-    uncertain: bool = False,
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
     """Yields a domain whose attempts are made as the settings say: by an agent, with exact rewards,
     or as they were.
@@ -201,7 +174,7 @@ async def equipped(
         return
     async with toolbox.opened(settings.tools, folder, functions) as box:
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
-        agent = Agent(box, record, limits=limits, protocol=_protocol(settings), uncertain=uncertain)
+        agent = Agent(box, record, limits=limits, protocol=_protocol(settings))
         yield agent.of(domain), agent
 
 

@@ -14,7 +14,6 @@ from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdic
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import visible
 from tfgrpo.rendering.templates import Message, Template
-from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library
@@ -38,9 +37,8 @@ class Rollout:
     `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
     journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
     reward is made of. `messages` is what followed the prompt where that is more than a response.
-    `hint` is the strategy it was made under, `belongs` the experiences that it might have been
-    shown, where that is not the library, `without` those that were left out of its prompt, and
-    `branch` where it leaves the attempt whose messages before that it shares.
+    `belongs` is what it might have been shown, where that is not the library, and `without` what
+    was left out of its prompt (`training/assign.py` says how both are named).
     """
 
     problem: Problem
@@ -53,9 +51,7 @@ class Rollout:
     calls: tuple[str, ...] = ()
     details: Json = field(default_factory=dict, hash=False)
     messages: tuple[Json, ...] = field(default=(), hash=False)
-    hint: str | None = None
     without: frozenset[str] = frozenset()
-    branch: BranchPoint | None = None
     belongs: tuple[str, ...] = ()
 
     @property

@@ -6,14 +6,17 @@ attempts and the candidate, where the second attempt of a pair has what the firs
 Box, Hunter and Hunter, Statistics for Experimenters, 2005). Of the experiences in force each is
 hidden from a small share of the attempts, so that its effect stays known. Everything follows from
 the arguments, so a run that is resumed, and a worker elsewhere, shows the same.
+
+What is shown or hidden as one is a factor: an experience by its id, or all examples together. One
+example does too little to be measured by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from tfgrpo.rendering.examples import example_beginning
+from tfgrpo.rendering.examples import is_example, of_other_problems
 from tfgrpo.rendering.retrieve import index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
@@ -22,13 +25,33 @@ CANDIDATES = 4
 """Candidates that belong to one problem at most: a prompt that is crowded tells nothing apart."""
 HIDDEN = 0.15
 """The share of attempts that an experience in force is hidden from."""
+EXAMPLES = "examples"
+"""The factor that all examples are."""
 
 
 class Belonging(NamedTuple):
-    """The ids of what belongs to one problem: experiences in force, and candidates."""
+    """What belongs to one problem, as factors: of what is in force, and of candidates. `members`
+    holds the ids of each factor's experiences."""
 
     in_force: tuple[str, ...]
     candidates: tuple[str, ...]
+    members: Mapping[str, tuple[str, ...]]
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.in_force, *self.candidates)
+
+    def shown(self, absent: Collection[str]) -> frozenset[str]:
+        """The ids of the experiences that an attempt is shown without the factors `absent`."""
+        return frozenset(id for f in self.factors if f not in absent for id in self.members[f])
+
+
+def factors(library: Library) -> dict[str, tuple[str, ...]]:
+    """Returns the factors of a library, with the ids of the experiences of each."""
+    examples = tuple(e.id for e in library.readable if is_example(e.text))
+    lessons = {e.id: (e.id,) for e in library.readable if e.id not in examples}
+    return {**lessons, EXAMPLES: examples} if examples else dict(lessons)
 
 
 def belonging(
@@ -40,24 +63,34 @@ def belonging(
     of the former a prompt gets, None for all. An example of this very problem does not
     belong here: it gives the answer away.
     """
-    own = example_beginning(problem)
-    out = {e.id for e in pool.readable if e.text.startswith(own)}
-    candidates = {e.id for e in pool if e.id not in in_force}
-    shown = relevant(pool.less(candidates | out), problem, top_k)
-    tried = pool.less(frozenset(in_force) | out)
-    ranked = index(tried).ranked(problem) if len(tried) else []
-    return Belonging(tuple(e.id for e in shown.readable), tuple(ranked[:CANDIDATES]))
+    pool = of_other_problems(pool, problem)
+    there = factors(
+        relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k)
+    )
+    tried = pool.less(frozenset(in_force))
+    candidates = factors(tried)
+    if EXAMPLES in candidates and EXAMPLES in there:  # a person's: they stay
+        there |= {id: (id,) for id in there.pop(EXAMPLES)}
+    lessons = tried.less(frozenset(candidates.get(EXAMPLES, ())))
+    ranked = index(lessons).ranked(problem)[:CANDIDATES] if len(lessons) else []
+    names = (*ranked, *(EXAMPLES for _ in range(EXAMPLES in candidates)))
+    return Belonging(tuple(there), names, {**there, **{f: candidates[f] for f in names}})
 
 
 def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int) -> frozenset[str]:
-    """Returns what of it one attempt goes without. `path` names the group: step and problem."""
+    """Returns the factors that one attempt goes without. `path` names the group: step and
+    problem."""
     share = int(HIDDEN * 2**32)
-    hiding = (id for id in there.in_force if _coin("in force", seed, *path, sample, id) < share)
+    hiding = (f for f in there.in_force if _coin("in force", seed, *path, sample, f) < share)
+    return halves(there.candidates, seed, path, sample).union(hiding)
+
+
+def halves(
+    names: Collection[str], seed: int, path: tuple[str | int, ...], sample: int
+) -> frozenset[str]:
+    """Returns the names that an attempt goes without, of which a pair of attempts has each once."""
     pair, turned = divmod(sample, 2)
-    out = (
-        id for id in there.candidates if (_coin("candidate", seed, *path, pair, id) & 1) == turned
-    )
-    return frozenset((*hiding, *out))
+    return frozenset(n for n in names if (_coin("half", seed, *path, pair, n) & 1) == turned)
 
 
 def _coin(*path: str | int) -> int:

@@ -43,7 +43,7 @@ class CreditPoint(NamedTuple):
 
 def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple[CreditMoment, ...]:
     """Returns what was known of every experience after each step that measured some, oldest
-    first; empty where no run had dropout."""
+    first; empty where no run measured any."""
     if not any(measures(run) for run in store.runs.all()):
         return ()
     recorded = RecordedAttempts(store, version)

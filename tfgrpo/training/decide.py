@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from tfgrpo.store.records import Operation
+from tfgrpo.store.store import Store
 from tfgrpo.training.advantage import Effect
+from tfgrpo.training.pool import Pool
+from tfgrpo.training.reflection import StepOrigin
 
 
 class Decisions(NamedTuple):
@@ -52,3 +56,52 @@ class ByChance:
             retired += ranked[: len(ranked) // 2]
         dropped = [id for id in in_force if id in effects and effects[id].above < self.retire]
         return Decisions(tuple(promoted), tuple(retired), tuple(dropped))
+
+
+class Settled(NamedTuple):
+    """What decisions come to: operations on the run's branch, and on that of candidates."""
+
+    operations: tuple[Operation, ...]
+    candidates: tuple[Operation, ...]
+
+
+def settle(
+    store: Store, pool: Pool, decided: Decisions, effects: Mapping[str, Effect], origin: StepOrigin
+) -> Settled:
+    """Returns decisions about factors as operations on experiences, each with its figures.
+
+    A promotion is an ADD with the id, the reason and the evidence of the candidate.
+    """
+    there, branch = pool.library.by_id, pool.name
+    rows = [there[id].row for name in decided.promoted for id in pool.factors[name]]
+    events = store.events_at(rows)
+
+    def figures(name: str) -> dict[str, Any]:
+        one = effects[name]
+        return {
+            "effect": [round(value, 6) for value in (one.mean, *one.interval)],
+            "chance": round(one.chance, 6),
+            "attempts": [one.shown, one.hidden],
+        }
+
+    def deletes(names: Sequence[str]) -> list[Operation]:
+        return [
+            Operation(
+                "DELETE",
+                id,
+                None,
+                f"its effect on the reward: {effects[name]}",
+                {**origin.evidence, **figures(name)},
+            )
+            for name in names
+            for id in pool.factors[name]
+        ]
+
+    promoted = []
+    for name in decided.promoted:
+        for id in pool.factors[name]:
+            event = events[there[id].row]
+            evidence = {**(event.evidence or {}), **figures(name), "candidates": branch}
+            promoted.append(Operation("ADD", id, there[id].text, event.reason, evidence))
+    dropped = deletes(decided.dropped)
+    return Settled((*promoted, *dropped), (*deletes(decided.retired), *dropped))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import EMPTY, prompt_text
@@ -68,19 +68,31 @@ class Draft:
         return draft
 
 
-def once(operation: Operation, draft: Draft) -> Operation:
-    """Returns an operation, as a KEEP where the draft has come to the very same text."""
-    known = draft.same(operation.text or "")
-    if known is None:
-        return operation
-    return operation._replace(op="KEEP", experience=known, text=None)
+def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
+    """Returns whether an operation leaves a library that is within the cap, in tokens, or at least
+    no longer."""
+    if cap is None or operation.op in ("KEEP", "DELETE"):
+        return True
+    tokens = draft.after([operation]).tokens
+    return tokens <= cap or tokens <= draft.tokens
+
+
+def split_fitting(
+    operations: Sequence[Operation], library: Library, cap: int | None
+) -> tuple[list[Operation], list[Operation]]:
+    """Returns the operations that a library has room for under its cap, and the rest."""
+    draft = Draft(library)
+    fit: list[Operation] = []
+    crowded: list[Operation] = []
+    for operation in operations:
+        if fits(draft, operation, cap):
+            draft.apply(operation)
+            fit.append(operation)
+        else:
+            crowded.append(operation)
+    return fit, crowded
 
 
 def plain(text: str) -> str:
     """Returns a text without what does not matter when it is compared."""
     return " ".join(text.casefold().split()).rstrip(".! ")
-
-
-def words(text: str) -> int:
-    """Returns how many words a text has."""
-    return len(text.split())

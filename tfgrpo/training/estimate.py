@@ -1,114 +1,78 @@
-"""What a run will take, before anything is spent: calls, tokens and US dollars, by stage.
+"""What a run or an evaluation will take, before anything is spent: calls, tokens, dollars, time.
 
-Prompts are rendered for real, every problem with the run's own templates and the library the
-branch stands at. Three figures are given. The *expected* one takes answers to be as long as this
-store has seen them from the same model, or else as `ANSWER` says, half the groups mixed, half the
-turns taken, half the lessons new, and a library full with 30. The one for *most* runs has nearly
-every group mixed and every lesson new, answers twice as long, and a library of 60: a run crosses
-it whose answers are longer still. The *upper* one, the worst case, holds whatever the models say,
-as long as the server keeps to `max_tokens`: every group is mixed, every attempt takes all its
-turns, every answer is as long as it may be, every lesson becomes an experience, everything that
-can be asked again is.
-
-The stages are those of `tfgrpo cost`. Tokens are counted by `tokens.py`, for a provider's own
-tokenizer is not at hand for most models; upper figures count a prompt's bytes, of which a
-byte-level token has at least one.
+An estimate is calls × their size. Prompts are rendered for real, every problem with the run's own
+templates and the library that the branch stands at. How long answers are this store has seen from
+the same model, or else the rules below say. Two figures are given: what is *expected*, and what the
+calls take at *most* if the models behave: every group teaches, answers are twice as long, the
+library is full. A run whose answers are longer still costs more than that; `--budget` is what stops
+it. The stages are those of `tfgrpo cost`. Of a run that has made steps the rest is taken to be like
+those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from statistics import fmean
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from tfgrpo.data.problems import KIND
-from tfgrpo.domains.base import QUOTED
-from tfgrpo.model.prices import Price
+from tfgrpo.connect import local_slots
+from tfgrpo.model.prices import LOCAL, ModelPrices
 from tfgrpo.model.tokens import count
-from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
-from tfgrpo.settings import SHORT_ANSWERS, TrainSettings
-from tfgrpo.store.canonical import derived_id
-from tfgrpo.store.records import Library, Operation
+from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
+from tfgrpo.store.records import Library
+from tfgrpo.store.runs import Run, Spent
 from tfgrpo.store.store import Store
-from tfgrpo.training import ablations, adaptive, strategies
-from tfgrpo.training.assign import CANDIDATES
-from tfgrpo.training.attempt_cost import (
-    Assumptions,
-    AttemptCost,
-    Model,
-    PlannedRun,
-    PlannedUsage,
-    TokenCounter,
-    attempt_cost,
-    uncounted,
-)
-from tfgrpo.training.batch_controller import PLAN_TOKENS
-from tfgrpo.training.confirmation import CONFIRMATIONS
-from tfgrpo.training.controller import CONTROLLER_TOKENS
-from tfgrpo.training.draft import Draft
-from tfgrpo.training.exemplars import (
-    FIRST_EXAMPLES,
-    LONGEST,
-    LONGEST_BYTES,
-    LONGEST_FORM,
-    MOST_TOKENS,
-    can_be_example,
-)
-from tfgrpo.training.gate_words import REJECTIONS
-from tfgrpo.training.lookahead import EARLY
+from tfgrpo.training import candidates, examples, probation
 from tfgrpo.training.loop import plan_steps, reflection_of
-from tfgrpo.training.notes import prompts_of
-from tfgrpo.training.probation import MOST_RACES
-from tfgrpo.training.pruning import PRUNE_TOKENS, TURNS
-from tfgrpo.training.reflection import (
-    ANSWER_SHOWN,
-    COMPARISON_TOKENS,
-    MOST_LESSONS,
-    SUMMARY_TOKENS,
-    UNKNOWN,
-)
-from tfgrpo.training.text_check import right_answers
+from tfgrpo.training.run_report import versions_of
 
-ANSWER = {
-    "rollout": 800.0,
-    "next action": 32.0,
-    "persona": 60.0,
-    "judge": 80.0,
-    "strategies": 150.0,
-    "summary": 200.0,
-    "comparison": 250.0,
-    "reconcile": 150.0,
-    "direct": 400.0,
-    "controller": 80.0,
-    "embedding": 0.0,
-    "prune": 80.0,
-}
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.domains.base import Domain
+    from tfgrpo.evaluation.setup import EvalPlan
+    from tfgrpo.training.setup import RunPlan
+
+ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "judge": 80.0}
 """Tokens of an answer, before this store has seen any from the model."""
-LABEL_ANSWER, AGENT_ANSWER = 40.0, 250.0
-"""Tokens of an attempt's answer where it is a label or short, and of an agent's in one turn."""
-LIMIT_USED = 0.5
-"""What an answer takes of a limit that is near what is likely: a local model has taken a third of
-80 tokens."""
-PLAN_ANSWER = 1200.0
-"""Tokens of a plan for all lessons of a step."""
-STAGES = (*ANSWER, "evaluation")
-EXPECTED = Assumptions(0.5, 0.5, 1.5, 0.25, turns=0.5, library=30)
-MOST = Assumptions(0.9, 1.0, 2.0, 0.5, turns=0.8, library=60, longer=2.0, tries=1.1)
+SHORT_ANSWER, AGENT_ANSWER, PLANNED = 40.0, 250.0, 60.0
+"""The same of a short attempt, of an agent's turn, and of a planned operation."""
+RESULT, JUDGED, LESSON = 400.0, 500.0, 45.0
+"""Tokens of a tool's result, of what a judge is told beside the answer, and of an experience."""
+CHARACTERS = 4.0
+"""The characters of a token, more or less."""
+HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
+"""Seconds until an answer begins, and its tokens a second, before any has been seen."""
+LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.4
+"""Tokens a second that a local model reads and writes in all, and which part of its prompts it has
+to read, since it has read their beginnings for the attempt before."""
+ONE_STEP, MORE_STEPS = 2.0, 1.5
+"""How many times what the steps so far have taken the rest takes at most: after one, and more."""
+
+
+class Assumed(NamedTuple):
+    """Shares of the groups that teach, of the turns that an agent takes and of the places for
+    candidates that are used; lessons of an answer; experiences of a library when it is full; how
+    many times as long as likely answers are, and how often one is asked for again."""
+
+    teaching: float
+    turns: float
+    places: float
+    lessons: float
+    library: float
+    longer: float
+    tries: float
+
+
+EXPECTED = Assumed(0.6, 0.5, 0.5, 1.2, 15, 1.0, 1.0)
+MOST = Assumed(1.0, 1.0, 1.0, 2.0, 60, 2.0, 1.1)
 SEEN_LONGER = 1.5
 """How many times as long as this store has seen them answers are in `MOST`."""
-UPPER = Assumptions(1.0, 1.0, float(MOST_LESSONS), 1.0, turns=1.0, library=inf, upper=True)
-WORD_TOKENS, TOKEN_CHARACTERS = 1.4, 4.0
-"""The characters of a token, more or less, where only its tokens are known of a text."""
-LABEL = 8.0
-SIMILAR, SCHEMA = 250.0, 2_000.0
-"""The most bytes that are said of what is like a lesson, and of a schema without its labels."""
-LABELLED = 32.0
-"""The most bytes of a label in a schema and in a complaint."""
-CREDIT = 100.0
-"""The most that is said of an experience's credit, in bytes."""
+Who: TypeAlias = Literal["policy", "reflection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +85,46 @@ class StageEstimate:
     completion_tokens: float
     dollars: float | None
 
+    def __add__(self, other: StageEstimate) -> StageEstimate:
+        dollars = None
+        if self.dollars is not None and other.dollars is not None:
+            dollars = self.dollars + other.dollars
+        return StageEstimate(
+            self.stage,
+            self.calls + other.calls,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            dollars,
+        )
+
+    def times(self, factor: float) -> StageEstimate:
+        """Returns so many times as much."""
+        dollars = None if self.dollars is None else self.dollars * factor
+        calls, prompt = self.calls * factor, self.prompt_tokens * factor
+        return StageEstimate(self.stage, calls, prompt, self.completion_tokens * factor, dollars)
+
+    def less(self, other: StageEstimate) -> StageEstimate:
+        """Returns what is left of it without another, and nothing below nothing."""
+        rest = self + other.times(-1.0)
+        dollars = None if rest.dollars is None else max(0.0, rest.dollars)
+        calls, prompt = max(0.0, rest.calls), max(0.0, rest.prompt_tokens)
+        return StageEstimate(self.stage, calls, prompt, max(0.0, rest.completion_tokens), dollars)
+
+
+Stages: TypeAlias = tuple[StageEstimate, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """A run's stages: expected, in most runs at most, and in the worst case; and what is in none,
-    in words.
+    """A run's stages, expected and at most, and what is in neither, in words.
 
     `steps` are those that are to be made, `seconds` the time that they are expected to take, and
-    `most_seconds` the time in most runs. Of a run that has made steps this is what is left:
-    `spent_dollars` and `spent_tokens` are gone, and `steps_done`.
+    `most_seconds` at most. Of a run that has made steps this is what is left: `spent_dollars` and
+    `spent_tokens` are gone, and `steps_done`.
     """
 
-    expected: tuple[StageEstimate, ...]
-    most: tuple[StageEstimate, ...]
-    upper: tuple[StageEstimate, ...]
+    expected: Stages
+    most: Stages
     left_out: tuple[str, ...] = ()
     lengths_seen: bool = False
     steps: int = 0
@@ -144,455 +134,342 @@ class RunEstimate:
     spent_dollars: float | None = 0.0
     spent_tokens: int = 0
 
+    def __add__(self, other: RunEstimate) -> RunEstimate:
+        return RunEstimate(
+            _merged((*self.expected, *other.expected)),
+            _merged((*self.most, *other.most)),
+            tuple(dict.fromkeys((*self.left_out, *other.left_out))),
+            self.lengths_seen and other.lengths_seen,
+            seconds=self.seconds + other.seconds,
+            most_seconds=self.most_seconds + other.most_seconds,
+        )
 
-def answer_lengths(store: Store, model: str) -> dict[str, float]:
-    """Returns stage → mean tokens of the answers that a model has given so far."""
+
+class PlannedAttempts(NamedTuple):
+    """Attempts to be made with a library: `samples` at each of some problems."""
+
+    library: Library
+    problems: Sequence[Problem]
+    samples: int
+
+
+def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
+    """Returns what a run takes. Of a `run` that has made a step it is what is left, going by its
+    steps so far. Nothing is written."""
+    seen = answer_lengths(store, plan.settings)
+    expected, most = (_Run(store, plan, one, seen).stages() for one in _assumed(seen))
+    steps = len(plan_steps(plan.problems.train, plan.settings))
+    estimate = RunEstimate(expected, most, lengths_seen=bool(seen), steps=steps)
+    done = len(versions_of(store, run)) if run is not None else 0
+    if run is not None and done:
+        estimate = _rest(estimate, store.runs.spent(run), done, plan)
+    return _timed(store, plan.settings, estimate)
+
+
+def estimate_attempts(
+    store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
+) -> RunEstimate:
+    """Returns what attempts under a plan's conditions take. Nothing is written."""
+    settings, seen = plan.task.settings, answer_lengths(store, plan.task.settings)
+
+    def stages(assumed: Assumed) -> Stages:
+        total = _Attempts(settings, plan.task.domain, plan.prices, assumed, seen)
+        for one in planned:
+            total.attempts(one, "evaluation")
+        return total.stages()
+
+    expected, most = map(stages, _assumed(seen))
+    return _timed(store, settings, RunEstimate(expected, most, lengths_seen=bool(seen)))
+
+
+def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
+    """Returns what an evaluation takes: nothing for versions whose scores are on record."""
+    task = plan.task
+    missing = [
+        PlannedAttempts(store.library(version), task.problems, task.settings.samples)
+        for version in plan.versions
+        if store.runs.evaluation(version.number, task.key) is None
+    ]
+    return estimate_attempts(store, plan, missing)
+
+
+def estimate_judgements(
+    store: Store, settings: Settings, prices: ModelPrices, judged: Iterable[str]
+) -> RunEstimate:
+    """Returns what a judge takes for what is there already: `judged` are questions and answers."""
+    seen = answer_lengths(store, settings)
+    prompts = [count(text) + JUDGED for text in judged]
+
+    def stages(assumed: Assumed) -> Stages:
+        calls = _Calls(prices, assumed, seen)
+        for prompt in prompts:
+            calls.add("judge", "reflection", 1.0, prompt, calls.length("judge", 80, 1000))
+        return calls.stages()
+
+    expected, most = map(stages, _assumed(seen))
+    return _timed(store, settings, RunEstimate(expected, most, lengths_seen=bool(seen)))
+
+
+def answer_lengths(store: Store, settings: Settings) -> dict[str, float]:
+    """Returns stage → mean tokens of the answers that a run's models have given so far."""
+    models = {settings.models.model, settings.models.reflection_model}
     sums: dict[str, tuple[int, int]] = {}
     for spent in store.runs.spent():
-        if spent.model == model:
+        if spent.model in models:
             calls, tokens = sums.get(spent.stage, (0, 0))
             usage = spent.usage
             sums[spent.stage] = calls + usage.calls, tokens + usage.completion_tokens
     means = {stage: tokens / calls for stage, (calls, tokens) in sums.items() if tokens}
-    if "evaluation" in means:
-        means.setdefault("rollout", means["evaluation"])
+    for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
+        if one in means:
+            means.setdefault(other, means[one])
     return means
 
 
-def estimate(
-    plan: PlannedRun,
-    prices: Mapping[Model, Price | None],
-    lengths: Mapping[str, float] | None = None,
-) -> RunEstimate:
-    """Returns what a run would take.
+def _assumed(seen: Mapping[str, float]) -> tuple[Assumed, Assumed]:
+    return EXPECTED, MOST._replace(longer=SEEN_LONGER) if seen else MOST
 
-    `lengths` gives the mean answer of each stage in tokens, where it is known.
-    """
-    settings = plan.settings
-    sizes = [len(batch) for _, batch in plan_steps(plan.dataset, settings)]
-    totals = []
-    most = replace(MOST, longer=SEEN_LONGER) if lengths else MOST
-    for assumed in (EXPECTED, most, UPPER):
-        upper = assumed.upper
-        counter = TokenCounter(assumed, {**ANSWER, **_likely_answers(settings), **(lengths or {})})
-        total = _Total(counter, plan)
-        total.add_clusters(plan)
-        length = counter.answer("rollout", settings.max_tokens) if not upper else 0.0
-        training, gating, comparing = (
-            attempt_cost(counter, problems, plan, length)
-            for problems in (plan.dataset, plan.gate, (*plan.heldout, *plan.sealed))
+
+class _Calls:
+    """Adds up calls by stage."""
+
+    def __init__(self, prices: ModelPrices, assumed: Assumed, seen: Mapping[str, float]) -> None:
+        self._prices, self._assumed, self._seen = prices, assumed, seen
+        self._stages: list[StageEstimate] = []
+
+    def length(self, stage: str, likely: float, most: float) -> float:
+        """Returns the tokens of a stage's answer, which may have `most`."""
+        return min(self._seen.get(stage, likely) * self._assumed.longer, most)
+
+    def add(self, stage: str, who: Who, calls: float, prompt: float, answer: float) -> None:
+        """Adds calls with so many tokens in the prompt and the answer of each."""
+        price = self._prices.policy if who == "policy" else self._prices.reflection
+        sizes = (calls * prompt, calls * answer)
+        dollars = None if price is None else price.of(sizes[0], 0, sizes[1])
+        if calls > 0:
+            self._stages.append(StageEstimate(stage, calls, *sizes, dollars))
+
+    def stages(self) -> Stages:
+        """Returns what was added, a line for each stage."""
+        return _merged(self._stages)
+
+
+class _Attempts(_Calls):
+    """Adds up attempts, with what judges them."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        domain: Domain,
+        prices: ModelPrices,
+        assumed: Assumed,
+        seen: Mapping[str, float],
+    ) -> None:
+        super().__init__(prices, assumed, seen)
+        self._of, self._domain = settings, domain
+        folder = settings.prompts
+        self._folder: Path | None = None if folder is None else _path(folder)
+        kind = settings.domain.partition(":")[0]
+        short = SHORT_ANSWER if kind in SHORT_ANSWERS else ANSWER["rollout"]
+        self._is_agent = settings.mode == "agent"
+        self.turns = max(1.0, settings.turns * assumed.turns) if self._is_agent else 1.0
+        likely = AGENT_ANSWER if self._is_agent else min(short, settings.max_tokens / 2)
+        self.answer = self.length("rollout", likely, settings.max_tokens)
+
+    @property
+    def transcript(self) -> float:
+        """The tokens of an attempt as the reflection model reads it."""
+        return self.turns * self.answer + (self.turns - 1) * RESULT
+
+    def attempts(self, planned: PlannedAttempts, stage: str = "rollout", more: float = 0.0) -> None:
+        """Adds attempts, each with so many more tokens in its prompt."""
+        template = self._domain.template("rollout", self._folder)
+        objective, number = self._of.agent_objective, planned.samples
+        again = self.answer + RESULT  # what a turn adds to the prompts of those after it
+        for problem in planned.problems:
+            messages = rendered(self._domain, template, planned.library, problem, objective)
+            prompt = sum(count(text) + 4 for _, text in messages) + more
+            prompt += again * (self.turns - 1) / 2
+            self.add(stage, "policy", number * self.turns, prompt, self.answer)
+            if self._domain.judge is not None:
+                read = count(problem.problem) + self.transcript + JUDGED
+                self.add("judge", "reflection", number, read, self.length("judge", 80, 1000))
+
+
+def _path(folder: str) -> Path:
+    from pathlib import Path
+
+    return Path(folder)
+
+
+class _Run(_Attempts):
+    """Adds up what the steps of a run take, its trials, and the comparison at the end."""
+
+    def __init__(
+        self, store: Store, plan: RunPlan, assumed: Assumed, seen: Mapping[str, float]
+    ) -> None:
+        folder = str(plan.prompts) if plan.prompts else None
+        self._settings = plan.settings.model_copy(update={"prompts": folder})
+        super().__init__(self._settings, plan.domain, plan.prices, assumed, seen)
+        self._problems = plan.problems
+        self._reflection = reflection_of(self._settings, plan.domain, plan.prompts)
+        branch = plan.settings.branch
+        self._library = store.library(
+            store.resolve(branch if branch in store.branches() else "HEAD")
         )
-        if upper and settings.quorum < 1:  # who is late may be reflected on at the very end
-            for size in filter(None, sizes):
-                total.add_step(size, training)
-            total = total.again()
-        for size in sizes:
-            if settings.direct:
-                total.add_direct()
-            elif not size:
-                total.add_examples(FIRST_EXAMPLES)
-            else:
-                total.add_step(size, training)
-            is_examples = not size and not settings.direct
-            total.add_gate(len(plan.gate), gating, examples_alone=is_examples)
-        if plan.gate and settings.deploy == "best":
-            total.add_choice(len(plan.gate), len(sizes), gating)
-        total.add_comparison(len(plan.heldout) + len(plan.sealed), comparing)
-        totals.append(total.stages(prices))
-    left_out = tuple(uncounted(plan.domain, settings))
-    expected, in_most, worst = totals
-    return RunEstimate(expected, in_most, worst, left_out=left_out, steps=len(sizes))
+        self._measures = plan.settings.policy == PROBATION
+        full = max(0.0, assumed.library - len(self._library)) * LESSON
+        cap = plan.settings.library_tokens
+        self._room = full if cap is None else min(full, float(cap))
+        there = count(prompt_text(self._library))
+        self._known = min(there, 8 * LESSON) if plan.settings.top_k else there
+
+    def stages(self) -> Stages:
+        """Returns what the whole run takes."""
+        settings, steps = self._settings, plan_steps(self._problems.train, self._settings)
+        left = len(self._problems.train) * settings.epochs
+        for number, (_, batch) in enumerate(steps):
+            left -= len(batch)
+            self._step(batch, self._room * number / len(steps), left * settings.group_size)
+        checked = self._problems.heldout[: settings.heldout_problems]
+        last = PlannedAttempts(self._library, (*checked, *self._problems.sealed), 2)
+        self.attempts(last._replace(samples=settings.heldout_samples), "evaluation")
+        self.attempts(last._replace(samples=settings.heldout_samples), "evaluation", self._room)
+        gate = self._problems.gate[: settings.gate_problems]
+        trial = PlannedAttempts(self._library, gate, settings.gate_samples)
+        trials = 1 + len(steps) * self._assumed.places * 2  # of steps that change something
+        if settings.deploy == "best":
+            trials += 2 + len(steps) * self._assumed.places
+        for _ in range(round(trials) if gate else 0):
+            self.attempts(trial, "evaluation", self._room / 2)
+        return super().stages()
+
+    def _step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
+        """Adds a step whose library has grown by so many tokens, before so many attempts."""
+        assumed, groups, size = self._assumed, len(batch), self._settings.group_size
+        more = min(grown, 8 * LESSON) if self._settings.top_k else grown
+        if self._measures:  # half of the candidates, and of the examples, that belong
+            more += 2 * LESSON + examples.MOST_TOKENS / 2 * assumed.places * (grown > 0)
+        self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
+        teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
+        askings = probation.ASKINGS if self._measures else 1
+        read = self._template("comparison") + self._known + grown
+        told = self.transcript
+        if told * CHARACTERS > self._settings.summarise_over:
+            told = self.length("summary", ANSWER["summary"], 400)
+            prompt = self._template("summary") + self.transcript
+            self.add("summary", "reflection", teaching * size, prompt, told)
+        problem = fmean(count(one.problem) for one in batch)
+        answer = self.length("comparison", ANSWER["comparison"], 1200)
+        prompt, calls = read + problem + size * told, teaching * askings * assumed.tries
+        self.add("comparison", "reflection", calls, prompt, answer)
+        if self._measures and left:
+            free = candidates.capacity(left) * assumed.places
+            races = min(free * candidates.RACES, teaching * askings * assumed.lessons)
+            one = PlannedAttempts(self._library, batch[:1], 1)
+            for _ in range(round(races * candidates.TRIES * (1 + assumed.places) / 2)):
+                self.attempts(one, "rollout", more)
+        elif not self._measures:
+            lessons = teaching * assumed.lessons
+            prompt = self._template("plan") + self._known + grown + lessons * LESSON
+            planned = lessons * PLANNED * assumed.longer
+            self.add("controller", "reflection", assumed.tries, prompt, planned)
+
+    def _template(self, name: str) -> float:
+        """Returns the tokens of a prompt of reflection without what is put into it."""
+        template = getattr(self._reflection, name)
+        objectives = count(self._settings.learning_objective + self._settings.agent_objective)
+        return sum(count(text) for _, text in template.parts) + float(objectives)
 
 
-def _likely_answers(settings: TrainSettings) -> dict[str, float]:
-    """Returns what answers likely have, where the settings say so."""
-    planned = {"controller": PLAN_ANSWER} if settings.controller == "batch" else {}
-    return {**attempt_answer(settings), **planned}
+def _merged(stages: Iterable[StageEstimate]) -> Stages:
+    total: dict[str, StageEstimate] = {}
+    for one in stages:
+        total[one.stage] = total[one.stage] + one if one.stage in total else one
+    return tuple(total.values())
 
 
-def attempt_answer(settings: TrainSettings) -> dict[str, float]:
-    """Returns what an attempt's answer likely has, going by its kind and its limit."""
-    if settings.mode == "agent":
-        return {"rollout": AGENT_ANSWER}
-    short = settings.domain.partition(":")[0] in SHORT_ANSWERS
-    likely = LABEL_ANSWER if short else ANSWER["rollout"]
-    return {"rollout": min(likely, settings.max_tokens * LIMIT_USED)}
+def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
+    """Returns what is left of a run after so many steps."""
+    left = max(0, estimate.steps - done)
+    so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
+    evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
+    begun = _by_stage((one for one in spent if one.step is not None and one.step >= done), plan)
+
+    def rest(planned: Stages, factor: float) -> Stages:
+        stages = []
+        for name in dict.fromkeys([*so_far, *(one.stage for one in planned)]):
+            if name == "evaluation":
+                one = next(one for one in planned if one.stage == name)
+                stages.append(one if evaluated is None else one.less(evaluated))
+            elif name in so_far:
+                one = so_far[name].times(left / done)
+                one = one.less(begun[name]) if name in begun else one
+                stages.append(one.times(factor))
+        return tuple(one for one in stages if one.calls > 0)
+
+    total = _by_stage(spent, plan).values()
+    known = [one.dollars for one in total if one.dollars is not None]
+    return replace(
+        estimate,
+        expected=rest(estimate.expected, 1.0),
+        most=rest(estimate.most, ONE_STEP if done == 1 else MORE_STEPS),
+        steps=left,
+        steps_done=done,
+        spent_dollars=sum(known) if len(known) == len(total) else None,
+        spent_tokens=round(sum(o.prompt_tokens + o.completion_tokens for o in total)),
+    )
 
 
-def stage_estimates(
-    sums: Mapping[tuple[str, Model], PlannedUsage], prices: Mapping[Model, Price | None]
-) -> tuple[StageEstimate, ...]:
-    """Returns what calls by stage and model come to, in the order of `STAGES`."""
-    order = {stage: number for number, stage in enumerate(STAGES)}
-    names = sorted({stage for stage, _ in sums}, key=lambda s: (order.get(s, -1), s))
+def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]:
+    """Returns stage → what its calls have come to."""
     stages = []
-    for name in names:
-        parts = {model: u for (stage, model), u in sums.items() if stage == name}
-        usage = sum(parts.values(), PlannedUsage())
-        costs = [
-            None if price is None else price.of(u.prompt, 0, u.completion)
-            for price, u in ((prices[model], u) for model, u in parts.items())
-        ]
-        dollars = None if None in costs else sum(cost for cost in costs if cost is not None)
-        if usage.calls:
-            sizes = (usage.calls, usage.prompt, usage.completion)
-            stages.append(StageEstimate(name, *sizes, dollars))
-    return tuple(stages)
+    for one in spent:
+        usage = one.usage
+        own = one.stage in ("rollout", "evaluation")
+        price = plan.prices.policy if own else plan.prices.reflection
+        sizes = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        cost = None if price is None else price.of(*sizes)
+        stages.append(StageEstimate(one.stage, usage.calls, sizes[0], sizes[2], cost))
+    return {one.stage: one for one in _merged(stages)}
 
 
-class _Total:
-    """Adds up calls and tokens, as expected or as an upper bound."""
+def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstimate:
+    """Returns an estimate with how long its calls take, as many at once as may be."""
+    seen = _seconds_a_token(store, settings)
+    local = settings.models.model.startswith(LOCAL)
+    at_once = local_slots(settings.concurrency) if local else settings.concurrency
+    batch = at_once
+    if isinstance(settings, TrainSettings):
+        batch = settings.batch_size * settings.group_size
 
-    def __init__(self, counter: TokenCounter, plan: PlannedRun) -> None:
-        settings, library = plan.settings, plan.library
-        self._counter, self._plan, self._upper = counter, plan, counter.upper
-        self._assumed = counter.assumed
-        self._settings, self._library = settings, library
-        self._reflection = reflection_of(settings, plan.domain, plan.prompts)
-        self._sums: dict[tuple[str, Model], PlannedUsage] = {}
-        self._prompts = self._prompt_sizes()
-        tokens = count(prompt_text(library))
-        self._askings = settings.proposals if settings.learner == "probation" else 1
-        self._room = max(0.0, float(settings.library_tokens or 0) - tokens)
-        over = settings.library_tokens is not None and tokens > settings.library_tokens
-        self._over = len(library) if over else 0
-        self._grown, self._experiences = 0.0, float(len(library))
-        self._examples = self._examples_expected()
-        self._around = self._around_example() if self._examples else 0.0
-        self._examples_left = len(plan.dataset)
-        self._embedded = False
-        self._measured, self._grown_in_force, self._changes = False, 0.0, 0.0
-        self._rejections = [counter.text("\n".join(plan.rejected))]
-
-    def again(self) -> _Total:
-        """Returns a total that begins with all that this one has come to know."""
-        total = _Total(self._counter, self._plan)
-        total._grown, total._experiences = self._grown, self._experiences
-        total._examples_left = self._examples_left
+    def seconds(stages: Stages) -> float:
+        total = 0.0
+        for one in stages:
+            if one.stage in seen:
+                taken = one.completion_tokens * seen[one.stage]
+            elif local:
+                read = one.prompt_tokens * READ_ANEW / LOCAL_PROMPT
+                taken = (read + one.completion_tokens / LOCAL_SPEED) * at_once
+            else:
+                taken = one.calls * HOSTED_LATENCY + one.completion_tokens / HOSTED_SPEED
+            wide = 1 if one.stage == "controller" else min(at_once, batch)
+            total += taken / wide
         return total
 
-    def _examples_expected(self) -> int:
-        """Returns how many examples a step may add: those of answers alone, where attempts say
-        nothing else, are not likely but for kinds of problems with short answers."""
-        settings = self._settings
-        is_likely = settings.exemplars_from == "attempts" or self._reflection.shared_answers
-        is_short = settings.domain.partition(":")[0] in SHORT_ANSWERS
-        return settings.exemplars if self._upper or is_likely or is_short else 0
+    return replace(
+        estimate, seconds=seconds(estimate.expected), most_seconds=seconds(estimate.most)
+    )
 
-    def _example_size(self) -> float:
-        """Returns the tokens of an example's own text, where a run may have any."""
-        most = float(LONGEST_BYTES if self._upper else LONGEST / 4)
-        if not self._examples:
-            return 0.0
-        if not self._reflection.shared_answers:
-            return most
-        sizes = [
-            self._counter.text(problem.problem) + self._counter.text(answer)
-            for problem in filter(can_be_example, self._plan.dataset)
-            for answer in right_answers(problem)[:1]
-        ]
-        if not sizes:
-            return 0.0
-        return min(most, max(sizes) + LONGEST_FORM) if self._upper else fmean(sizes)
 
-    def _around_example(self) -> float:
-        """Returns the tokens that a prompt has around the problem and the answer of an example:
-        as two turns, of which one asks as the prompt does, or as a line."""
-        draft, sizes = Draft(self._library), []
-        for number in range(2):
-            text = example_text(f"{number}", "0")
-            draft.apply(Operation("ADD", derived_id("example", str(number)), text))
-            sizes.append(self._prompt_size(draft.library))
-        line = self._counter.text(f"{example_text('', '')}\n") + LABEL
-        return max(line, sizes[1] - sizes[0] - 2 * self._counter.text("0"))
-
-    def _prompt_size(self, library: Library) -> float:
-        """Returns the tokens of the first problem's prompt with a library."""
-        plan, problem = self._plan, self._plan.dataset[0]
-        objective = plan.settings.agent_objective
-        return self._counter.messages(
-            rendered(plan.domain, plan.template, library, problem, objective)
-        )
-
-    def _prompt_sizes(self) -> dict[str, float]:
-        """Returns stage → the mean size of its prompt, without what the run will have said."""
-        reflection, counter = self._reflection, self._counter
-        values = {
-            "agent_objective": reflection.agent_objective,
-            "learning_objective": reflection.learning_objective,
-            "max_words": str(reflection.max_words),
-            "library": prompt_text(self._library),
-            "verdict": "12.3456 % right",
-            "count": "100",
-            **dict.fromkeys(("response", "winners", "losers", "lesson", "lessons", "reason"), ""),
-            **dict.fromkeys(("similar", "attempt", "problems", "shown"), ""),
-            **dict.fromkeys(("tokens", "cap", "over"), "100000"),
-        }
-        templates = {
-            "summary": reflection.summary,
-            "comparison": reflection.single or reflection.comparison,
-            "controller": reflection.plan or reflection.controller,
-            "missed": reflection.missed,
-            "blame": reflection.blame,
-            "strategies": reflection.strategies,
-            "prune": reflection.prune,
-            "reconcile": reflection.reconcile,
-            "direct": reflection.direct,
-        }
-        problems = [
-            {"problem": problem.problem, "ground_truth": problem.answer or UNKNOWN}
-            for problem in self._plan.dataset
-        ]
-        sizes = {
-            stage: fmean(counter.messages(template.render(values | one)) for one in problems)
-            for stage, template in templates.items()
-            if template is not None
-        }
-        sizes["comparison"] = max(sizes["comparison"], sizes.get("missed", 0.0))
-        for name, template in prompts_of(self._plan.domain, self._plan.prompts).items():
-            sizes[name] = counter.messages(template.render({name: ""}))
-        return sizes
-
-    # a step:
-
-    def add_step(self, batch: int, one: AttemptCost) -> None:
-        """Adds one step."""
-        settings, upper = self._settings, self._upper
-        plain = max(1, settings.group_size - settings.hints)
-        size = float(plain + settings.hints)
-        attempts = size
-        if settings.rollouts == "adaptive" and not upper:
-            attempts = (min(adaptive.FIRST, size) + size) / 2
-        assumed = self._assumed
-        unsolved = batch * assumed.unsolved * bool(settings.hints)
-        strategy = strategies.TOKENS * self._counter.quoted if upper else 40.0
-        hinted = unsolved * settings.hints
-        measured = settings.learner == "probation"
-        beside = CANDIDATES * self._text * (1.0 if upper else 0.5) if measured else 0.0
-        self._attempts(batch * attempts - hinted, one, beside)
-        self._attempts(hinted, one, strategy / (settings.hints if upper and hinted else 1) + 32)
-        if settings.rollouts == "branch":
-            roots = max(1, settings.group_size - 1)
-            self._add("next action", "policy", one.glances.longer(self._grown), batch * roots)
-        if unsolved:
-            shown = plain * (4.0 * strategies.SHOWN + 16 if upper else 150.0)
-            self._structured("strategies", unsolved, shown, strategies.TOKENS)
-        alone = self._reflection.single is not None
-        wrong = assumed.unsolved * (bool(settings.all_wrong) or measured)
-        groups = batch * (1.0 if alone else min(1.0, assumed.mixed + wrong))
-        if alone or size > 1:
-            lessons = self._reflect(groups, attempts, one)
-            confirmed = unsolved * assumed.lessons * assumed.mixed
-            tried = settings.all_wrong * batch * wrong
-            tried += settings.confirm * batch * assumed.mixed * assumed.lessons
-            tried += measured * CONFIRMATIONS * min(lessons, MOST_RACES)
-            self._attempts(CONFIRMATIONS * confirmed + tried, one, self._text)
-            self._control(lessons)
-
-    def _attempts(
-        self, number: float, one: AttemptCost, longer: float = 0.0, *, evaluation: bool = False
-    ) -> None:
-        """Adds attempts, whose prompts are so much longer than with the opening library alone."""
-        for (stage, model), usage in one.stages.items():
-            if model == "policy":
-                usage = usage.longer(self._grown + longer)
-            self._add("evaluation" if evaluation else stage, model, usage, number)
-
-    def _reflect(self, groups: float, size: float, one: AttemptCost) -> float:
-        """Adds what mixed groups take until they have lessons, and returns how many."""
-        upper, quoted = self._upper, self._counter.quoted
-        as_it_stands = one.transcript * TOKEN_CHARACTERS <= self._settings.summarise_over
-        if as_it_stands and not upper:
-            summary = one.transcript
-        else:
-            self._plain("summary", groups * size, one.transcript + one.details, SUMMARY_TOKENS)
-            summary = self._counter.answer("summary", SUMMARY_TOKENS) * quoted
-        if upper:  # an attempt may stand as it is, and an empty summary gives way to its beginning
-            as_it_is = 4.0 * max(600, self._settings.summarise_over)
-            summary = max(summary, min(one.transcript, as_it_is))
-        beside = 4.0 * ANSWER_SHOWN + 64 if upper else 20.0
-        listed = size * (summary + one.details + beside) + self._blame(size)
-        comparisons = groups * self._askings
-        self._structured("comparison", comparisons, self._grown + listed, COMPARISON_TOKENS)
-        lessons = comparisons * self._assumed.lessons
-        if self._reflection.reconcile is not None:
-            self._structured(
-                "reconcile", groups, self._grown + MOST_LESSONS * self._text, COMPARISON_TOKENS
-            )
-        return lessons
-
-    def _blame(self, size: float) -> float:
-        """Returns the tokens of what a comparison is told of the experiences of its attempts, each
-        of which may have been shown all."""
-        if not self._settings.blame:
-            return 0.0
-        each = LABEL if self._upper else LABEL / 2
-        return self._prompts["blame"] + size * (24.0 + self._experiences * each)
-
-    @property
-    def _text(self) -> float:
-        """The tokens of an experience: at most an answer is nothing but lessons."""
-        if self._upper:
-            return QUOTED * COMPARISON_TOKENS / MOST_LESSONS + LABEL
-        return self._settings.max_words * WORD_TOKENS + LABEL
-
-    def _control(self, lessons: float) -> None:
-        """Adds the decisions about a step's lessons, and lets the library grow by them."""
-        upper, text = self._upper, self._text
-        self._changes = lessons * self._assumed.new
-        room = max(0.0, self._assumed.library - self._experiences)
-        added = min(lessons * self._assumed.new, room)
-        new = added * text
-        seen = self._grown + (new if upper else new / 2)
-        self._experiences += added
-        prompt = seen + 2 * text + (SIMILAR if upper else 0.0) + self._notes()
-        if self._reflection.plan is not None:
-            self._structured("controller", 1.0, prompt + lessons * text, PLAN_TOKENS)
-            decisions, new = 0.0, max(new, QUOTED * PLAN_TOKENS if upper else 0.0)
-        else:
-            decisions = self._decide_each(lessons, added, prompt)
-        if self._settings.models.embedding_model:
-            self._embed(decisions)
-        if self._settings.library_tokens:
-            self._prune(lessons, new, seen + text)
-        else:
-            self._grown += new
-        if self._examples:
-            self.add_examples()
-        if self._settings.gate and upper:
-            pruned = self._counter.text(prompt_text(self._library)) + self._grown
-            changed = lessons * (2 * text + 64) + (pruned if self._settings.library_tokens else 0)
-            self._rejections.append(changed)
-
-    def add_examples(self, times: int = 1) -> None:
-        """Lets the library grow by so many times a step's examples."""
-        size = self._example_size()
-        number = float(min(self._examples * times, self._examples_left)) if size else 0.0
-        self._examples_left -= int(number)
-        if not self._upper and size:
-            cap = self._settings.library_tokens or MOST_TOKENS
-            opening = count(prompt_text(self._library))
-            number = min(number, max(0.0, cap - opening - self._grown) / size)
-        self._grown += number * (size + self._around)
-        self._experiences += number
-
-    def _decide_each(self, lessons: float, added: float, prompt: float) -> float:
-        """Adds a decision for each lesson; returns how many are asked for."""
-        decisions = 0.0 if self._settings.learner == "probation" else lessons
-        if decisions and self._settings.lessons_ahead > 1:  # again beside a library that changed
-            decisions += EARLY * lessons if self._upper else added
-        self._structured("controller", decisions, prompt, CONTROLLER_TOKENS)
-        return decisions
-
-    def _notes(self) -> float:
-        """Returns the tokens of what the controller is told of rejections and credit."""
-        rejected = self._rejections[0] + sum(self._rejections[1:][-REJECTIONS:])
-        notes = rejected + self._prompts["rejected"] if rejected else 0.0
-        if self._settings.blame:
-            notes += self._prompts["misled"] + (self._experiences * LABEL if self._upper else 0.0)
-        if self._settings.controller_sees_credit:
-            each = CREDIT if self._upper else CREDIT / 4
-            notes += self._prompts["credit"] + self._experiences * each
-        return notes
-
-    def add_clusters(self, plan: PlannedRun) -> None:
-        """Adds an embedding of each problem, where kinds are found by them."""
-        problems = (*plan.dataset, *plan.gate, *plan.heldout, *plan.sealed)
-        wanted = self._settings.inject == "credited" and self._settings.models.embedding_model
-        if wanted and not any(KIND in problem.meta for problem in plan.dataset):
-            texts = dict.fromkeys(problem.problem for problem in problems)
-            mean = sum(map(self._counter.text, texts)) / max(1, len(texts))
-            self._add("embedding", "embedding", PlannedUsage(1.0, mean + LABEL), len(texts))
-
-    def _embed(self, lessons: float) -> None:
-        """Adds embeddings: of each text once, the opening library's and those that come."""
-        texts = lessons * (2.0 if self._upper else 1.0)
-        opening = 0 if self._embedded else len(self._library)
-        self._embedded = True
-        mean = self._counter.text(prompt_text(self._library)) / max(1, len(self._library))
-        self._add("embedding", "embedding", PlannedUsage(1.0, mean + LABEL * 3), opening)
-        self._add("embedding", "embedding", PlannedUsage(1.0, self._text + LABEL * 3), texts)
-
-    def _prune(self, lessons: float, new: float, prompt: float) -> None:
-        """Adds what a capped library takes: at most every lesson needs all its turns; expected
-        is a turn for each new one once the library is full."""
-        if self._upper:
-            self._structured("prune", lessons * TURNS + self._over, prompt, PRUNE_TOKENS)
-            self._over = 0
-            self._grown += new
-            return
-        over = max(0.0, self._grown + new - self._room)
-        share = min(1.0, over / new) if new else 0.0
-        self._plain("prune", lessons * self._assumed.new * share, prompt, PRUNE_TOKENS)
-        self._grown = min(self._grown + new, self._room)
-
-    def add_direct(self) -> None:
-        """Adds a library that is written without rollouts."""
-        listed = (" ".join(p.problem.split()) for p in self._plan.dataset[: ablations.SHOWN])
-        shown = sum(self._counter.text(problem) + 3 for problem in listed)
-        self._structured("direct", 1.0, shown, ablations.TOKENS)
-        most = self._settings.direct
-        self._changes = float(most)
-        self._grown += most * self._text if not self._upper else QUOTED * ablations.TOKENS
-        self._grown += most * LABEL
-        self._experiences += most
-
-    # evaluation:
-
-    def add_gate(self, problems: int, one: AttemptCost, *, examples_alone: bool = False) -> None:
-        """Adds a step's trials: of its examples, and of all else that it changes, if it is more
-        than examples. A trial of two libraries takes attempts with the candidate, and with the
-        one in force where that has no scores yet; a factorial trial as many as both."""
-        number = float(problems * self._settings.gate_samples)
-        tried = 0 if examples_alone else 1
-        is_factorial = bool(tried) and self._is_factorial
-        bundles = bool(self._examples) + tried - is_factorial
-        self._attempts((bundles + 2 * is_factorial) * number, one, evaluation=True)
-        if bundles and not self._measured:
-            less = self._grown_in_force - self._grown
-            self._attempts(number, one, less, evaluation=True)
-        self._measured = not is_factorial and self._settings.inject != "credited"
-        self._grown_in_force, self._changes = self._grown, 0.0
-
-    @property
-    def _is_factorial(self) -> bool:
-        """Whether a step's changes are tried apart, which leaves the library that comes of it
-        without scores. At most they always are."""
-        wanted = self._settings.gate_trial == "factorial"
-        return wanted and (self._upper or self._changes > 1.0)
-
-    def add_choice(self, problems: int, steps: int, one: AttemptCost) -> None:
-        """Adds the fresh attempts with the run's libraries, of which the best is chosen: at most
-        every step has changed it, likely every other."""
-        libraries = float(steps if self._upper else (steps + 1) // 2)
-        number = float(problems * self._settings.gate_samples)
-        self._attempts(libraries * number, one, evaluation=True)
-        for _ in range(2 if self._upper else 1):  # what it began with, and the empty one
-            self._attempts(number, one, -self._grown, evaluation=True)
-
-    def add_comparison(self, problems: int, one: AttemptCost) -> None:
-        """Adds the held-out attempts, with what was learned and with the empty library."""
-        number = float(problems * self._settings.heldout_samples)
-        self._attempts(number, one, evaluation=True)
-        self._attempts(number, one, -self._grown, evaluation=True)
-
-    # sums:
-
-    def stages(self, prices: Mapping[Model, Price | None]) -> tuple[StageEstimate, ...]:
-        """Returns what the stages come to, in the order of `STAGES`."""
-        return stage_estimates(self._sums, prices)
-
-    def _add(self, stage: str, model: Model, usage: PlannedUsage, number: float) -> None:
-        key = (stage, model)
-        self._sums[key] = self._sums.get(key, PlannedUsage()) + usage.times(number)
-
-    def _plain(self, stage: str, number: float, more: float, most: int) -> None:
-        prompt = self._prompts[stage] + more
-        self._add(stage, "reflection", self._counter.plain(stage, prompt, most), number)
-
-    def _structured(self, stage: str, number: float, more: float, most: int) -> None:
-        """Adds structured calls with so much in the prompt beside its template."""
-        labels = LABELLED * self._experiences
-        prompt = self._prompts[stage] + more + (SCHEMA + labels if self._upper else 0.0)
-        usage = self._counter.structured(stage, prompt, most, complaint=labels)
-        self._add(stage, "reflection", usage, number)
+def _seconds_a_token(store: Store, settings: Settings) -> Mapping[str, float]:
+    """Returns stage → seconds for each token of its answers, as this store has seen them from the
+    run's models."""
+    named = {settings.models.model, settings.models.reflection_model}
+    sums: dict[str, tuple[float, int]] = {}
+    for spent in store.runs.spent():
+        if spent.model in named and spent.usage.completion_tokens:
+            seconds, tokens = sums.get(spent.stage, (0.0, 0))
+            usage = spent.usage
+            sums[spent.stage] = seconds + usage.seconds, tokens + usage.completion_tokens
+    return {stage: seconds / tokens for stage, (seconds, tokens) in sums.items()}

@@ -20,11 +20,11 @@ from tfgrpo.domains.mathematics.extract import spoken
 from tfgrpo.domains.reading import NoAnswer, last_json, variants
 from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.attempt import Group, Rollout
-from tfgrpo.settings import TrainSettings
+from tfgrpo.settings import PAPER, TrainSettings
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.runs import RolloutRow
 from tfgrpo.store.store import Store
-from tfgrpo.training.exemplars import are_answers_alone
+from tfgrpo.training.examples import are_answers_alone
 
 Finding: TypeAlias = Literal["unreadable", "wrong", "right", "unjudged"]
 ENOUGH: dict[Finding, int] = {"unreadable": 50, "right": 50, "unjudged": 50, "wrong": 100}
@@ -58,11 +58,6 @@ class StoppedEarly(TfgrpoError):
         self.notice = notice
 
 
-def applies(settings: TrainSettings) -> bool:
-    """Returns whether a run learns from groups of which some are mixed, by the verifier's word."""
-    return not settings.direct and settings.reward == "verifier" and settings.group_size > 1
-
-
 def look(
     rollouts: Sequence[Rollout],
     problems: Sequence[Problem],
@@ -78,8 +73,8 @@ def look(
         return None
     if finding is None or (not whole and len(there) < ENOUGH[finding]):
         return None
-    if finding == "wrong" and (settings.hints or settings.all_wrong):  # which learn from that
-        return None
+    if finding == "wrong" and settings.policy != PAPER and settings.ground_truth:
+        return None  # what all attempts miss is told by the ground truth
     count = len(there)
     if finding == "right":
         text, advice = (
@@ -93,7 +88,7 @@ def look(
         text = f"{count} of {count} wrong: answers are read, and none is right"
         advice = (
             "look at the ground truths and the domain (`tfgrpo verify`), or take easier problems, "
-            "a stronger model or --hints 2"
+            "a stronger model"
         )
     else:
         text, advice = _unreadable(there, problems, settings)

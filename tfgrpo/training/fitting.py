@@ -11,12 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tfgrpo.model.prices import LOCAL
-from tfgrpo.settings import (
-    LABEL_EXAMPLES,
-    TrainSettings,
-    fitting_samples,
-    fitting_tokens,
-)
+from tfgrpo.settings import PAPER, TrainSettings, fitting_samples, fitting_tokens
 from tfgrpo.training.run_problems import RunProblems
 
 BATCH = 100
@@ -28,30 +23,13 @@ LOCAL_SUMMARISE_OVER = 1000
 """The same for a local model, which reads 4,096 tokens with its answer: four such attempts are
 half of that."""
 LOCAL_BATCH = 16
-LOCAL_VALUES: dict[str, Any] = {
-    "epochs": 2,
-    "group_size": 4,
-    "heldout_problems": 24,
-}
-"""What a model on this machine gets through in an hour: it writes some ten tokens a second."""
+LOCAL_VALUES: dict[str, Any] = {"epochs": 3, "group_size": 6, "heldout_problems": 24}
+"""What a model on this machine gets through: it writes some ten tokens a second. What is proposed
+in one epoch is measured in those after it, in pairs of attempts."""
 GATE_ATTEMPTS = 32
 """Of a library, on a local model."""
-PROBATION: dict[str, Any] = {"reflection_temperature": 0.8}
+REFLECTION_TEMPERATURE = 0.8
 """So that several askings of one comparison are several lessons."""
-LOCAL_PROBATION: dict[str, Any] = {"epochs": 3, "group_size": 6}
-"""What is proposed in one epoch is measured in those after it, in pairs of attempts."""
-PUBLISHED: dict[str, Any] = {"learner": "controller", "controller": "batch"}
-"""The published method plans all operations of a step in one call. Its sizes are the settings'
-own defaults."""
-MEASURABLE = 120
-"""The attempts after the first step from which on effects are measured: with fewer, hardly one of
-.3 could be told from none, and a controller decides."""
-OTHER_LEARNER = {
-    *("learner", "controller", "max_edits", "confirm", "all_wrong", "blame", "lessons_ahead"),
-    *("rollouts", "quorum", "hints", "dropout", "reward", "direct", "gate_trial"),
-    *("exemplars", "exemplars_from", "drop_harmful", "controller_sees_credit"),
-}
-"""Settings that are the controller's: who names one asks for it."""
 LOCAL_TOP_K = 2
 """The experiences that fit a problem best, which are all that a local model is shown where a
 problem has one answer: of several rules a small model uses one that does not fit, or goes through
@@ -116,40 +94,10 @@ def fitting_values(
     kind = settings.domain.partition(":")[0]
     local = settings.models.model.startswith(LOCAL)
     values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
-    if local and kind in ONE_ANSWER and settings.mode == "prompt" and not settings.dropout:
-        values |= {"inject": "top-k", "top_k": LOCAL_TOP_K}
-    if not OTHER_LEARNER & set(named):
-        on_probation = {**values, "learner": "probation", **PROBATION}
-        on_probation |= LOCAL_PROBATION if local else {}
-        given = {name: getattr(settings, name) for name in named if name in on_probation}
-        tried = settings.model_copy(update=on_probation | given)
-        if tried.can_be_measured and attempts_after_first(tried, count) >= MEASURABLE:
-            values = on_probation
-    known = settings.ground_truth and settings.reward == "verifier"
-    measured = values.get("learner") == "probation" and not (kind == "choice" and problems.gate)
-    if (
-        known
-        and settings.mode == "prompt"
-        and not settings.direct
-        and not measured  # what is not measured does not enter
-        and "exemplars" not in named
-    ):
-        if kind == "choice":
-            values["exemplars"] = LABEL_EXAMPLES
-        elif kind in ONE_ANSWER and (
-            "exemplars_from" not in named or settings.exemplars_from == "answers"
-        ):
-            values |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
-    if known and kind == "choice" and settings.mode == "prompt" and not settings.direct:
-        has_examples = values.get("exemplars", settings.exemplars) > 0
-        values["exemplars_first"] = has_examples and bool(problems.gate)
+    if local and kind in ONE_ANSWER and settings.mode == "prompt":
+        values["top_k"] = LOCAL_TOP_K
+    values["reflection_temperature"] = REFLECTION_TEMPERATURE
     return values
-
-
-def attempts_after_first(settings: TrainSettings, problems: int) -> int:
-    """Returns how many attempts a run makes after its first step, which alone has no candidates."""
-    first = min(settings.batch_size, problems)
-    return (settings.epochs * problems - first) * settings.group_size
 
 
 def fit(
@@ -159,14 +107,9 @@ def fit(
 
     The line is empty where the sizes come to the paper's. Raises nothing.
     """
-    if settings.preset == "paper":
-        published = {k: v for k, v in PUBLISHED.items() if k not in named}
-        return settings.model_copy(update=published), ""
+    if settings.policy == PAPER:
+        return settings, ""
     values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
-    if "inject" in named:  # what is shown was said
-        values.pop("top_k", None)
-    if settings.hints and "group_size" in values:  # hints take the place of some of a group
-        del values["group_size"]
     fitted = settings.model_copy(update=values)
     parts = [
         text
@@ -188,15 +131,10 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         "batch_size": f"batches of {settings.batch_size}",
         "group_size": f"{settings.group_size} attempts at each",
         "epochs": f"{settings.epochs} epochs",
-        "learner": "what helps found by probation",
         "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
     }
-    if settings.injected is not None:
-        words["inject"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
-    if settings.exemplars and settings.exemplars_from != "answers":  # of those none may come
-        words["exemplars"] = f"{settings.exemplars} right answers a step as examples"
-    if settings.exemplars_first:
-        words["exemplars_first"] = "the first examples tried before any attempt"
+    if settings.top_k:
+        words["top_k"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
     if problems.gate:
         if len(problems.gate) > (settings.gate_problems or 0):
             words["gate_problems"] = f"{settings.gate_problems} gate problems"

@@ -22,7 +22,7 @@ from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
 from tfgrpo.training.gate_words import describe_figures, gate_word
 from tfgrpo.training.run_report import Issue, issues, versions_of
 
-COMPARISONS = ("comparison", "single", "reconcile", "controller")
+COMPARISONS = ("comparison", "reconcile", "controller")
 """The stages of a run in which a group turns into decisions, in their order."""
 PREFIX = 16
 """The characters of a call's key that an event's evidence has."""

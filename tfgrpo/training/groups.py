@@ -3,31 +3,26 @@
 That is the unit of a run's work, and a `GroupTask` says in plain data which: whoever has the store
 (this process, or a worker on another machine) makes the very same attempts of it, with the same
 keys in the journal, so that a group that was begun elsewhere is gone on with from there.
-
-Attempts at one problem are numbered. In a fixed group they are 0 to n-1 at once. An adaptive one
-begins with two and goes on one by one (`adaptive.py`). A problem that nothing has solved yet
-gets its later attempts under strategies that the reflection model proposes (`strategies.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
 from tfgrpo.domains.base import Context, Domain, Sampling
-from tfgrpo.evaluation.credit import left_out
 from tfgrpo.model.client import CallPath, Calls
-from tfgrpo.model.endpoint import Answer, CallFailed
+from tfgrpo.model.endpoint import Answer
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import OnProgress, ignore
+from tfgrpo.rendering.examples import of_other_problems
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.rendering.templates import Template
-from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import Agent
 from tfgrpo.rollout.attempt import (
     CONFIRMING,
@@ -38,21 +33,16 @@ from tfgrpo.rollout.attempt import (
     failed,
     rendered,
 )
-from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store.records import Json, Library
+from tfgrpo.store.records import Library
 from tfgrpo.store.runs import RolloutRow, Run
-from tfgrpo.training import adaptive, strategies
 from tfgrpo.training.assign import Belonging, belonging, hidden
-from tfgrpo.training.confirmation import TRIAL
-from tfgrpo.training.exemplars import of_other_problems
 from tfgrpo.training.progress import Progress
-from tfgrpo.training.reflection import Failure, Reflection
+from tfgrpo.training.reflection import Reflection
 
-GLANCES = 4
-"""The tool results of an attempt at which next actions are looked at."""
-
+TRIAL = "lesson"
+"""Stands for the id of a lesson that attempts are to confirm."""
 Recorded = Mapping[tuple[str, int], RolloutRow]
 """The rollouts of a step that are recorded already, by problem and sample."""
 
@@ -64,21 +54,12 @@ class Gathering:
     problem: Problem
     library: Library
     rollouts: dict[int, Rollout] = field(default_factory=dict)
-    task: asyncio.Task[None] | None = None
-    was_mixed: bool = False
+    is_whole: bool = False
     begin: asyncio.Event = field(default_factory=asyncio.Event)
-    omitted: frozenset[str] = frozenset()
-    """The ids of experiences that are predicted to harm problems of this kind."""
     there: Belonging | None = None
     """What belongs to the problem, where attempts are shown a part of that."""
     failed: dict[int, str] = field(default_factory=dict)
     """Attempts that have failed elsewhere, and why: they are not made again."""
-    step: int = 0
-    out: frozenset[int] = frozenset()
-    """The samples that the step went on without before it was interrupted: it does so again."""
-    recalled: bool = False
-    """Whether the others are in, then."""
-    went_on: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def group(self) -> Group:
@@ -90,11 +71,6 @@ class Gathering:
     def rewards(self) -> list[float]:
         """The rewards of the attempts that are in and have one, in sample order."""
         return list(self.group.rewards)
-
-    @property
-    def done(self) -> bool:
-        """Whether no attempt is out any more."""
-        return self.task is None or self.task.done()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +100,8 @@ class GroupTask:
     """Which group is to be made, in plain data that means the same on every machine.
 
     The run by its uid, the step from 0, the problem by its id, the version whose library is in
-    force, and the digest of the run's settings. `hints` is how many strategies a group without a
-    success gets. With `most` a group that is there goes on, until it is mixed or has that many.
-    `without` are the ids of experiences that are predicted to harm the problem. `base` is the
-    version in force where `version` is one of candidates (`pool.py`); 0 for none.
+    force, and the digest of the run's settings. `base` is the version in force where `version` is
+    one of candidates (`pool.py`), of which attempts are shown a part; 0 where all see all.
     """
 
     run: str
@@ -135,9 +109,6 @@ class GroupTask:
     problem: str
     version: int
     settings: str
-    hints: int = 0
-    most: int = 0
-    without: tuple[str, ...] = ()
     base: int = 0
 
     @property
@@ -162,10 +133,9 @@ class GroupMaker:
         self._store, self._journal = parts.session.store, parts.session.journal
         self._verifier = parts.session.verifier
         self._run, self._settings, self._domain = parts.run, parts.settings, parts.domain
-        self._template, self._reflection = parts.template, parts.reflection
+        self._template = parts.template
         self._policy, self._reflector = parts.policy, parts.reflector
         self._progress, self._on_attempt = parts.progress, on_attempt
-        self._failures: list[Failure] = []
         self._agent: Agent | None = None
 
     def equip(self, domain: Domain, agent: Agent | None) -> None:
@@ -178,38 +148,10 @@ class GroupMaker:
         A request that cannot be answered gives a failed attempt. Raises EndpointError,
         BudgetReached and StoreError.
         """
-        gathering.omitted = frozenset(task.without)
-        if self._settings.learner == "probation":
+        if task.base:
             gathering.there = self._belonging(gathering, task.base)
-        if task.most:
-            while not _enough(gathering, task.most):
-                await self.attempt(task.step, gathering, len(gathering.rollouts), recorded)
-            self._progress.attempts -= task.most - len(gathering.rollouts)
-            return
-        settings, problem, step = self._settings, gathering.problem, task.step
-        hints = task.hints
-        plain = max(1, settings.group_size - hints)
-
-        if settings.rollouts == "branch":
-            await self._branch(step, gathering, recorded)
-            return
-
-        async def one(sample: int, hint: str | None = None) -> None:
-            await self.attempt(step, gathering, sample, recorded, hint)
-
-        if settings.rollouts == "adaptive":
-            await gather_all(one(sample) for sample in range(min(adaptive.FIRST, plain)))
-            while not _enough(gathering, plain):
-                await one(len(gathering.rollouts))
-            self._progress.attempts -= plain - len(gathering.rollouts)
-        else:
-            await gather_all(one(sample) for sample in range(plain))
-        if hints and not any(gathering.rewards):
-            failed = gathering.group.rollouts
-            proposed = await self._strategies(step, problem, failed, hints)
-            await gather_all(one(plain + n, hint) for n, hint in enumerate(proposed))
-        elif hints and settings.rollouts == "fixed":
-            await gather_all(one(sample) for sample in range(plain, settings.group_size))
+        samples = range(self._settings.group_size)
+        await gather_all(self.attempt(task.step, gathering, sample, recorded) for sample in samples)
 
     def _belonging(self, gathering: Gathering, base: int) -> Belonging:
         """Returns what belongs to a group's problem: of the version in force, and candidates."""
@@ -217,86 +159,7 @@ class GroupMaker:
         if base != pool.version.number:
             base_library = self._store.library(self._store.version(base))
         problem = gathering.problem.problem
-        return belonging(pool, frozenset(base_library.by_id), problem, self._settings.injected)
-
-    async def _strategies(
-        self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
-    ) -> list[str]:
-        try:
-            return await strategies.propose(
-                self._reflector, self._reflection, problem, failed, count, step=step
-            )
-        except CallFailed as error:
-            self._failures.append(Failure("strategies", problem.id, str(error)))
-            return []
-
-    def failures(self) -> list[Failure]:
-        """Returns what could not be had since this was last asked, by problem."""
-        failures, self._failures = self._failures, []
-        return sorted(failures, key=lambda failure: (failure.problem, failure.stage))
-
-    async def _branch(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
-        """Fills a group by attempts from the prompt, and others that branch off those."""
-        size, agent = self._settings.group_size, self._agent
-        assert agent is not None, "settings ensure it"
-
-        async def root(sample: int) -> None:
-            await self.attempt(step, gathering, sample, recorded)
-
-        await root(0)
-        first = gathering.rollouts[0].messages
-        after_tools = [uncertainty for _, uncertainty in branching.uncertain_results(first)]
-        count = branching.count_roots(size, branching.start_uncertainty(first), after_tools)
-        await gather_all(root(sample) for sample in range(1, count))
-        roots = {sample: rollout.messages for sample, rollout in gathering.rollouts.items()}
-        uncertainty: dict[BranchPoint, float] = {}
-        for sample, messages in sorted(roots.items()):
-            start = branching.start_uncertainty(messages) or 0.0
-            for at, value in branching.uncertain_results(messages) or await self._glances(
-                step, gathering, sample, recorded
-            ):
-                uncertainty[BranchPoint(sample, at)] = value - start
-        places = branching.choose_branch_points(roots, size - count, uncertainty)
-        self._progress.attempts -= size - count - len(places)
-        await gather_all(
-            self.attempt(step, gathering, count + number, recorded, branch=place)
-            for number, place in enumerate(places)
-        )
-
-    async def _glances(
-        self, step: int, gathering: Gathering, sample: int, recorded: Recorded
-    ) -> list[tuple[int, float]]:
-        """Returns how much cheap next actions disagree after each tool result of an attempt."""
-        assert self._agent is not None
-        messages = gathering.rollouts[sample].messages
-        call_path = (step, gathering.problem.id)
-        library = relevant(
-            gathering.library, gathering.problem.problem, self._settings.injected, always=(TRIAL,)
-        )
-        context = self._context(gathering.problem, library, sample, call_path, None)
-        disagreements: list[tuple[int, float]] = []
-        for at, message in enumerate(messages):
-            if "cached" in message and len(disagreements) < GLANCES:
-                try:
-                    actions = await self._agent.next_actions(context, messages[: at + 1])
-                except CallFailed as error:
-                    problem = gathering.problem.id
-                    self._failures.append(Failure("next actions", problem, str(error)))
-                    continue
-                disagreements.append((at, branching.disagreement(actions)))
-        return disagreements
-
-    async def recall(self, step: int, gathering: Gathering, recorded: Recorded) -> None:
-        """Fills a gathering with what is on record of it, but for the samples that are out."""
-        for (problem, sample), row in sorted(recorded.items()):
-            if (
-                problem == gathering.problem.id
-                and sample < CONFIRMING
-                and sample not in gathering.out
-            ):
-                branch = BranchPoint(*row.verdict["branch"]) if "branch" in row.verdict else None
-                hint = row.verdict.get("hint")
-                await self.attempt(step, gathering, sample, recorded, hint, branch)
+        return belonging(pool, frozenset(base_library.by_id), problem, self._settings.top_k or None)
 
     # one attempt:
 
@@ -306,39 +169,33 @@ class GroupMaker:
         gathering: Gathering,
         sample: int,
         recorded: Recorded,
-        hint: str | None = None,
-        branch: BranchPoint | None = None,
     ) -> None:
         """Makes or recalls one attempt, records it and adds it to its group, unless it is there."""
         if sample in gathering.rollouts:
             return
         problem, library = gathering.problem, gathering.library
-        shared = gathering.rollouts[branch.sample].messages[: branch.at + 1] if branch else ()
         row = recorded.get((problem.id, sample))
-        rollout = await self.recalled(problem, row, shared) if row else None
+        rollout = await self.recalled(problem, row) if row else None
         if rollout is None:
-            call_path = (step, problem.id)
-            ids = [experience.id for experience in library if experience.id != TRIAL]
-            there, seed = gathering.there, self._settings.seed
+            call_path, there = (step, problem.id), gathering.there
+            absent: frozenset[str] = frozenset()
             if there is not None:
-                absent = hidden(there, seed, call_path, sample)
-                shown: Library = Part(library, {*there.in_force, *there.candidates} - absent)
-            else:  # for what harms the coin is turned round
-                rate = self._settings.dropout
-                absent = gathering.omitted ^ left_out(ids, rate, seed, (*call_path, sample))
-                shown = library.less(absent)
+                absent = hidden(there, self._settings.seed, call_path, sample)
+                shown: Library = Part(library, there.shown(absent))
+            else:
+                shown = relevant(
+                    library, problem.problem, self._settings.top_k or None, always=(TRIAL,)
+                )
             if sample in gathering.failed:
                 rollout = failed(problem, sample, gathering.failed[sample])
             else:
                 try:
-                    top_k = None if there is not None else self._settings.injected
-                    shown = relevant(shown, problem.problem, top_k, always=(TRIAL,))
-                    context = self._context(problem, shown, sample, call_path, hint)
-                    rollout = await attempt(self._domain, replace(context, prefix=shared))
+                    context = self._context(problem, shown, sample, call_path)
+                    rollout = await attempt(self._domain, context)
                 except RenderFailed as error:
                     rollout = failed(problem, sample, str(error))
-            belongs = (*there.in_force, *there.candidates) if there is not None else ()
-            rollout = replace(rollout, hint=hint, without=absent, branch=branch, belongs=belongs)
+            belongs = () if there is None else there.factors
+            rollout = replace(rollout, without=absent, belongs=belongs)
             if rollout.outcome != "failed":  # what failed may succeed when the run goes on
                 await self.record(step, rollout, library)
         gathering.rollouts[sample] = rollout
@@ -363,7 +220,6 @@ class GroupMaker:
         library: Library,
         sample: int,
         call_path: CallPath,
-        hint: str | None,
     ) -> Context:
         settings = self._settings
         library = of_other_problems(library, problem.problem)
@@ -372,7 +228,7 @@ class GroupMaker:
         )
         return Context(
             problem=problem,
-            messages=strategies.hinted(messages, hint) if hint else messages,
+            messages=messages,
             calls=self._policy,
             judge=self._reflector,
             verifier=self._verifier,
@@ -381,15 +237,9 @@ class GroupMaker:
             call_path=call_path,
         )
 
-    async def recalled(
-        self, problem: Problem, row: RolloutRow, shared: tuple[Json, ...]
-    ) -> Rollout | None:
-        """Returns a rollout that was recorded before the run was interrupted.
-
-        `shared` are the messages it has from the attempt that it branches off.
-
-        One that failed is not: what failed then may well succeed now.
-        """
+    async def recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
+        """Returns a rollout that was recorded before the run was interrupted; None for one that
+        failed, since what failed then may well succeed now."""
         if row.outcome == "failed":
             return None
         response = ""
@@ -410,16 +260,10 @@ class GroupMaker:
             reason=verdict.get("reason", ""),
             calls=row.calls,
             details=verdict.get("details", {}),
-            messages=(*shared, *verdict.get("messages", ())),
-            branch=BranchPoint(*verdict["branch"]) if "branch" in verdict else None,
-            hint=verdict.get("hint"),
+            messages=tuple(verdict.get("messages", ())),
             without=frozenset(verdict.get("without", ())),
             belongs=tuple(verdict.get("belongs", ())),
         )
-
-
-def _enough(gathering: Gathering, most: int) -> bool:
-    return len(gathering.rollouts) >= most or gathering.group.mixed
 
 
 def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
@@ -427,14 +271,9 @@ def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
     if rollout.details:
         verdict["details"] = dict(rollout.details)
     if rollout.messages:
-        shared = 0 if rollout.branch is None else rollout.branch.at + 1
-        verdict["messages"] = list(rollout.messages[shared:])
+        verdict["messages"] = list(rollout.messages)
     if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
         verdict["response"] = rollout.response
-    if rollout.branch is not None:
-        verdict["branch"] = list(rollout.branch)
-    if rollout.hint is not None:
-        verdict["hint"] = rollout.hint
     if KIND in rollout.problem.meta:
         verdict[KIND] = str(rollout.problem.meta[KIND])
     if rollout.without:

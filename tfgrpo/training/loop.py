@@ -2,8 +2,8 @@
 
     problem → rollout → reward → semantic advantage → operation → event → version
 
-A step takes a batch, rolls out a group for each problem under the library in force, compares
-the mixed groups, lets the controller decide, and appends one version tagged `<run>/step_N`.
+A step takes a batch and lets the run's policy learn from it (`policies.py`): attempts are made,
+groups compared, and operations decided. Then one version is appended, tagged `<run>/step_N`.
 Every call is journalled, every rollout recorded as it is judged, and a version lands whole, so
 a run that was killed goes on from the call it was in. What is decided follows from the answers
 in the order of the batch, never from the order in which they came.
@@ -25,7 +25,6 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask
-from tfgrpo.model.embeddings import SCOPE, Embeddings
 from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent import equipped
@@ -37,19 +36,15 @@ from tfgrpo.store.protection import check_branch
 from tfgrpo.store.records import Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.tools.record import ToolRecord
-from tfgrpo.training import controller, pruning
-from tfgrpo.training.blame import counted
-from tfgrpo.training.exemplars import adds_example
-from tfgrpo.training.gate import AnyTrial, Gate, side_branch
+from tfgrpo.training.draft import split_fitting
+from tfgrpo.training.gate import Gate, Trial, side_branch
 from tfgrpo.training.gate_words import describe_gate
 from tfgrpo.training.groups import Makers, RunParts
-from tfgrpo.training.learner import Learner, LearningStep
-from tfgrpo.training.notes import prompts_of
+from tfgrpo.training.policies import Learned, Step, find_policy
 from tfgrpo.training.pool import append_to_pool
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
-from tfgrpo.training.reflection import Advantage, Reflection
-from tfgrpo.training.retries import RETRIED, to_retry
+from tfgrpo.training.reflection import Reflection, StepOrigin
 from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.run_problems import RunProblems
 
@@ -57,12 +52,8 @@ from tfgrpo.training.run_problems import RunProblems
 def plan_steps(
     dataset: Sequence[Problem], settings: TrainSettings
 ) -> list[tuple[int, tuple[Problem, ...]]]:
-    """Returns the run's steps: the epoch (from 1) and the batch of each. The step that tries
-    examples before the first attempt has none."""
-    if settings.direct:
-        return [(1, tuple(dataset))]
-    first: list[tuple[int, tuple[Problem, ...]]] = [(1, ())] if settings.exemplars_first else []
-    return first + [
+    """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    return [
         (epoch, batch)
         for epoch in range(1, settings.epochs + 1)
         for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
@@ -75,41 +66,26 @@ def _rendering(settings: TrainSettings) -> dict[str, str]:
     values = {"domain": settings.domain, "agent_objective": settings.agent_objective}
     usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
     other: dict[str, Any] = {key: value for key, value in values.items() if value != usual[key]}
-    if settings.injected is not None:
-        other |= {"inject": settings.inject, "top_k": settings.top_k}
+    if settings.top_k:
+        other |= {"top_k": settings.top_k}
     return other
-
-
-def learns_from_wrong(settings: TrainSettings) -> bool:
-    """Returns whether groups without a right attempt teach: what was missed is told by the ground
-    truth, and whether that helps by attempts."""
-    on_probation = settings.learner == "probation" and settings.ground_truth
-    return bool(settings.all_wrong) or on_probation
 
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
     """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
-    alone = settings.group_size == 1 and not settings.hints  # which would make it a group
     return Reflection(
         summary=domain.template("summary", prompts),
         comparison=domain.template("comparison", prompts),
-        controller=domain.template("controller", prompts),
-        strategies=domain.template("strategies", prompts),
+        missed=domain.template("missed", prompts),
+        plan=domain.template("plan", prompts),
         agent_objective=settings.agent_objective,
         learning_objective=settings.learning_objective,
         max_words=settings.max_words,
-        ground_truth=settings.ground_truth and settings.reward == "verifier",
+        ground_truth=settings.ground_truth,
         summarise_over=settings.summarise_over,
         temperature=settings.reflection_temperature,
         seed=settings.seed,
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
-        single=domain.template("single", prompts) if alone else None,
-        direct=domain.template("direct", prompts) if settings.direct else None,
-        missed=domain.template("missed", prompts) if learns_from_wrong(settings) else None,
-        blame=domain.template("blame", prompts) if settings.blame else None,
-        plan=domain.template("plan", prompts) if settings.controller == "batch" else None,
-        prune=domain.template("prune", prompts) if settings.library_tokens else None,
-        library_tokens=settings.library_tokens,
         shared_answers=domain.shared_answers,
     )
 
@@ -148,14 +124,9 @@ class Training:
             how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
             how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
             held = data.gate[: self.settings.gate_problems]
-            self._gate = Gate(
-                session, run, EvalTask(held, how, domain, clusters=data.clusters), self.settings
-            )
+            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
         self._policy, self._reflector = session.model_calls(run.uid, run)
-        self.calls, embeddings = [self._policy, self._reflector], None
-        if session.endpoints.embedding is not None:
-            embedder = session.calls("embedding", SCOPE, run)
-            self.calls, embeddings = [*self.calls, embedder], Embeddings(embedder)
+        self.calls = [self._policy, self._reflector]
         parts = RunParts(
             session,
             run,
@@ -171,7 +142,7 @@ class Training:
             prompts,
         )
         self._parts, self._collector = parts, Collector(parts)
-        self._learner = Learner(parts, self._collector, embeddings, prompts_of(domain, prompts))
+        self._learner = find_policy(self.settings.policy)(parts, self._collector)
 
     def hand_out(self, makers: Callable[[RunParts, Makers], Makers]) -> None:
         """Has the run's groups made by others than this process: workers on other machines."""
@@ -196,7 +167,6 @@ class Training:
                 ),
                 folder=self._session.folder,
                 functions=self._session.functions,
-                uncertain=self.settings.rollouts == "branch",
             ) as (domain, agent):
                 self._collector.equip(domain, agent)
                 done = self._done()
@@ -206,7 +176,6 @@ class Training:
         except BaseException as error:
             reason = str(error) if isinstance(error, TfgrpoError) else None
             self.progress.stopping = True
-            await self._collector.close()
             await asyncio.gather(*(calls.finish_in_flight() for calls in self.calls))
             state = "stopped" if reason is not None else "interrupted"
             with suppress(StoreError):  # the disk may be full; `error` is what matters
@@ -234,19 +203,17 @@ class Training:
             progress.trial = EvalProgress(
                 0, meter=progress.meter, on_change=lambda _: progress.announce()
             )
-        last = step == len(self.steps) - 1
         left = sum(len(batch) for _, batch in self.steps[step + 1 :]) * self.settings.group_size
-        learning = LearningStep(step, batch, self._dataset, base, library, last, left)
-        reflected = await self._learner.learn(learning)
-        groups, comparisons, plan = reflected
+        origin = StepOrigin(self._run.uid, step, self._evidence(step))
+        learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
+        groups = learned.groups
         self._enter("gate")
         trial = None
         if self._gate is not None:
-            self._gate.leave_out(self._collector.omissions)
-            trial = await self._gate.trial(library, plan.operations, progress.trial)
+            trial = await self._gate.trial(library, learned.operations, progress.trial)
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
             await self._collector.record(step, rollout, library)
-        version = self._commit(step, base, groups, comparisons, plan, trial)
+        version = self._commit(step, base, learned, trial)
         self._enter("rollouts")
         self.progress.step = step + 1
         return version
@@ -276,39 +243,35 @@ class Training:
         self,
         step: int,
         base: Version,
-        groups: Sequence[Group],
-        comparisons: Sequence[Advantage],
-        plan: controller.BatchPlan,
-        trial: AnyTrial | None,
+        learned: Learned,
+        trial: Trial | None,
     ) -> Version:
         """Appends the step's version.
 
         When somebody else has moved the branch meanwhile, operations that no longer apply are
         refused on record, and the others go onto what is there now. A candidate that the gate
-        rejects goes onto a side branch, and the step's version has no events but those that
-        brought the library under its cap.
+        rejects goes onto a side branch, and the step's version has no events.
         """
         store, run = self._store, self._run
         store.runs.row_id(run)  # a step that asks for nothing may be its first
-        failed = [*self._collector.failures(), *(f for c in comparisons for f in c.failures)]
-        failed += plan.failures
+        failed = [*(f for c in learned.comparisons for f in c.failures), *learned.failures]
         failures = [asdict(failure) for failure in failed]
-        refused = [asdict(refusal) for refusal in plan.refused]
+        refused = [asdict(refusal) for refusal in learned.refused]
         while True:
             tip = store.tip(run.branch)
-            operations = list(plan.operations)
+            operations = list(learned.operations)
             lost: list[dict[str, Any]] = []
             if tip.number != base.number:
-                there, cap = store.library(tip), self.settings.library_tokens
-                operations = [o for o in operations if not pruning.is_prune(o)]
+                there = store.library(tip)
                 operations, lost = still_apply(operations, store.library(base), there)
-                operations, crowded = pruning.split_fitting(operations, there, cap)
-                lost += crowded
+                cap = self.settings.library_tokens
+                operations, crowded = split_fitting(operations, there, cap)
+                lost += [_crowded(operation, cap) for operation in crowded]
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,
                 "epoch": self.steps[step][0],
-                "stats": self._stats([g for g in groups if g.version >= base.number]),
+                "stats": self._stats(learned.groups),
             }
             rendering = _rendering(self.settings)
             if rendering:
@@ -317,34 +280,26 @@ class Training:
                 meta["refused"] = refused + lost
             if failures:
                 meta["failed"] = failures
-            repaired = plan.repaired + sum(c.repaired for c in comparisons)
+            repaired = learned.repaired + sum(c.repaired for c in learned.comparisons)
             if repaired:
                 meta["repaired"] = repaired
-            message = _message(step, self.steps, groups, operations)
-            blamed = counted(mark for c in comparisons for mark in c.marks)
-            if blamed:
-                meta["blame"] = blamed
+            message = _message(step, self.steps, learned.groups, operations)
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
-                again = self._to_retry(step, trial, operations)
-                if again:
-                    meta["gate"][RETRIED] = again
                 message += f"; {describe_gate(meta['gate'])}"
             author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
                 with store.operation(f"commit: {message}"):
                     rejected = None
-                    if trial is not None and not all(map(trial.keeps, operations)):
+                    if trial is not None and trial.verdict == "rejected":
                         side = side_branch(store, run, step)
                         store.create_branch(side, tip)
-                        aside = [o for o in operations if not trial.keeps(o)]
-                        pruned = [o for o in operations if pruning.is_initial_prune(o.evidence)]
                         rejected = store.commit(
-                            side, [*pruned, *aside], message=message, author=author, meta=meta
+                            side, operations, message=message, author=author, meta=meta
                         )
                         here = {"branch": side, "candidate": rejected.digest.hex()}
                         meta = {**meta, "gate": {**meta["gate"], **here}}
-                        operations = [o for o in operations if trial.keeps(o)]
+                        operations = []
                     version = store.commit(
                         run.branch,
                         operations,
@@ -354,8 +309,8 @@ class Training:
                         expected=tip,
                         tags=[f"{run.name}/step_{step + 1}"],
                     )
-                    if plan.candidates:
-                        append_to_pool(store, run, version, plan.candidates, message)
+                    if learned.candidates:
+                        append_to_pool(store, run, version, learned.candidates, message)
                     if trial is not None and self._gate is not None:
                         self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:
@@ -364,12 +319,17 @@ class Training:
             self._on_progress(StepFinished(version))
             return version
 
-    def _to_retry(self, step: int, trial: AnyTrial, operations: Sequence[Operation]) -> list[str]:
-        """Returns the experiences whose changes the next step's trial has to try again."""
-        if step == len(self.steps) - 1:
-            return []
-        undecided = filter(trial.leaves_open, operations)
-        return to_retry(undecided, self.settings.retry_lessons)
+    def _evidence(self, step: int) -> dict[str, Any]:
+        """Returns what every operation of a step says of where it comes from."""
+        parts, reflection = self._parts, self._parts.reflection
+        used = (parts.template, reflection.summary, reflection.comparison)
+        return {
+            "run": self._run.name,
+            "step": step,
+            "model": parts.policy.endpoint.model,
+            "reflection_model": self._reflector.endpoint.model,
+            "prompts": {template.name: template.digest[:16] for template in used},
+        }
 
     def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:
         rollouts = [rollout for group in groups for rollout in group.rollouts]
@@ -378,13 +338,12 @@ class Training:
             for outcome in ("truncated", "unverifiable", "failed")
         }
         mean = mean_reward(groups)
-        hinted = sum(rollout.hint is not None for rollout in rollouts)
         return {
             "problems": len(groups),
             "rollouts": len(rollouts),
             "mixed": sum(group.mixed for group in groups),
             "mean_reward": None if mean is None else round(mean, 6),
-        } | {name: count for name, count in (counts | {"hinted": hinted}).items() if count}
+        } | {name: count for name, count in counts.items() if count}
 
 
 def _message(
@@ -394,13 +353,14 @@ def _message(
     operations: Sequence[Operation],
 ) -> str:
     place = f"step {step + 1} of {len(steps)}"
-    if not steps[step][1]:
-        examples = sum(map(adds_example, operations))
-        what = f"{examples} right answers tried" if examples else "no right answer to try"
-        return f"{place}: {what} as examples before the first attempt"
-    if not groups and operations:
-        return f"{len(operations)} experiences written without rollouts"
     mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
     summary = f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
     return summary if operations else summary + "; nothing learned"
+
+
+def _crowded(operation: Operation, cap: int | None) -> dict[str, Any]:
+    """Returns the record of an operation that found no room when somebody else moved the branch."""
+    problem = (operation.evidence or {}).get("problem", "")
+    reason = f"no room under {cap} tokens: another writer has just filled it"
+    return {"text": operation.text, "problem": problem, "reason": reason}

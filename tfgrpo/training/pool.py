@@ -10,33 +10,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.training.assign import factors
 
 BASE = "base"
 """What a version of the pool says of the version in force that it goes with."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pool:
-    """A version of the pool and its library, and the version in force with its own."""
+    """The branch of candidates and its library, and the version in force with its own."""
 
+    name: str
     base: Version
     in_force: Library
     library: Library
 
-    @property
+    @cached_property
     def candidates(self) -> Library:
         """The candidates alone."""
         return self.library.less(frozenset(self.in_force.by_id))
 
+    @cached_property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """What candidates and experiences are shown as (`assign.py`), with the ids of each."""
+        return {**factors(self.in_force), **factors(self.candidates)}
+
     @property
-    def in_force_ids(self) -> tuple[str, ...]:
-        """The ids of the experiences in force."""
-        return tuple(e.id for e in self.in_force)
+    def names(self) -> tuple[list[str], list[str]]:
+        """The factors that are candidates, and those that are in force."""
+        return list(factors(self.candidates)), list(factors(self.in_force))
 
 
 def pool_branch(run: Run) -> str:
@@ -52,13 +60,13 @@ def open_pool(store: Store, run: Run, base: Version) -> Pool:
     """
     in_force, name = store.library(base), pool_branch(run)
     if name not in store.branches():
-        return Pool(base, in_force, in_force)
+        return Pool(name, base, in_force, in_force)
     tip = store.tip(name)
     before = store.library(store.version(int(tip.meta[BASE])))
     operations = _changes(before, in_force, store.library(tip))
     if operations:
         tip = append_to_pool(store, run, base, operations, "what changed in the library meanwhile")
-    return Pool(base, in_force, store.library(tip))
+    return Pool(name, base, in_force, store.library(tip))
 
 
 def append_to_pool(

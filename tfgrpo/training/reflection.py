@@ -25,7 +25,6 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json, Library
-from tfgrpo.training.blame import LabelledMark, Mark, marks_of, marks_schema, shown_words
 from tfgrpo.training.text_check import TextCheck
 
 T = TypeVar("T", bound=BaseModel)
@@ -42,10 +41,10 @@ UNKNOWN = "(not given)"
 class Question:
     """What one call to the reflection model is about.
 
-    `values` fill the prompt, beside the objectives and the limit of words; `appendix` follows its
-    last message. `call_path` tells the call from others that read alike, and with the prompt's
-    name, unless `seed` says otherwise, seeds it. `narrowed` is what this call alone knows of
-    fields of the answer's schema. `problems` are those that what is learned must not tell of.
+    `values` fill the prompt, beside the objectives and the limit of words; `call_path` tells the
+    call from others that read alike, and with the prompt's name, unless `seed` says otherwise,
+    seeds it. `narrowed` is what this call alone knows of fields of the answer's schema. `problems`
+    are those that what is learned must not tell of.
     """
 
     prompt: Template
@@ -54,7 +53,6 @@ class Question:
     call_path: CallPath
     stage: str | None = None
     seed: CallPath | None = None
-    appendix: str = ""
     narrowed: Mapping[str, Json | None] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
 
@@ -65,18 +63,15 @@ class Reflection:
 
     `max_words` is the most words of an experience; without `ground_truth` the comparison is not
     shown the right answer; attempts of at most `summarise_over` characters are not summarised
-    but compared as they are. With `reconcile`, what a group taught is brought in line with the
-    library before the batch is decided about. `library_tokens` is the most tokens of a library,
-    and `prune` asks what to give up when it has no room. With `plan` all lessons of a step are
-    decided about in one call, with `missed` groups without a right attempt are reflected on, and
-    with `blame` comparisons say what experiences did. With `shared_answers` a lesson may name
-    the answer of its problem.
+    but compared as they are. `missed` asks about groups without a right attempt, and `plan` what is
+    to be done about all lessons of a step. With `reconcile`, what a group taught is brought in line
+    with the library. With `shared_answers` a lesson may name the answer of its problem.
     """
 
     summary: Template
     comparison: Template
-    controller: Template
-    strategies: Template
+    missed: Template
+    plan: Template
     agent_objective: str
     learning_objective: str
     max_words: int = 32
@@ -85,13 +80,6 @@ class Reflection:
     temperature: float = 0.2
     seed: int = 0
     reconcile: Template | None = None
-    single: Template | None = None
-    direct: Template | None = None
-    prune: Template | None = None
-    plan: Template | None = None
-    missed: Template | None = None
-    blame: Template | None = None
-    library_tokens: int | None = None
     shared_answers: bool = False
 
     def truth(self, problem: Problem) -> str:
@@ -105,13 +93,11 @@ class Reflection:
             "learning_objective": self.learning_objective,
             "max_words": str(self.max_words),
         }
-        *before, (role, text) = question.prompt.render({**objectives, **question.values})
-        if question.appendix:
-            text = f"{text}\n\n{question.appendix}"
+        messages = question.prompt.render({**objectives, **question.values})
         name = question.prompt.name
         return Request(
             stage=question.stage or name,
-            messages=(*before, (role, text)),
+            messages=messages,
             temperature=self.temperature,
             max_tokens=question.max_tokens,
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
@@ -151,14 +137,12 @@ class Reflection:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A candidate for the library, with the group and the calls that taught it, and the ids of
-    experiences that the same comparison says `misled` attempts."""
+    """A candidate for the library, with the group and the calls that taught it."""
 
     text: str
     reason: str
     group: Group
     calls: tuple[str, ...]
-    misled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +166,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Advantage:
-    """What one group taught. `repaired` says that its JSON had to be repaired, `marks` what
-    experiences did in it, by the word of the comparison whose `call` is named."""
+    """What one group taught. `repaired` says that its JSON had to be repaired."""
 
     group: Group
     lessons: tuple[Lesson, ...]
     failures: tuple[Failure, ...] = ()
     repaired: bool = False
-    marks: tuple[Mark, ...] = ()
-    call: str = ""
 
 
 class ReflectedLesson(BaseModel):
@@ -217,15 +198,6 @@ class Contrast(BaseModel):
     lessons: _Listed
 
 
-class BlamingContrast(BaseModel):
-    """The same, with what experiences did."""
-
-    right_did: str = text_field(240, default="")
-    wrong_did: str = text_field(240, default="")
-    experiences: list[LabelledMark] = Field(default_factory=list)
-    lessons: _Listed
-
-
 async def compare(
     calls: Calls,
     reflection: Reflection,
@@ -233,13 +205,11 @@ async def compare(
     library: Library,
     *,
     step: int,
-    shown: Library | None = None,
     draw: int = 0,
 ) -> Advantage:
     """Summarises a mixed group's longer trajectories and compares all.
 
     `draw` tells apart the times that one group is asked about.
-    `shown` is the part of the library that attempts at this problem could be shown.
     What cannot be had is in the result's `failures`; EndpointError is let through.
     """
     judged = (*group.winners, *group.losers)
@@ -256,8 +226,6 @@ async def compare(
     losers = [r for r in group.losers if r.sample in summaries]
     if not winners or not losers:
         return Advantage(group, (), failures)
-    shown = library if shown is None else shown
-    blaming = reflection.blame if shown.labels else None
     question = Question(
         prompt=reflection.comparison,
         values={
@@ -269,21 +237,15 @@ async def compare(
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=drawn((step, group.problem.id), draw),
-        appendix=shown_words(blaming, shown, winners, losers) if blaming else "",
-        narrowed={"experiences": marks_schema(shown.labels)} if blaming else {},
         problems=(group.problem,),
     )
-    shape = BlamingContrast if blaming else Contrast
     try:
-        typed: structured.Typed[Any] = await reflection.ask(calls, question, shape)
+        typed = await reflection.ask(calls, question, Contrast)
     except CallFailed as error:
         failure = Failure("comparison", group.problem.id, str(error))
         return Advantage(group, (), (*failures, failure))
     lessons, unused = lessons_of(typed, "comparison", group)
-    marks, wrong = marks_of(typed.value.experiences, shown) if blaming else ((), ())
-    failures += (*unused, *(Failure("blame", group.problem.id, reason) for reason in wrong))
-    misled = tuple(mark.experience for mark in marks if mark.role == "misleading")
-    lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
+    failures += unused
     repaired = typed.repaired
     if reflection.reconcile is not None and lessons:
         try:
@@ -292,10 +254,9 @@ async def compare(
             failures += (Failure("reconcile", group.problem.id, str(error)),)
         else:
             lessons, unused = lessons_of(brought, "reconcile", group, lessons[0].calls)
-            lessons = tuple(replace(lesson, misled=misled) for lesson in lessons)
             failures += unused
             repaired = repaired or brought.repaired
-    return Advantage(group, lessons, failures, repaired, marks, typed.key)
+    return Advantage(group, lessons, failures, repaired)
 
 
 def drawn(call_path: CallPath, draw: int) -> CallPath:

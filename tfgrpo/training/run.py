@@ -6,19 +6,16 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.connect import CallLimits
-from tfgrpo.evaluation.clusters import cluster, needs_clusters, with_kinds
 from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
-from tfgrpo.evaluation.omissions import Omissions, predict_harm
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.sealed import unseal
 from tfgrpo.model.costs import Total, costs, total
-from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.notices import (
     DownloadProgress,
     Notice,
@@ -40,7 +37,6 @@ from tfgrpo.training.choice import Choice, choose_version, final_version, read_c
 from tfgrpo.training.groups import Makers, RunParts
 from tfgrpo.training.live_run import LiveReport, RunStopped
 from tfgrpo.training.loop import Training, plan_steps
-from tfgrpo.training.run_problems import RunProblems
 from tfgrpo.training.run_report import nothing_learned, report, versions_of
 from tfgrpo.training.setup import ReadyRun, put_on_record
 from tfgrpo.views import View, Viewed
@@ -147,11 +143,10 @@ async def run_to_end(
             endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:
-            problems = await _clustered(session, ready, on_progress)
             training = Training(
                 session,
                 run,
-                problems,
+                plan.problems,
                 domain=plan.domain,
                 prompts=plan.prompts,
                 on_progress=on_progress,
@@ -171,10 +166,10 @@ async def run_to_end(
                 async def work() -> None:
                     await training.run(finish=False)
                     if settings.gate and settings.deploy == "best":
-                        choosing = _choice_task(store, ready, problems.clusters)
+                        choosing = _choice_task(ready)
                         await choose_version(session, run, choosing, on_progress=tell)
                     for kind in _compared_kinds(settings):
-                        await _compare_at_end(session, ready, kind, tell, problems.clusters)
+                        await _compare_at_end(session, ready, kind, tell)
                     store.runs.note(run, "finished")
 
                 await _while_there(store, run, training, live, work())
@@ -276,7 +271,7 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
     versions = tuple(versions_of(store, run))
     final, settings = final_version(store, run), ready.plan.settings
     is_chosen = settings.gate and settings.deploy == "best"
-    tasks = {kind: _end_task(store, ready, kind) for kind in _compared_kinds(settings)}
+    tasks = {kind: _end_task(ready, kind) for kind in _compared_kinds(settings)}
     scores = {
         kind: read_scores(store, [final, store.version(0)], task) for kind, task in tasks.items()
     }
@@ -286,7 +281,7 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
         run,
         versions,
         store.library(final),
-        read_choice(store, run, _choice_task(store, ready)) if is_chosen else None,
+        read_choice(store, run, _choice_task(ready)) if is_chosen else None,
         heldout,
         scores.get("sealed"),
         None if ends is None else heldout_comparison(store, ends),
@@ -308,30 +303,7 @@ def _compared_kinds(settings: TrainSettings) -> list[str]:
     return [kind for kind in ("heldout", "sealed") if getattr(settings, kind)]
 
 
-async def _clustered(session: Session, ready: ReadyRun, on_progress: OnProgress) -> RunProblems:
-    """Returns a run's problems with the kinds that its embedding model finds, where it goes by
-    kinds and nobody named a field; as they are where no embedding can be had."""
-    problems, settings = ready.plan.problems, ready.plan.settings
-    if settings.inject != "credited" or not needs_clusters(session, problems.train):
-        return problems
-    others = (*problems.heldout, *problems.gate, *problems.sealed)
-    try:
-        clusters = await cluster(session, problems.train, others, ready.run)
-    except CallFailed as error:
-        on_progress(WarningNotice(f"no kinds of problems are known, nothing is left out: {error}"))
-        return problems
-    return replace(problems, train=with_kinds(problems.train, clusters), clusters=clusters)
-
-
-def _omissions(store: Store, ready: ReadyRun, version: Version) -> Omissions:
-    """Returns what is left out for problems of a kind at the end of a run."""
-    credited = ready.plan.settings.inject == "credited"
-    return predict_harm(store, [version]) if credited else {}
-
-
-def _end_task(
-    store: Store, ready: ReadyRun, kind: str, clusters: Mapping[str, str] | None = None
-) -> EvalTask:
+def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
     """Returns what a run is evaluated on at its end."""
     settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
     if kind == "heldout":
@@ -339,13 +311,10 @@ def _end_task(
     chosen = EvalSettings.of_run(settings, kind, settings.heldout_samples)
     prompts = ready.plan.prompts
     chosen = chosen.model_copy(update={"prompts": str(prompts) if prompts else None})
-    omissions = _omissions(store, ready, final_version(store, ready.run))
-    return EvalTask(problems, chosen, ready.plan.domain, omissions, clusters or {})
+    return EvalTask(problems, chosen, ready.plan.domain)
 
 
-def _choice_task(
-    store: Store, ready: ReadyRun, clusters: Mapping[str, str] | None = None
-) -> EvalTask:
+def _choice_task(ready: ReadyRun) -> EvalTask:
     """Returns what a run's libraries are chosen by: the gate's problems, with a seed that makes
     the attempts other ones than the gate's."""
     settings, prompts = ready.plan.settings, ready.plan.prompts
@@ -353,8 +322,7 @@ def _choice_task(
     changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
     held = ready.plan.problems.gate[: settings.gate_problems]
     chosen = chosen.model_copy(update=changes)
-    omissions = _omissions(store, ready, versions_of(store, ready.run)[-1])
-    return EvalTask(held, chosen, ready.plan.domain, omissions, clusters or {})
+    return EvalTask(held, chosen, ready.plan.domain)
 
 
 async def _compare_at_end(
@@ -362,14 +330,13 @@ async def _compare_at_end(
     ready: ReadyRun,
     kind: str,
     on_progress: OnProgress,
-    clusters: Mapping[str, str],
 ) -> None:
     """Scores what a run learned beside the empty library, on its problems of a kind."""
     store = session.store
     if kind == "sealed":
         unseal(store, ready.run)
     versions = [final_version(store, ready.run), store.version(0)]
-    task = _end_task(store, ready, kind, clusters)
+    task = _end_task(ready, kind)
     progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
     on_progress(progress)
     await evaluate(session, versions, task, run=ready.run, progress=progress)

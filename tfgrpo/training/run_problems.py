@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 KINDS = ("heldout", "gate", "sealed")
 PROMPTS = (
-    *("rollout", "summary", "comparison", "controller", "strategies", "prune", "single", "direct"),
-    *("rejected", "declined", "credit"),
+    "rollout",
+    "summary",
+    "comparison",
+    "missed",
+    "plan",
 )
 """The prompts that a run may use, which have to be there before it begins."""
 
@@ -41,8 +44,6 @@ class RunProblems:
     gate: tuple[Problem, ...] = ()
     sealed: tuple[Problem, ...] = ()
     skipped: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    clusters: dict[str, str] = field(default_factory=dict)
-    """The kind of each text where no field names it."""
 
     def of(self, kind: str) -> tuple[Problem, ...]:
         """Returns the problems of a kind: train, heldout, gate or sealed."""

@@ -28,6 +28,7 @@ from tfgrpo.store.revisions import check_name
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.fitting import fit
+from tfgrpo.training.policies import find_policy
 from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.trust.ledger import remember_own
 
@@ -96,7 +97,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         TrainSettings,
         models,
         *layers,
-        {"data": "", "branch": store.head.branch, "preset": "fit"},
+        {"data": "", "branch": store.head.branch},
         find_domain=project.domain,
     )
     if not settings.data:
@@ -113,7 +114,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
     settings, chosen = fit(settings, problems, named(*layers))
-    _check_examples_first(settings, domain)
+    find_policy(settings.policy)
     recorded = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
@@ -130,18 +131,6 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         chosen,
         project.endpoints(settings.models),
     )
-
-
-def _check_examples_first(settings: TrainSettings, domain: Domain) -> None:
-    """Raises SettingsError where right answers are to be tried before the first attempt and cannot
-    be."""
-    knows = settings.ground_truth and settings.reward == "verifier" and not settings.direct
-    can_be = settings.exemplars and settings.gate and knows and domain.shared_answers
-    if settings.exemplars_first and not can_be:
-        raise SettingsError(
-            "--exemplars-first needs labels, their ground truth, --exemplars and a gate",
-            hint="right answers are tried on the gate's problems before the first attempt",
-        )
 
 
 def plan_resumed(project: Project, run: Run) -> RunPlan:

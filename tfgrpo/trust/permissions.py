@@ -25,33 +25,13 @@ from tfgrpo.model.secrets import variables
 HARMLESS = frozenset(
     (
         *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency"),
-        *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "inject", "top_k"),
-        "answers",
+        *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "top_k", "answers"),
         *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
         *("reflection_temperature", "learning_objective", "max_words", "summarise_over"),
-        *("ground_truth", "heldout_samples", "heldout_problems", "rollouts", "quorum", "hints"),
-        *("dropout", "library_tokens", "gate_digest", "gate_samples", "gate_problems"),
-        *("sealed_digest", "controller_sees_credit", "reward", "direct", "samples", "preset"),
-        *(
-            "deploy",
-            "gate_rule",
-            "gate_trial",
-            "learner",
-            "lessons_ahead",
-            "proposals",
-            "controller",
-            "max_edits",
-            "retry_lessons",
-            "exemplars_from",
-            "exemplars_first",
-            "confirm",
-            "all_wrong",
-            "blame",
-            "exemplars",
-            "drop_harmful",
-            "reasoning_effort",
-            "max_completion_tokens",
-        ),
+        *("ground_truth", "heldout_samples", "heldout_problems", "library_tokens"),
+        *("gate_digest", "gate_samples", "gate_problems", "gate_rule", "deploy"),
+        *("sealed_digest", "samples", "preset"),
+        *("reasoning_effort", "max_completion_tokens"),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
         "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
         *("verify_workers", "verify_timeout", "domain_identity"),
@@ -61,13 +41,22 @@ HARMLESS = frozenset(
 PATHS = ("data", "heldout", "gate", "sealed", "prompts")
 FOLDERS = ("prompts", "corpus")
 """Paths that may be folders, each file of which is read."""
-ROLES = (("", "prompts"), ("reflection_", "prompts for reflection"), ("embedding_", "experiences"))
+ROLES = (("", "prompts"), ("reflection_", "prompts for reflection"))
 """The models that are asked: what their settings begin with, and what is sent to them."""
 EXTRAS = ("extra_headers", "extra_body")
 """What goes with every request, in settings that may also begin with `reflection_`."""
 ENDPOINTS = tuple(f"{r}{name}" for r, _ in ROLES for name in ("model", "base_url", "api_key_env"))
 JUDGED = frozenset(
-    (*PATHS, *ENDPOINTS, *EXTRAS, *(f"reflection_{x}" for x in EXTRAS), "domain", "tools", "models")
+    (
+        *PATHS,
+        *ENDPOINTS,
+        *EXTRAS,
+        *(f"reflection_{x}" for x in EXTRAS),
+        "domain",
+        "policy",
+        "tools",
+        "models",
+    )
 )
 """Settings that permissions are made from."""
 HARMLESS_TOOLS = frozenset(["seconds", "memory", "output", "results", "functions"])
@@ -208,6 +197,10 @@ def of_values(
         yield Permission("domain", str(spec), f"{words}, and runs its code")
     elif argument and (outside := _outside(argument, folder)):
         yield Permission("domain", outside, f"reads {plain(outside)}, outside of this folder")
+    policy = str(own.get("policy") or "")
+    if ":" in policy:
+        words = f"imports the Python module {plain(policy.partition(':')[0])}"
+        yield Permission("policy", policy, f"{words}, from this folder if it is there")
     for key in PATHS:
         if isinstance(own.get(key), str):
             yield from _path(key, own[key], folder)
@@ -223,7 +216,7 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
         url, key = named[0] or own.get("base_url"), named[1] or own.get("api_key_env")
         model = own.get(f"{role}model")
         at_openai = url is None and not {f"{role}base_url", "base_url"} & set(given)
-        at_openai &= role == "embedding_" or not own.get("endpoints")
+        at_openai &= not own.get("endpoints")
         if at_openai and isinstance(model, str) and not model.startswith(LOCAL):
             hosted.append(plain(model))
         if named == (None, None):

@@ -1,6 +1,6 @@
 """The driver's side: groups handed out to workers, and taken back from the journal.
 
-The driver keeps batches, quorum, reflection, the gate and the commit. A group that is to be made
+The driver keeps batches, reflection, the gate and the commit. A group that is to be made
 becomes a job; once it has ended, its attempts are recalled from the journal as those of a resumed
 run are, so that a run made by workers and one made by a single process come to the same. At most
 `AHEAD` jobs a slot are queued, so that a run that ends leaves little behind.
@@ -179,10 +179,8 @@ class HandedOut:
     def _whole(self, task: GroupTask, recorded: Recorded) -> bool:
         """Whether all attempts of a fixed group are on record: nobody has to be asked."""
         settings = self._parts.settings
-        samples = range(0 if task.most else max(1, settings.group_size - task.hints))
-        known = [recorded.get((task.problem, sample)) for sample in samples]
-        fixed = settings.rollouts == "fixed" and not task.hints and not task.most
-        return fixed and all(row is not None and row.outcome != "failed" for row in known)
+        known = [recorded.get((task.problem, sample)) for sample in range(settings.group_size)]
+        return all(row is not None and row.outcome != "failed" for row in known)
 
     def _recorded(self, task: GroupTask) -> Recorded:
         rows = self._store.runs.rollouts(self._run, task.step, task.problem)

@@ -82,9 +82,6 @@ class RunWork:
         rows = self.store.runs.rollouts(run, task.step, task.problem)
         recorded = {(row.problem, row.sample): row for row in rows}
         gathering = Gathering(problem, self._library(task.version))
-        if task.most:  # what is there already counts
-            first = GroupTask(**{**_fields(task), "most": 0})
-            await self.maker.make(first, gathering, recorded)
         await self.maker.make(task, gathering, recorded)
         rollouts = gathering.group.rollouts
         self.attempts += sum((problem.id, r.sample) not in recorded for r in rollouts)
@@ -106,10 +103,6 @@ class RunWork:
                 del self._libraries[min(self._libraries)]
             self._libraries[version] = self.store.library(self.store.version(version))
         return self._libraries[version]
-
-
-def _fields(task: GroupTask) -> dict[str, Any]:
-    return {name: getattr(task, name) for name in GroupTask.__slots__}
 
 
 @asynccontextmanager
@@ -151,7 +144,6 @@ async def work_on(
             settings,
             ToolRecord(session.journal, store.runs, scope=run.uid, run=run, shared=True),
             folder=session.folder,
-            uncertain=settings.rollouts == "branch",
         ) as (domain, agent):
             maker = GroupMaker(parts)
             maker.equip(domain, agent)

@@ -1,8 +1,7 @@
-"""Problems that every attempt got wrong: what they teach is tried before it counts.
+"""Problems that every attempt got wrong: where a model knows least.
 
 Such a group has no winner to compare with, but where there is a ground truth it shows what was
-missed. A lesson from it is a guess: nothing has shown that an attempt that follows it is right. So
-it is tried on the very problem first, and enters only if enough attempts with it come out right.
+missed. A lesson from it is a guess, which is measured like any other.
 """
 
 from __future__ import annotations
@@ -60,7 +59,6 @@ async def reflect_on_failure(
     What cannot be had is in the result's `failures`; where there is no ground truth to see, there
     is nothing to learn. EndpointError is let through.
     """
-    assert reflection.missed is not None
     if reflection.truth(group.problem) == UNKNOWN:
         return Advantage(group, ())
     judged = [rollout for rollout in group.rollouts if rollout.reward is not None]

@@ -1,11 +1,10 @@
-"""Options of learning: each decides as it says, and interrupted runs end as others do."""
+"""The published method: one call plans a step, and interrupted runs end as others do."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,30 +12,34 @@ from typing import Any
 import pytest
 from desk import Desk, libraries, steps
 from desk import made as made_desk
-from scripted import (
-    Reply,
-    ScriptedEndpoint,
-    opened_calls,
-    restless,
-    stage,
-    write_problems,
-)
-from test_controller import EMPTY, KNOWN, A, B, labelled, lesson, short
-from test_reflection import reflection
+from scripted import Reply, ScriptedEndpoint, opened_calls, restless, stage, write_problems
+from test_reflection import group, reflection
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.rendering import templates
 from tfgrpo.rendering.examples import example_text
-from tfgrpo.store import Library, Operation, derived_id
-from tfgrpo.training.batch_controller import plan_batch
-from tfgrpo.training.controller import BatchPlan, Controller
-from tfgrpo.training.edits import within_budget
-from tfgrpo.training.notes import Notes
-from tfgrpo.training.pruning import Pruning
+from tfgrpo.store import ROOT, Experience, Library, Operation, derived_id
+from tfgrpo.training.policies import Learned, Step
+from tfgrpo.training.published import Planner
 from tfgrpo.training.reflection import Lesson, StepOrigin
 
-Script = Callable[[dict[str, Any]], str | Reply]
+A, B = derived_id("a"), derived_id("b")
+KNOWN = Library(ROOT, (Experience(A, "Carry the ten.", 1), Experience(B, "Check the sign.", 2)))
+EMPTY = Library(ROOT, ())
+GROUP = group(1.0, None, 0.0)
+
+
+def lesson(text: str) -> Lesson:
+    return Lesson(text, "It helped.", GROUP, ("c" * 64,))
+
+
+def short(operations: tuple[Operation, ...]) -> list[tuple[Any, ...]]:
+    return [operation[:3] for operation in operations]
+
+
+def labelled(*texts: str) -> Library:
+    ids = (A, B)
+    return Library(ROOT, tuple(Experience(ids[n], text, n + 1) for n, text in enumerate(texts)))
 
 
 def planned(
@@ -44,9 +47,8 @@ def planned(
     answers: list[Any],
     *texts: str | Lesson,
     library: Library = KNOWN,
-    shared: bool = False,
-    **more: Any,
-) -> tuple[BatchPlan, list[dict[str, Any]]]:
+    cap: int | None = None,
+) -> tuple[Learned, list[dict[str, Any]]]:
     """Plans lessons in one call, against a server that gives `answers` in order."""
 
     def script(_: dict[str, Any]) -> str:
@@ -54,18 +56,12 @@ def planned(
 
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
 
-        async def run() -> BatchPlan:
-            deciding = Controller(calls, reflection(shared_answers=shared), notes=Notes(), **more)
-            prompt = templates.load("plan", None)
+        async def run() -> Learned:
+            origin = StepOrigin("run", 3, {"run": "r", "step": 3})
+            step = Step(3, (), library.version, library, origin, 10)
+            lessons = [lesson(one) if isinstance(one, str) else one for one in texts]
             try:
-                return await plan_batch(
-                    deciding,
-                    prompt,
-                    [lesson(one) if isinstance(one, str) else one for one in texts],
-                    library,
-                    StepOrigin("run", 3, {"run": "r", "step": 3}),
-                    Pruning(),
-                )
+                return await Planner(calls, reflection(), cap).plan(step, lessons)
             finally:
                 await calls.endpoint.close()
 
@@ -134,7 +130,6 @@ def test_what_is_wrong_with_a_plan_goes_back_once_and_is_refused_alone(tmp_path:
         edit("keep", 9, experience="G0"),
         edit("delete", 4, experience="G0"),
         edit("keep", 4, experience="G0"),
-        edit("drop", 4),
     ]
     texts = ("Round down.", "Mind the units.", "Be brief.", "Never carry.", "Read twice.")
     plan, requests = planned(tmp_path, [wrong, wrong], *texts)
@@ -149,11 +144,10 @@ def test_what_is_wrong_with_a_plan_goes_back_once_and_is_refused_alone(tmp_path:
         "the text is too long",
         "names lessons [9]",
         "has deleted G0",
-        "an operation is one of",
         "no operation of the plan takes it up",
     ):
         assert any(words in reason for reason in reasons), (words, reasons)
-    assert len(reasons) == 6
+    assert len(reasons) == 5
 
 
 def test_a_plan_is_made_beside_lessons_without_examples(tmp_path: Path) -> None:
@@ -176,48 +170,17 @@ def test_a_plan_that_cannot_be_read_refuses_every_lesson(tmp_path: Path) -> None
     assert [refusal.text for refusal in plan.refused] == ["Round down.", "Be brief."]
 
 
-def numbered(*rows: tuple[str, str, str]) -> list[tuple[int, Operation]]:
-    return [
-        (
-            n,
-            Operation(
-                op, id, None if op in ("KEEP", "DELETE") else f"{id} {n}", None, {"problem": p}
-            ),
-        )  # type: ignore[arg-type]
-        for n, (op, id, p) in enumerate(rows)
-    ]
-
-
-def test_a_step_makes_the_edits_that_most_groups_came_to() -> None:
-    rows = numbered(
-        ("ADD", "a", "p1"),
-        ("ADD", "b", "p1"),
-        ("KEEP", "k", "p1"),
-        ("KEEP", "b", "p2"),
-        ("KEEP", "m", "p2"),
-        ("MODIFY", "m", "p3"),
-        ("KEEP", "m", "p4"),
-        ("KEEP", "b", "p2"),
-    )
-    chosen, refused = within_budget(rows, 1)
-    assert [o.experience for _, o in chosen] == ["k", "m", "m", "m"]
-    assert [r.reason for r in refused] == [
-        "over the 1 edits of a step: 1 group came to it",
-        "over the 1 edits of a step: 2 groups came to it",
-    ]
-    chosen, refused = within_budget(rows, 2)
-    assert (chosen[0][1].op, chosen[0][1].experience) == ("ADD", "b")
-    assert len(refused) == 1
-    assert within_budget(rows, 3) == (rows, [])
+def test_what_has_no_room_under_the_cap_is_refused(tmp_path: Path) -> None:
+    edits = [edit("add", 1, text="Round down."), edit("modify", 2, experience="G0", text="Carry.")]
+    plan, _ = planned(tmp_path, [edits], "Round down.", "Carry it.", cap=4)
+    assert short(plan.operations) == [("MODIFY", A, "Carry.")]
+    assert [one.reason for one in plan.refused] == ["no room under the cap on tokens (4)"]
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "batch of few edits": {"controller": "batch", "max_edits": 1},
-    "edits under a cap": {"max_edits": 2, "library_tokens": 60},
-    "all wrong": {"all_wrong": 2, "group_size": 2},
-    "confirmed": {"confirm": 2},
-    "blame and examples": {"blame": True, "exemplars": 1, "dropout": 0.3, "drop_harmful": True},
-    "examples apart": {"exemplars": 1, "gate": "gate.jsonl", "gate_rule": "not-worse"},
+    "plain": {},
+    "under a cap": {"library_tokens": 60},
+    "with a gate": {"gate": "gate.jsonl", "gate_rule": "not-worse"},
 }
 
 
@@ -240,15 +203,7 @@ def test_a_run_that_is_stopped_anywhere_comes_to_the_same_library(
     expected = libraries(calm.path)
     assert expected[-1], "the script changes the library at every step"
     if "gate" in OPTIONS[name]:
-        trials = [version.meta["gate"]["trial"] for version in steps(calm.path)]
-        assert "parts" in trials
-    if "max_edits" in OPTIONS[name]:
-        most = OPTIONS[name]["max_edits"]
-        with calm.store() as store:
-            for version in steps(calm.path):
-                changed = [e for e in store.events(version) if e.op != "KEEP"]
-                entered = [e for e in changed if "pruned" not in (e.evidence or {})]
-                assert len({e.experience for e in entered}) <= most
+        assert {version.meta["gate"]["verdict"] for version in steps(calm.path)} >= {"accepted"}
 
     class Ends:
         """The same model, whose endpoint refuses everything from some request on."""
@@ -279,7 +234,6 @@ def test_groups_are_reflected_on_while_others_are_attempted(
         stages = [stage(request) for request in server.requests]
     last = len(stages) - 1 - stages[::-1].index("rollout")
     assert "comparison" in stages[:last]
-    assert "controller" in stages[:last]
     assert training.progress.fraction == 1.0
 
 

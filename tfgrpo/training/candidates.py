@@ -1,0 +1,137 @@
+"""What goes on probation of what is proposed: as much as the attempts to come can tell apart.
+
+A lesson that says what is there already is a vote for that. One that a person has turned down stays
+out. The others are tried at their own problem first, those that most groups came to before the
+rest: most lessons that do nothing for a hard problem lose that race, at the price of two attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from tfgrpo.rendering.examples import is_example
+from tfgrpo.rendering.near_duplicates import repeats
+from tfgrpo.rollout.attempt import Group
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Operation
+from tfgrpo.training.assign import CANDIDATES, EXAMPLES
+from tfgrpo.training.examples import (
+    Example,
+    add_examples,
+    are_answers_alone,
+    redacted_problems,
+    right_examples,
+    winning_attempts,
+)
+from tfgrpo.training.groups import RunParts
+from tfgrpo.training.policies import Refusal, Step, evidence_of
+from tfgrpo.training.pool import Pool
+from tfgrpo.training.reflection import Advantage, Lesson
+from tfgrpo.training.rollouts import Collector, Race
+from tfgrpo.training.turned_down import turned_down
+
+NEEDED = 60
+"""Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
+(variance .24, P ≥ .95): what the number of candidates is chosen by."""
+FEWEST, MOST = 2, 24
+"""Candidates that are on probation at least, and at most."""
+RACES = 2
+"""How many lessons are tried at their own problem for each place that is free."""
+TRIES = 2
+"""The attempts of a race, of which one has to beat the mean of the lesson's group."""
+LOST = "more attempts with it at its own problem are not better than the group"
+CROWDED = "there is no place: so many candidates cannot be decided about"
+DECLINED = "a person has turned it down"
+
+
+class Entering(NamedTuple):
+    """The operations on the branch of candidates, the KEEPs on the run's, and what stays out."""
+
+    candidates: tuple[Operation, ...]
+    kept: tuple[Operation, ...]
+    refused: tuple[Refusal, ...]
+
+
+def capacity(attempts: int) -> int:
+    """Returns how many candidates so many attempts can decide about."""
+    return max(FEWEST, min(MOST, attempts * CANDIDATES // NEEDED))
+
+
+def ranked(advantages: Iterable[Advantage]) -> list[Lesson]:
+    """Returns lessons, each once: those that most groups came to first."""
+    texts: dict[str, str] = {}
+    first: dict[str, tuple[Lesson, set[str]]] = {}
+    for number, lesson in enumerate(x for one in advantages for x in one.lessons):
+        alike = repeats(lesson.text, texts)
+        key = alike[0][0] if alike else str(number)
+        texts.setdefault(key, lesson.text)
+        first.setdefault(key, (lesson, set()))[1].add(lesson.group.problem.id)
+    entries = sorted(first.values(), key=lambda one: -len(one[1]))
+    return [lesson for lesson, _ in entries]
+
+
+class Proposals:
+    """Puts lessons and examples of one run on probation."""
+
+    def __init__(self, parts: RunParts, collector: Collector) -> None:
+        self._store, self._run, self._parts = parts.session.store, parts.run, parts
+        self._collector = collector
+
+    async def enter(
+        self, step: Step, pool: Pool, advantages: Sequence[Advantage], leaving: Iterable[str]
+    ) -> Entering:
+        """Returns what becomes of a step's lessons; `leaving` are the ids of candidates that are
+        decided about, whose places are free. Raises EndpointError, BudgetReached."""
+        gone = set(leaving)
+        texts = {e.id: e.text for e in pool.library.readable}
+        declined = turned_down(self._store, step.base, before=self._run.time)
+        on_probation = [e for e in pool.candidates if e.id not in gone and not is_example(e.text)]
+        free = max(0, capacity(step.attempts_left) - len(on_probation))
+        races = RACES * free
+        operations: list[Operation] = []
+        kept: list[Operation] = []
+        refused: list[Refusal] = []
+        for number, lesson in enumerate(ranked(advantages)):
+            problem = lesson.group.problem.id
+            evidence = {**step.origin.evidence, **evidence_of(lesson)}
+            known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
+            if known:
+                vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
+                (kept if known[0] in pool.in_force.by_id else operations).append(vote)
+            elif repeats(lesson.text, declined):
+                refused.append(Refusal(lesson.text, problem, DECLINED))
+            elif not free or not races:
+                refused.append(Refusal(lesson.text, problem, CROWDED))
+            else:
+                races -= 1
+                if not await self._wins(step, pool, lesson, number):
+                    refused.append(Refusal(lesson.text, problem, LOST))
+                    continue
+                free -= 1
+                id = derived_id(step.origin.uid, step.number, number)
+                texts[id] = lesson.text
+                operations.append(Operation("ADD", id, lesson.text, lesson.reason, evidence))
+        self._parts.progress.decided = self._parts.progress.lessons
+        return Entering(tuple(operations), tuple(kept), tuple(refused))
+
+    async def _wins(self, step: Step, pool: Pool, lesson: Lesson, number: int) -> bool:
+        mean = fmean(lesson.group.rewards)
+        race = Race(step.number, lesson.group, number, lesson.text, pool.in_force, TRIES, mean)
+        return await self._collector.wins(race)
+
+    def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
+        """Returns the ADDs of examples. They come once, after the first step, where nothing has any
+        and enough attempts come after it to measure them."""
+        ground_truth = self._parts.reflection.ground_truth
+        if step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:
+            return []
+        redacted = redacted_problems(self._store)
+        short = self._parts.reflection.shared_answers or are_answers_alone(groups, self._store)
+        found: Iterable[Example] = winning_attempts(groups)
+        if short and ground_truth:
+            found = right_examples(groups, [group.problem for group in groups])
+        there = (e.text for e in pool.library.readable)
+        usable = (one for one in found if one.problem.id not in redacted)
+        return add_examples(usable, there, step.number, step.origin)
