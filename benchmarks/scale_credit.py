@@ -35,7 +35,7 @@ def measure(most: int) -> list[str]:
             path.unlink()
     lines = [
         f"`tfgrpo credit` of {EXPERIENCES} experiences and what {LIBRARIES} libraries had of them, "
-        f"from attempts at {PROBLEMS} problems with a dropout of 0.2. *Before* is reading them all "
+        f"from attempts at {PROBLEMS} problems that each hide a part. *Before* is reading them all "
         "into one matrix. CPU time, and memory of the process at its peak.",
         "",
         "| rollouts | time | a rollout | memory | time, before | memory, before | differs by |",
@@ -71,7 +71,7 @@ def fill(path: Path, rollouts: int) -> None:
     from tfgrpo.training.setup import begin
 
     dice = random.Random(7)
-    settings = TrainSettings(data="p.jsonl", batch_size=PROBLEMS, group_size=SAMPLES, dropout=0.2)
+    settings = TrainSettings(data="p.jsonl", batch_size=PROBLEMS, group_size=SAMPLES, policy="probation")
     with Store.init(path) as store:
         texts = [f"lesson {n}" for n in range(EXPERIENCES)]
         store.commit("main", [Operation("ADD", None, text) for text in texts], message="first")

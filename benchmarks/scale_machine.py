@@ -1,9 +1,8 @@
 """A step of a run that has many rollouts on record already: time and memory of the step alone.
 
 The store is filled directly, with rollouts and their calls, in steps of 500. Then a process of its
-own opens the run as one that is resumed, reads what earlier steps tell (once a session), makes a
-step of adaptive groups against an instant endpoint, and reads what that step adds, which is what
-every later step pays. Beside it: reading all rollouts of the run, which each step did before.
+own opens the run as one that is resumed, and makes a step against an instant endpoint. Beside it:
+reading all rollouts of the run.
 """
 
 from __future__ import annotations
@@ -39,31 +38,26 @@ def measure(most: int) -> list[str]:
             rows.append((size, step, before))
             path.unlink()
     lines = [
-        "A step of 100 problems in adaptive groups, from 2 to 5 attempts at each, in a run that "
-        "has so many rollouts on record. *Resumed* is what is read once when the run goes on; "
-        "*reading* is what a later step reads of those before it; *all* is reading every rollout "
-        "of the run, as each step did before. CPU time, and memory of the process at its peak.",
+        "A step of 100 problems with 5 attempts at each, in a run that has so many rollouts on "
+        "record. *All* is reading every rollout of the run. CPU time, and memory of the process at "
+        "its peak.",
         "",
-        "| rollouts | a rollout | reading | resumed | memory | all, before | memory, before |",
-        "|---:|---:|---:|---:|---:|---:|---:|",
+        "| rollouts | a rollout | memory | all | memory, all |",
+        "|---:|---:|---:|---:|---:|",
     ]
     for size, step, before in rows:
         lines.append(
-            f"| {size:,} | {step['each'] * 1e3:.2f} ms | {step['reading'] * 1e3:.1f} ms | "
-            f"{step['resumed']:.2f} s | {step['megabytes']:.0f} MB | {before['seconds']:.2f} s | "
-            f"{before['megabytes']:.0f} MB |"
+            f"| {size:,} | {step['each'] * 1e3:.2f} ms | {step['megabytes']:.0f} MB | "
+            f"{before['seconds']:.2f} s | {before['megabytes']:.0f} MB |"
         )
     first, last = rows[0], rows[-1]
     lines += [
         "",
         f"From {first[0]:,} to {last[0]:,} rollouts on record: time per rollout "
         f"{last[1]['each'] / first[1]['each']:.2f} ×, memory "
-        f"{last[1]['megabytes'] / first[1]['megabytes']:.2f} ×; reading all of them, as before, "
+        f"{last[1]['megabytes'] / first[1]['megabytes']:.2f} ×; reading all of them "
         f"{last[2]['seconds'] / first[2]['seconds']:.0f} × the time and "
         f"{last[2]['megabytes'] / first[2]['megabytes']:.1f} × the memory.",
-        "",
-        "A resumed run reads what earlier steps tell one step after the other, and holds what one "
-        "that was never interrupted does: a count for each problem.",
     ]
     return lines
 
@@ -78,9 +72,8 @@ def settings() -> Any:
     """Returns those of the run."""
     from tfgrpo.settings import TrainSettings
 
-    return TrainSettings(
-        data="p.jsonl", epochs=1, batch_size=PROBLEMS, group_size=SAMPLES, rollouts="adaptive"
-    )
+    sizes = {"epochs": 1, "batch_size": PROBLEMS, "group_size": SAMPLES}
+    return TrainSettings(data="p.jsonl", policy="paper", **sizes)
 
 
 def fill(path: Path, rollouts: int) -> None:
@@ -120,8 +113,8 @@ def make_step(path: Path, address: str) -> dict[str, float]:
     from tfgrpo.session import Session
     from tfgrpo.store import Store
     from tfgrpo.store.journal import Journal
-    from tfgrpo.training.beliefs import Beliefs
     from tfgrpo.training.loop import Training
+    from tfgrpo.training.rollouts import Batch
     from tfgrpo.training.run_problems import RunProblems
 
     dataset = problems(PROBLEMS * SAMPLES)
@@ -133,30 +126,21 @@ def make_step(path: Path, address: str) -> dict[str, float]:
         endpoint = Endpoint("instant", address)
         endpoints = Endpoints(endpoint, endpoint, CallLimits(CONCURRENCY))
         training = Training(Session(store, journal, endpoints, verifier), run, RunProblems(dataset))
-        collector, names = training._collector, [problem.id for problem in dataset]
-        started = time.process_time()
-        collector._beliefs.before(step, names)
-        resumed = time.process_time() - started
+        collector = training._collector
 
         async def session() -> float:
             await warm(endpoint)
             started = time.process_time()
-            await collector.groups(step, dataset, store.library("v0"))
+            await collector.groups(Batch(step, dataset, store.library("v0")))
             spent = time.process_time() - started
             await endpoints.close()
             return spent
 
         spent = asyncio.run(session())
-        started = time.process_time()
-        collector._beliefs.before(step + 1, names)
-        reading = time.process_time() - started
         made = len(store.runs.rollouts(run, step))
-        assert Beliefs(store, run).before(step + 1, names[:3])
         journal.close()
     return {
         "each": spent / made,
-        "resumed": resumed,
-        "reading": reading,
         "megabytes": peak(),
     }
 

@@ -161,7 +161,10 @@ class Verbs(SuggestingGroup):
                 formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TFGRPO"},
+)
 @click.option(
     "--store",
     type=click.Path(dir_okay=False),

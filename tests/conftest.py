@@ -42,6 +42,8 @@ OWN = os.pathsep.join((str(ROOT), tempfile.gettempdir()))
 os.environ["TFGRPO_TRUST"] = OWN
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="tfgrpo-state-")
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
+os.environ["TFGRPO_TRAIN_POLICY"] = "paper"
+"""Most tests are about what surrounds learning, and a run of six attempts measures nothing."""
 
 settings.register_profile(
     "suite",
@@ -62,6 +64,7 @@ LONGEST = (
     "test_whole_circle.py",
     "test_ui_runs_browser.py",
     "test_gate.py",
+    "test_probation.py",
 )
 """What is begun first, lest one of several processes is still at it when the others are done."""
 

@@ -18,9 +18,7 @@ from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, NoTools, Request, Transient
-from tfgrpo.rollout import branching
 from tfgrpo.rollout.agent import CALLS, FINISH, Agent, AttemptLimits, Protocol
-from tfgrpo.rollout.branching import BranchPoint
 from tfgrpo.store import Store
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.journal import Journal
@@ -458,78 +456,6 @@ def test_who_waits_for_a_call_that_is_given_up_makes_it(tmp_path: Path) -> None:
 
 
 # uncertainty and branches:
-
-
-def test_the_uncertainty_of_the_first_tokens_is_kept_with_the_answer(tmp_path: Path) -> None:
-    def script(request: dict[str, Any]) -> str | Reply:
-        assert request["logprobs"] is True
-        assert request["top_logprobs"] == 10
-        if request["messages"][-1]["role"] == "tool":
-            return "done"
-        return called("search", {"query": "Sund"}, uncertainty=1.0)
-
-    found, _ = rolled(tmp_path, script, uncertain=True)
-    assert found.messages[0]["uncertainty"] == pytest.approx(math.log(2), abs=1e-3)
-    assert "uncertainty" not in found.messages[2]
-
-
-def test_a_branch_goes_on_from_the_prefix_it_shares(tmp_path: Path) -> None:
-    first, _ = rolled(tmp_path, searcher)
-    branch, requests = rolled(
-        tmp_path, lambda _: "salt, I think", sample=1, prefix=first.messages[:2]
-    )
-    assert branch.messages[:2] == first.messages[:2]
-    assert branch.response == "salt, I think"
-    assert len(requests) == 1
-    assert requests[0]["messages"][-1]["content"] == first.messages[1]["content"]
-    assert len(branch.calls) == 1, "what is shared is not paid for again"
-
-
-def trajectory(*uncertainties: float) -> list[dict[str, Any]]:
-    """A trajectory whose n-th answer was so uncertain; a tool result stands between answers."""
-    messages: list[dict[str, Any]] = []
-    for number, uncertainty in enumerate(uncertainties):
-        if number:
-            messages.append({"role": "tool", "content": "r", "cached": False})
-        messages.append({"role": "assistant", "content": "a", "uncertainty": uncertainty})
-    return messages
-
-
-def test_places_are_tool_results_with_what_followed() -> None:
-    assert branching.uncertain_results(trajectory(0.1, 0.9, 0.4)) == [(1, 0.9), (3, 0.4)]
-    assert branching.start_uncertainty(trajectory(0.1, 0.9)) == 0.1
-    assert branching.uncertain_results([]) == []
-
-
-def test_the_budget_goes_where_the_uncertainty_is() -> None:
-    assert branching.count_roots(8, 0.5, [0.5]) == 4
-    assert branching.count_roots(8, None, []) == 4
-    assert branching.count_roots(8, 3.0, [0.1]) > 4 > branching.count_roots(8, 0.1, [3.0])
-    assert branching.count_roots(8, 99.0, [0.0]) == 7, "something is left to branch"
-    assert branching.count_roots(8, 0.0, [99.0]) == 1
-    assert branching.count_roots(1, 0.0, [99.0]) == 1
-
-
-def test_the_most_uncertain_place_comes_first_and_neighbours_later() -> None:
-    made = {0: trajectory(0.0, 0.9, 0.8, 0.1), 1: trajectory(0.0, 0.7)}
-    uncertainty = {
-        BranchPoint(sample, at): value
-        for sample, messages in made.items()
-        for at, value in branching.uncertain_results(messages)
-    }
-    picked = branching.choose_branch_points(made, 3, uncertainty)
-    assert picked[:2] == [BranchPoint(0, 1), BranchPoint(1, 1)], (
-        "the place beside the first has lost"
-    )
-    assert branching.choose_branch_points(made, 3, uncertainty) == picked
-    assert branching.choose_branch_points({0: trajectory(0.3)}, 3, {}) == []
-    assert len(branching.choose_branch_points(made, 20, uncertainty)) == 20
-
-
-def test_disagreement_of_next_actions_stands_in_for_entropy() -> None:
-    assert branching.disagreement(["search x", "search x", "search x"]) == 0
-    assert branching.disagreement(["a", "b"]) == pytest.approx(math.log(2))
-    assert branching.disagreement([]) == 0
 
 
 ODD_CALLS: list[Any] = [

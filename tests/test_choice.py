@@ -118,7 +118,7 @@ def test_the_last_version_stays_where_that_is_asked_for(folder: Path) -> None:
 
 def test_nothing_is_asked_where_there_is_nothing_to_choose(folder: Path) -> None:
     with ScriptedEndpoint(lambda request: "\\boxed{0}") as endpoint:
-        result = train(endpoint, exemplars=0)
+        result = train(endpoint)
         assert set(endpoint.stages) == {"rollout"}
         assert endpoint.stages["rollout"] == 8 * 3
     assert result.chosen is None

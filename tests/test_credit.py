@@ -10,12 +10,12 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from conftest import Cli, one_line_error, problems
+from conftest import Cli, problems
 from desk import Desk, made
 from scripted import ScriptedEndpoint, stage, teachable
 
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.credit import Credited, Observation, credits, estimate_effects, left_out
+from tfgrpo.evaluation.credit import Credited, Observation, credits, estimate_effects
 from tfgrpo.store import Operation, Store
 
 EFFECTS = {"helps": 0.3, "harms": -0.25, "idle": 0.0, "a little": 0.05, "idle too": 0.0}
@@ -31,8 +31,8 @@ def observations(
         library = [id for id in EFFECTS if step or id != late]
         for problem in range(problems):
             ease = dice.uniform(0.3, 0.55)
-            for sample in range(samples):
-                without = left_out(library, 0.2, seed, (step, problem, sample))
+            for _ in range(samples):
+                without = frozenset(id for id in library if dice.random() < 0.2)
                 chance = ease + sum(EFFECTS[id] for id in library if id not in without)
                 reward = float(dice.random() < chance)
                 stratum = f"{step}/{problem}"
@@ -103,24 +103,6 @@ def test_what_was_always_there_has_no_estimate() -> None:
     )
 
 
-def test_coins_are_the_same_when_they_are_thrown_again() -> None:
-    ids = [f"id{i}" for i in range(2000)]
-    assert left_out(ids, 0.2, 7, (1, "p", 3)) == left_out(ids, 0.2, 7, (1, "p", 3))
-    assert left_out(ids, 0.2, 7, (1, "p", 3)) != left_out(ids, 0.2, 7, (1, "p", 4))
-    assert len(left_out(ids, 0.2, 7, (1, "p", 3))) == pytest.approx(400, abs=60)
-    assert left_out(ids, 0.0, 7, ()) == frozenset()
-
-
-def test_coins_follow_the_seed_and_not_the_ids_of_one_run() -> None:
-    def thrown(run: str, seed: int) -> list[bool]:
-        ids = [f"{run}/{n}" for n in range(200)]
-        out = left_out(ids, 0.3, seed, (1, "p", 0))
-        return [id in out for id in ids]
-
-    assert thrown("a", 7) == thrown("b", 7)
-    assert thrown("a", 7) != thrown("a", 8)
-
-
 HELPS, HARMS, IDLE = "When it is hard, add one.", "When in doubt, stop early.", "Write tidily."
 
 
@@ -137,13 +119,11 @@ def swayed(request: dict[str, Any]) -> str:
         case "comparison":
             lessons = [{"reason": "r", "text": "When the day is long, be brief."}]
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
-        case "controller":
-            return json.dumps({"closest": "G0", "decision": "same", "text": ""})
     return teachable(request)
 
 
 def trained(tmp_path: Path, verifier: Verifier, server: ScriptedEndpoint, **values: Any) -> Desk:
-    more = {"count": 12, "batch_size": 12, "group_size": 8, "epochs": 2, "dropout": 0.4}
+    more = {"count": 12, "batch_size": 12, "group_size": 8, "epochs": 2, "policy": "probation"}
     desk = made(tmp_path, verifier, **{**more, **values})
     with desk.store() as store:
         texts = (HELPS, HARMS, IDLE)
@@ -173,26 +153,6 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
         assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
 
 
-def test_what_harms_with_confidence_is_proposed_for_deletion(
-    tmp_path: Path, verifier: Verifier
-) -> None:
-    with ScriptedEndpoint(swayed) as server:
-        desk = trained(tmp_path, verifier, server, drop_harmful=True, group_size=16)
-    with Store.open(desk.path) as store:
-        deleted = [
-            event
-            for version in store.log("main")
-            for event in store.events(version)
-            if event.op == "DELETE"
-        ]
-        texts = [e.text for e in store.library()]
-    assert HARMS not in texts
-    assert HELPS in texts
-    effect, low, high = (deleted[-1].evidence or {})["credit"]
-    assert low < effect < high < 0
-    assert "harmful" in str(deleted[-1].reason)
-
-
 def test_effects_are_told_apart_by_kind_and_what_nothing_confirms_is_named(
     tmp_path: Path, verifier: Verifier, cli: Cli
 ) -> None:
@@ -215,7 +175,7 @@ def test_effects_are_told_apart_by_kind_and_what_nothing_confirms_is_named(
     cli("add", HARMS, IDLE)
     assert "no kinds are known" in cli("credit", "--by-kind").stdout
     with ScriptedEndpoint(by_kind) as server:
-        how = ("--epochs", "1", "--batch-size", "1", "--group-size", "12", "--dropout", "0.4")
+        how = ("--epochs", "1", "--batch-size", "1", "--group-size", "12", "--policy", "probation")
         where = ("--model", "m", "--base-url", server.base_url)
         cli("train", "problems.jsonl", *how, *where, "--field", "kind=size")
     kinds = json.loads(cli("credit", "--by-kind", "--json").stdout)
@@ -240,30 +200,6 @@ def test_an_experience_whose_text_changed_starts_anew(tmp_path: Path, verifier: 
     assert found[HELPS].credit is not None
 
 
-def test_the_controller_sees_credit_where_it_is_asked_for(
-    tmp_path: Path, verifier: Verifier
-) -> None:
-    with ScriptedEndpoint(swayed) as server:
-        trained(tmp_path, verifier, server, controller_sees_credit=True)
-        asked = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "controller"]
-    assert all(line in text for text in asked for line in ("\n[G0] +0.", "\n[G1] -0."))
-    assert "harmful" in asked[-1], "by the second step there is enough to tell"
-    words = "undecided" in asked[0], any("inconclusive" in text for text in asked)
-    assert words == (True, False), "a request's text is a key: its words stay what they were"
-
-
-def test_what_later_steps_show_is_not_known_before(tmp_path: Path, verifier: Verifier) -> None:
-    with ScriptedEndpoint(swayed) as server:
-        desk = trained(tmp_path, verifier, server)
-    with Store.open(desk.path) as store:
-        (run,) = store.runs.all()
-        one = named(credits(store, store.tip("main"), upto=(run, 0)))[HELPS].credit
-        both = named(credits(store, store.tip("main")))[HELPS].credit
-    assert one
-    assert both
-    assert 2 * (one.present + one.absent) == both.present + both.absent
-
-
 @pytest.fixture
 def folder(tmp_path: Path, cli: Cli) -> Path:
     (tmp_path / "problems.jsonl").write_text(problems(range(12)))
@@ -277,7 +213,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "effect" not in cli("blame").stdout
     with ScriptedEndpoint(swayed) as server:
         small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
-        more = ("--dropout", "0.4", "--exemplars", "0")
+        more = ("--policy", "probation")
         cli("train", "problems.jsonl", *small, server.base_url, *more)
     found = json.loads(cli("credit", "--json").stdout)
     assert [one["verdict"] for one in found][::2] == ["helpful", "harmful"]
@@ -289,17 +225,3 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "effect -0." in blamed
     (harms,) = [b for b in json.loads(cli("blame", "--json").stdout) if b["text"] == HARMS]
     assert harms["credit"]["verdict"] == "harmful"
-    (run,) = json.loads(cli("runs", "--json").stdout)
-    assert run["config"]["dropout"] == 0.4
-
-
-def test_credit_is_by_dropout_at_a_rate(cli: Cli, folder: Path) -> None:
-    for wrong in ("dropout=0.2", "1", "2", "-0.2"):
-        done = cli("train", "problems.jsonl", "--dropout", wrong, ok=False)
-        assert done.returncode == 2
-        assert "--dropout" in done.stderr
-
-
-def test_the_controller_can_see_credit_only_where_there_is_any(cli: Cli, folder: Path) -> None:
-    done = cli("train", "problems.jsonl", "--model", "m", "--controller-sees-credit", ok=False)
-    one_line_error(done, "needs --dropout", code=2)

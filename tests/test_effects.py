@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import json
 import random
-import threading
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import worker_server
-from desk import Desk
-from forked import Forked
-from scripted import ScriptedEndpoint, stage, write_problems
-from test_credit import HARMS, HELPS, IDLE, swayed
-from test_training import posix
 
-from tfgrpo.data import problems
 from tfgrpo.evaluation.credit import Observation, estimate_effects
 from tfgrpo.evaluation.effects import Credit
-from tfgrpo.evaluation.omissions import ONE_ERROR
 from tfgrpo.evaluation.recorded import RecordedAttempts, unit
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.rollout.attempt import CONFIRMING
-from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.runs import RolloutRow
 
@@ -73,7 +61,7 @@ def same(credits: list[Credit], expected: dict[str, tuple[float, ...]]) -> bool:
 def recorded(store: Store, dice: random.Random) -> list[tuple[RolloutRow, list[str]]]:
     """Records attempts of six steps, of which two have the same library; returns those that count,
     each with its library."""
-    run = store.runs.create("run", "5" * 32, "main", 0, {"dropout": 0.3}, "tests")
+    run = store.runs.create("run", "5" * 32, "main", 0, {"policy": "probation"}, "tests")
     rows, listed = [], []
     for step in range(6):
         if step not in (3, 5):
@@ -142,106 +130,9 @@ def test_sums_over_what_is_read_twice_are_what_matrices_of_all_attempts_give(
                 assert present + absent == len(had)
         whole = observations(listed)
         assert same(estimate_effects(whole), by_matrices(whole, 0.95))
-        kinds = attempts.estimates(by="kind", level=ONE_ERROR)
+        kinds = attempts.estimates(by="kind", level=0.68)
         for kind, (known,) in kinds.items():
             seen = observations([one for one in listed if one[0].verdict["kind"] == kind])
-            assert same(known.credits, by_matrices(seen, ONE_ERROR))
+            assert same(known.credits, by_matrices(seen, 0.68))
             assert known.problems == (5 if kind == "even" else 4)
         assert sorted(kinds) == ["even", "odd"]
-
-
-# a quorum:
-
-
-class Stalled:
-    """Like `swayed`. Of the first and of the second step two attempts are answered when `release`
-    is set, which the third step does: those that `like` had so, if given, in whose place the
-    controller is not answered in the second step while `halts`."""
-
-    def __init__(self, like: Stalled | None = None) -> None:
-        self.release, self.go_on, self.halted = (threading.Event() for _ in range(3))
-        self.lock = threading.Lock()
-        self.halts = like is not None
-        self.chosen = like.late if like is not None else None
-        self.late: set[str] = set()
-        self.rollouts = 0
-        self.stalled: Counter[int] = Counter()
-        self.requests: list[tuple[int, str, str]] = []
-
-    def __call__(self, request: dict[str, Any]) -> str:
-        text, what = request["messages"][-1]["content"], stage(request)
-        with self.lock:
-            step = self.rollouts // SIZE
-            self.rollouts += what == "rollout"
-            id = json.dumps([request["messages"], request.get("seed")])
-            free = text.startswith("What is 1 ") and self.stalled[step] < 2
-            late = what == "rollout" and (id in self.chosen if self.chosen is not None else free)
-            self.stalled[step] += late
-            self.late |= {id} if late else set()
-            self.requests.append((self.rollouts, what, text))
-        if step == 2 and what == "rollout":
-            self.release.set()
-        if late:
-            self.release.wait(60)
-        if self.halts and what == "controller" and self.rollouts == 2 * SIZE:
-            self.halted.set()
-            self.go_on.wait(60)
-        return swayed(request)
-
-    def of_second_step(self, what: str) -> list[str]:
-        """Returns what was asked once all attempts of the second step were."""
-        return sorted(t for at, kind, t in self.requests if (at, kind) == (2 * SIZE, what))
-
-
-SIZE = 20
-"""Attempts of a step."""
-
-
-@posix
-def test_a_step_that_is_resumed_goes_on_with_the_quorum_and_the_credit_that_it_had(
-    tmp_path: Path,
-) -> None:
-    data = write_problems(tmp_path / "problems.jsonl", 4)
-    known = {"data": str(data), "data_digest": problems.digest(problems.load(data))}
-    known |= {"epochs": 3, "batch_size": 4, "group_size": 5, "concurrency": 16, "quorum": 0.9}
-    known |= {"dropout": 0.4, "controller_sees_credit": True, "model": "scripted"}
-    scripts: list[Stalled] = []
-    with Forked(tmp_path, worker_server().address) as forked:
-        for name in ("whole", "killed"):
-            script = Stalled(*scripts)
-            scripts.append(script)
-            forked.folder = tmp_path / name
-            forked.folder.mkdir()
-            with ScriptedEndpoint(script) as server:
-                settings = build(TrainSettings, {**known, "base_url": server.base_url})
-                desk = Desk(forked.folder, None, settings)  # type: ignore[arg-type]
-                with desk.store() as store:
-                    texts = (HELPS, HARMS, IDLE)
-                    added = [Operation("ADD", text=text) for text in texts]
-                    store.commit("main", added, message="three")
-                desk.prepare()
-                forked.start("--store", "store.db", "train", "--resume", "run")
-                if script.halts:
-                    assert script.halted.wait(60), forked.said()
-                    script.release.set()  # all who were out are in now, and on record
-                    with Store.open(desk.path) as store:
-                        run = store.runs.get("run")
-                        until = time.monotonic() + 240
-                        while len(store.runs.rollouts(run)) < 2 * SIZE:
-                            assert time.monotonic() < until, forked.said()
-                            time.sleep(0.02)
-                        assert len(store.runs.out(run, 0)) == 2
-                        assert len(store.runs.out(run, 1)) == 4
-                    forked.kill()
-                    assert forked.status() < 0
-                    script.go_on.set()
-                    script.halts = False
-                    script.requests.clear()
-                    forked.start("--store", "store.db", "train", "--resume", "run")
-                assert forked.status() == 0, forked.said()
-    whole, killed = scripts
-    told = whole.of_second_step("controller")
-    assert told, "something is decided about"
-    assert all("\n[G0] +0." in text for text in told), "with the credit so far"
-    assert killed.of_second_step("controller") == told
-    assert not killed.of_second_step("comparison"), "what was compared is not paid for again"

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
-from tfgrpo.model.embeddings import EmbeddingEndpoint
 from tfgrpo.model.endpoint import Answer, Endpoint, Request
 from tfgrpo.model.response import MOST_TOKENS, UnusableResponse
 from tfgrpo.store.canonical import canonical
@@ -67,16 +66,6 @@ def test_any_body_is_an_answer_that_can_be_kept_or_is_told_to_be_none(
     endpoint = Endpoint("m", None, key)
     try:
         check(endpoint._read(body, REQUEST, 1.0))
-    except UnusableResponse as error:
-        str(error).encode()
-
-
-@pytest.mark.filterwarnings("error")
-@settings(deadline=None)  # what is imported at the first call takes a while
-@given(record(data=st.lists(record(embedding=st.lists(numbers))), usage=usage) | anything)
-def test_any_body_is_an_embedding_that_can_be_kept_or_is_told_to_be_none(body: Any) -> None:
-    try:
-        check(EmbeddingEndpoint("m")._read(body, REQUEST, 1.0))
     except UnusableResponse as error:
         str(error).encode()
 

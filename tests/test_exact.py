@@ -28,7 +28,7 @@ from scripted import (
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import choice, json_fields
-from tfgrpo.domains.base import Context, Domain, PlannedAttempt, Sampling
+from tfgrpo.domains.base import Context, Domain, Sampling
 from tfgrpo.domains.few_answers import (
     CODES,
     Chances,
@@ -38,9 +38,8 @@ from tfgrpo.domains.few_answers import (
 )
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import EXACT, Group, Rollout, attempt
-from tfgrpo.rollout.exact import exactly, foresee
-from tfgrpo.settings import EvalSettings, TrainSettings, build
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.rollout.exact import exactly
+from tfgrpo.settings import EvalSettings
 
 LABELS = ("booking", "damage", "billing", "lost property")
 DOMAIN = choice.with_options(json.dumps(LABELS))
@@ -350,17 +349,6 @@ def test_attempts_do_not_wait_for_each_other_once_the_endpoint_is_known(
     assert len(seen) == 8
 
 
-def test_what_an_attempt_takes_is_known_before() -> None:
-    messages = (("system", "S"), ("user", "Torn."))
-    likely, most = (
-        foresee(PlannedAttempt(PROBLEM, messages, 64, upper, 20.0), DOMAIN, SETTINGS)
-        for upper in (False, True)
-    )
-    assert [(one.max_tokens, one.top_logprobs) for one in likely.policy] == [(1, 20)]
-    assert [(one.max_tokens, one.top_logprobs) for one in most.policy] == [(1, 20), (64, 0)]
-    assert "A: " in likely.policy[0].messages[-1][1]
-
-
 # groups:
 
 
@@ -379,11 +367,6 @@ def test_sides_are_told_by_what_texts_earned_and_not_by_their_chances() -> None:
     assert mixed.mixed
     assert [one.sample for one in mixed.winners] == [0]
     assert [one.sample for one in mixed.losers] == [1, 2]
-
-
-def test_a_vote_needs_sampled_answers() -> None:
-    with pytest.raises(SettingsError, match="sampled answers"):
-        build(TrainSettings, {"data": "d", "reward": "majority", "answers": "exact"})
 
 
 # whole commands:
@@ -428,14 +411,14 @@ def test_a_run_learns_from_exact_attempts_and_resumes(cli: Cli, tmp_path: Path) 
     with ScriptedEndpoint(script) as server:
         flags = ("--domain", "choice", "--base-url", server.base_url, "--model", "m")
         sizes = ("--epochs", "1", "--batch-size", "3", "--group-size", "6", "--temperature", "1")
-        cli("train", data, *flags, *sizes, "--answers", "exact", "--exemplars", "0")
+        cli("train", data, *flags, *sizes, "--answers", "exact")
         made = Counter(json.dumps(one, sort_keys=True) for one in server.requests)
         attempts_made = [one for one in server.requests if stage(one) == "rollout"]
         assert len(attempts_made) == 36
         assert max(made.values()) <= 6 / 4 + 1  # orders come round after four samples
         rows = [json.loads(line) for line in cli("rollouts", "data", "--json").stdout.splitlines()]
         asked = len(server.requests)
-        cli("train", data, *flags, *sizes, "--answers", "exact", "--exemplars", "0")
+        cli("train", data, *flags, *sizes, "--answers", "exact")
         assert len(server.requests) == asked
     assert rows
     sides = Counter(one["side"] for one in rows)
@@ -469,7 +452,7 @@ def test_a_run_that_is_stopped_repeats_no_attempt_and_has_the_same_sides(
                 asked = ("train", str(folder / data), "--domain", "choice", "--answers", "exact")
                 model = ("--base-url", server.base_url, "--model", "m", "--concurrency", "4")
                 sizes = ("--epochs", "1", "--batch-size", "3", "--group-size", "6")
-                tokens = ("--budget", f"{amount} tokens", "--exemplars", "0", "--seed", "1")
+                tokens = ("--budget", f"{amount} tokens", "--seed", "1")
                 done = cli(*store, *asked, *model, *sizes, *tokens, ok=amount == "5m")
                 assert (done.returncode == 0) == (amount == "5m")
             assert sum(stage(one) == "rollout" for one in server.requests) == 36

@@ -18,7 +18,7 @@ from tfgrpo.notices import NothingToLearn, Notice, StepFinished
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Store
-from tfgrpo.training.first_look import StoppedEarly, applies, look, missing_work
+from tfgrpo.training.first_look import StoppedEarly, look, missing_work
 
 LABELS = ("billing", "delivery", "returns")
 
@@ -87,8 +87,6 @@ def test_too_few_or_mixed_attempts_say_nothing() -> None:
     mixed = [*rollouts[:-1], attempts("x", 5, reward=1.0, answer="x")[0][0]]
     assert look(mixed, problems, settings()) is None
     assert look(*attempts("x", reward=0.5), settings()) is None
-    assert not applies(settings(group_size=1))
-    assert not applies(settings(reward="majority"))
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,7 @@ from tfgrpo.evaluation.sealed import seal
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import ROOT, Library, Operation, Store
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.merge import merge
-from tfgrpo.training.gate import Trial, applied
+from tfgrpo.training.gate import Trial
 from tfgrpo.training.gate_rules import GATE_RULES, passes
 from tfgrpo.training.gate_words import rejections
 
@@ -108,64 +107,6 @@ def capped(desk: Desk, script: Callable[[dict[str, Any]], str]) -> ScriptedEndpo
     return server
 
 
-def test_what_a_cap_took_away_stays_away_where_the_gate_rejects_the_rest(gated: Gated) -> None:
-    desk = gated(library_tokens=30)
-    server = capped(desk, misled)
-    run = "problems"
-    first = steps(desk.path, run)[0]
-    assert first.meta["gate"]["verdict"] == "rejected"
-    assert server.stages["prune"] == 1, "the next step is not over the cap once more"
-    with Store.open(desk.path) as store:
-        assert [e.text for e in store.library(first)] == [OLD[1]]
-        assert [(e.op, e.reason) for e in store.events(first)] == [("DELETE", "It says little.")]
-        side = store.tip(first.meta["gate"]["branch"])
-        assert [e.text for e in store.library(side)] == [OLD[1], BAD]
-        (told,) = rejections(store, first)
-        assert told.startswith(f'- added: "{BAD}" (reward')
-        merged = merge(store, "main", side, message="it can still be had")
-        assert [e.text for e in store.library(merged)] == [OLD[1], BAD]
-
-
-def test_what_a_cap_took_away_is_not_on_trial(gated: Gated) -> None:
-    """Here the library is worse without it, and what was learnt is neither better nor worse."""
-
-    def needs_the_first(request: dict[str, Any]) -> str:
-        system = request["messages"][0]["content"]
-        held = re.search(r"What is (7\d\d) op", request["messages"][-1]["content"])
-        if held is not None and stage(request) == "rollout":
-            right = 2 * int(held[1]) + 4 if OLD[0] in system else 0
-            return f"\\boxed{{{right}}}"
-        if stage(request) == "controller":
-            return json.dumps({"closest": None, "decision": "new", "text": LESSON})
-        return teachable(request)
-
-    desk = gated(library_tokens=30, gate_rule="not-worse")
-    capped(desk, needs_the_first)
-    first = steps(desk.path, "problems")[0]
-    assert first.meta["gate"]["difference_is"] == "inconclusive"
-    assert first.meta["gate"]["verdict"] == "accepted"
-    assert first.meta["gate"]["before"] == first.meta["gate"]["after"] == 0.0
-    assert [text for _, text in libraries(desk.path, "problems")[1]] == [OLD[1], LESSON]
-
-
-def test_the_controller_is_told_what_was_rejected_and_may_drop_it(gated: Gated) -> None:
-    desk = gated()
-    with ScriptedEndpoint(misled) as server:
-        desk.train(server)
-        asked = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "controller"]
-        enums = [json.dumps(r) for r in server.requests if stage(r) == "controller"]
-    assert asked, "the library is empty, but the controller is asked all the same"
-    assert all(f'added: "{BAD}"' in text and "-0." in text for text in asked)
-    assert all('"drop"' in text for text in enums)
-    second = steps(desk.path, "problems")[1]
-    assert {one["reason"] for one in second.meta["refused"]} == {
-        "the controller dropped it: it says what the gate rejected"
-    }
-    with Store.open(desk.path) as store:
-        assert len(rejections(store, store.tip("main"))) == 1
-        assert rejections(store, store.version(0)) == []
-
-
 def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> None:
     desk = gated()
     with ScriptedEndpoint(teachable) as server:
@@ -238,22 +179,6 @@ def test_without_a_gate_no_record_has_one(tmp_path: Path, verifier: Verifier) ->
         texts = [json.dumps(request) for request in server.requests]
     assert not any("taken back" in text or '"drop"' in text for text in texts)
     assert all("gate" not in version.meta for version in steps(desk.path, "problems"))
-
-
-def test_a_candidate_is_what_the_commit_would_make(tmp_path: Path) -> None:
-    with Store.init(tmp_path / "s.db") as store:
-        store.commit("main", [Operation("ADD", text=t) for t in "abc"], message="three")
-        library = store.library()
-        ids = [e.id for e in library]
-        operations = [
-            Operation("DELETE", ids[1]),
-            Operation("MODIFY", ids[0], "A"),
-            Operation("KEEP", ids[2]),
-            Operation("ADD", "f" * 12, "d"),
-        ]
-        candidate = applied(library, operations)
-        store.commit("main", operations, message="four")
-        assert candidate == store.library()
 
 
 # killed:
@@ -377,11 +302,3 @@ def test_a_gate_that_changed_since_the_run_began_stops_it(
     (data / "final.jsonl").write_text(problems(range(600, 606)))
     done = cli("train", "--resume", "problems", ok=False)
     one_line_error(done, "final.jsonl has changed since run problems began")
-
-
-def test_the_estimate_counts_the_gate(cli: Cli, data: Path, endpoint: ScriptedEndpoint) -> None:
-    gated = ("--gate", "final.jsonl", "--estimate", "--json")
-    for more, chosen_from in ((("--deploy", "last"), 0), ((), 1 + 1)):
-        said = json.loads(train(cli, endpoint, *gated, *more).stdout)
-        (calls,) = (one["calls"] for one in said["expected"] if one["stage"] == "evaluation")
-        assert calls == (2 + 1 + chosen_from) * 6 * 4

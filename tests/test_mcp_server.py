@@ -272,7 +272,7 @@ def test_without_the_package_there_is_a_hint(store: Store, tmp_path: Path) -> No
 
 
 def test_a_problem_gets_as_many_experiences_as_in_training(store: Store) -> None:
-    meta = {"run": "r", "rendering": {"inject": "top-k", "top_k": 1}}
+    meta = {"run": "r", "rendering": {"top_k": 1}}
     litres = Operation("ADD", text="Round litres up.")
     store.commit("prod", [litres], message="three", meta=meta)
 

@@ -196,8 +196,7 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     tickets = RunProblems(tuple(Problem(str(n), "a line", "yes") for n in range(200)))
     given = {"data": "d", "preset": "fit"}
     paper = build(TrainSettings, {"data": "d", "preset": "paper"})
-    published = paper.model_copy(update={"learner": "controller", "controller": "batch"})
-    assert fit(paper, tickets, ()) == (published, "")
+    assert (paper.policy, paper.epochs, paper.batch_size, paper.group_size) == ("paper", 3, 100, 5)
     local, said = fit(build(TrainSettings, {**given, "domain": "choice"}), tickets, ("domain",))
     assert (local.batch_size, local.max_tokens, local.epochs) == (16, 96, 3)
     assert "200 problems and a local model: batches of 16" in said
@@ -222,40 +221,16 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         ({"domain": "math"}, 2),
         ({"domain": "exact"}, 2),
         ({"domain": "math", "top_k": 5}, 5),
-        ({"domain": "math", "inject": "all"}, None),
-        ({"domain": "math", "inject": "top-k"}, 8),
-        ({"domain": "math", "model": "m"}, None),
-        ({"domain": "math", "mode": "agent"}, None),
-        ({"domain": "math", "dropout": 0.2}, None),
-        ({"domain": "choice"}, None),
-        ({"domain": "json"}, None),
-    ]:
-        fitted, chosen = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
-        assert fitted.injected == shown
-        assert ("experiences that fit a problem best" in chosen) is (shown in (2, 5))
-    for more, examples in [
-        ({"domain": "choice"}, 32),
-        ({"domain": "choice", "model": "m"}, 32),
-        ({"domain": "choice", "exemplars": 2}, 2),
-        ({"domain": "choice", "ground_truth": False}, 0),
-        ({"domain": "choice", "reward": "majority"}, 0),
-        ({"domain": "choice", "mode": "agent"}, 0),
-        ({"domain": "choice", "direct": 3}, 0),
-        ({"domain": "exact"}, 32),
-        ({"domain": "exact", "exemplars": 2}, 2),
-        ({"domain": "math", "model": "m"}, 32),
-        ({"domain": "math", "ground_truth": False}, 0),
-        ({"domain": "math", "exemplars_from": "attempts"}, 0),
+        ({"domain": "math", "top_k": 0}, 0),
+        ({"domain": "math", "model": "m"}, 0),
+        ({"domain": "math", "mode": "agent"}, 0),
+        ({"domain": "choice"}, 0),
         ({"domain": "json"}, 0),
     ]:
-        more = {"learner": "controller", **more}
-        fitted, words = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
-        assert fitted.exemplars == examples, more
-        alone = more["domain"] != "choice" and examples == 32
-        assert fitted.exemplars_from == ("answers" if alone else "attempts")
-        assert ("32 right answers a step as examples" in words) is (examples == 32 and not alone)
+        fitted, chosen = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
+        assert fitted.top_k == shown
+        assert ("experiences that fit a problem best" in chosen) is (shown in (2, 5))
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
-    whole = far.model_copy(update={"summarise_over": 1500})
-    assert fit(far, few, ("exemplars",)) == (whole, "")  # all else is what the paper's come to
-    assert fit(far, few, ("summarise_over", "exemplars")) == (far, "")
+    whole = far.model_copy(update={"summarise_over": 1500, "reflection_temperature": 0.8})
+    assert fit(far, few, ()) == (whole, "")  # all else is what the paper's come to

@@ -129,13 +129,11 @@ def test_python_shows_a_problem_what_training_did_unless_it_asks_for_more() -> N
 @pytest.mark.parametrize(
     ("config", "shown"),
     [
-        ({"inject": "top-k", "top_k": 2}, 2),
-        ({"inject": "all", "top_k": 8}, None),
-        ({"inject": "top-k", "top_k": 0}, None),
-        ({"inject": "top-k", "top_k": -3}, None),
-        ({"inject": "top-k", "top_k": True}, None),
-        ({"inject": "top-k", "top_k": "2"}, None),
-        ({"inject": "top-k"}, None),
+        ({"top_k": 2}, 2),
+        ({"top_k": 0}, None),
+        ({"top_k": -3}, None),
+        ({"top_k": True}, None),
+        ({"top_k": "2"}, None),
         ({}, None),
     ],
 )
@@ -179,19 +177,17 @@ def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
         "--epochs",
         "1",
         *where,
-        "--inject",
-        "top-k",
         "--top-k",
         "2",
         "--keep-going",
     )
     assert rollout_labels(endpoint) == {("G0", "G4")}
     config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
-    assert (config["inject"], config["top_k"]) == ("top-k", 2)
+    assert config["top_k"] == 2
     endpoint.requests.clear()
     asked = ("eval", "problems.jsonl", "--samples", "1", "--json")
     found = json.loads(cli(*asked).stdout)["evaluations"][0]
-    assert (found["conditions"]["inject"], found["conditions"]["top_k"]) == ("top-k", 2)
+    assert found["conditions"]["top_k"] == 2
     assert rollout_labels(endpoint) == {("G0", "G4")}
     copy = tmp_path / "copy"
     cli("clone", str(tmp_path), str(copy))  # which has no record of the run
@@ -200,28 +196,6 @@ def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
         prompt = tfgrpo.library(store=folder).render(question)[0]["content"]
         assert tuple(SHOWN.findall(prompt)) == ("G0", "G4")
     endpoint.requests.clear()
-    found = json.loads(cli(*asked, "--inject", "all").stdout)["evaluations"][0]
-    assert not {"inject", "top_k"} & set(found["conditions"])
+    found = json.loads(cli(*asked, "--top-k", "0").stdout)["evaluations"][0]
+    assert "top_k" not in found["conditions"]
     assert rollout_labels(endpoint) == {("G0", "G1", "G2", "G3", "G4")}
-
-
-def test_records_of_runs_that_inject_all_hold_every_setting_of_it(
-    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
-) -> None:
-    prepared(cli, tmp_path)
-    where = ("--base-url", endpoint.base_url, "--model", "m")
-    cli("train", "problems.jsonl", "--epochs", "1", *where, "--inject", "all", "--keep-going")
-    config = json.loads(cli("runs", "problems", "--json").stdout)["config"]
-    assert (config["inject"], config["top_k"], config["library_tokens"]) == ("all", 8, None)
-
-
-def test_leaving_out_at_random_is_for_whole_libraries(
-    cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
-) -> None:
-    prepared(cli, tmp_path)
-    done = cli(
-        *("train", "problems.jsonl", "--model", "m", "--base-url", endpoint.base_url),
-        *("--dropout", "0.2", "--inject", "top-k"),
-        ok=False,
-    )
-    assert "dropout needs --inject all" in done.stderr

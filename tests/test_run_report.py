@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 from conftest import Cli, problems
-from desk import made
 from scripted import Reply, ScriptedEndpoint, stage, teachable
 from test_reflection import compared, group
 
-from tfgrpo.domains.verifier import Verifier
 from tfgrpo.store import Store
 from tfgrpo.training.run_report import report
 
@@ -88,18 +86,3 @@ def test_one_lesson_out_of_shape_does_not_cost_the_other_of_its_group(tmp_path: 
     assert "lessons.1.text" in found.failures[0].reason
     assert found.repaired
     assert server.stages["comparison"] == 2
-
-
-def test_strategies_that_cannot_be_had_are_on_record(tmp_path: Path, verifier: Verifier) -> None:
-    def script(request: dict[str, Any]) -> str | Reply:
-        if stage(request) == "strategies":
-            return "I have none."
-        return "\\boxed{0}" if stage(request) == "rollout" else teachable(request)
-
-    desk = made(tmp_path, verifier, hints=1, epochs=1, group_size=2)
-    with ScriptedEndpoint(script) as server:
-        run = desk.train(server).progress.run
-    with Store.open(desk.path) as store:
-        found = report(store, store.runs.get(run))
-    assert [(m.kind, m.what) for m in found.issues] == [("failed", "strategies")] * 6
-    assert {m.problem for m in found.issues} == {f"p{n}" for n in range(1, 7)}

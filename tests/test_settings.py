@@ -176,14 +176,3 @@ def test_patience_is_a_time(text: object, seconds: float) -> None:
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(SettingsError, match="patience"):
         build(TrainSettings, {"data": "d.jsonl", "patience": text})
-
-
-@pytest.mark.parametrize("option", ["confirm", "all_wrong"])
-@pytest.mark.parametrize(
-    "settings", [{"group_size": 1}, {"direct": 5}, {"reward": "majority"}], ids=str
-)
-def test_lessons_are_tried_only_where_a_group_has_rewards(
-    settings: dict[str, object], option: str
-) -> None:
-    with pytest.raises(SettingsError, match=f"--{option.replace('_', '-')} needs"):
-        build(TrainSettings, {"data": "d.jsonl", option: 4, **settings})

@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store_at(where, HELPS, HARMS, IDLE)
     with pytest.MonkeyPatch.context() as patch, ScriptedEndpoint(swayed) as server:
         patch.chdir(where)
-        sizes = {"epochs": 1, "batch_size": 4, "group_size": 8, "dropout": 0.4}
+        sizes = {"epochs": 1, "batch_size": 4, "group_size": 8, "policy": "probation"}
         tfgrpo.train_sync("p.jsonl", run="r", model="m", base_url=server.base_url, **sizes)
     return where
 

@@ -32,7 +32,7 @@ LATER = (
 )
 EFFECTS = (0.3, 0.05, -0.25, 0.1, 0.0, 0.0)
 """What each experience does to the chance of a right answer."""
-RUN = {"models": {"model": "m"}, "data": "hires.jsonl", "domain": "math", "dropout": 0.3}
+RUN = {"models": {"model": "m"}, "data": "hires.jsonl", "domain": "math", "policy": "probation"}
 BETTER = Effect(0.61, 0.72, 0.11, 0.04, 0.18, 0.002, "better", 40, 4, "m")
 UNDECIDED = Effect(0.61, 0.66, 0.05, -0.02, 0.12, 0.16, "undecided", 40, 4, "m")
 

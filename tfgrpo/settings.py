@@ -149,8 +149,7 @@ def fitting_tokens(settings: Settings) -> int | None:
 def fitting_samples(attempts: int, problems: int) -> int:
     """Returns how often each of so many problems is attempted, to make about so many attempts.
 
-    Once where there are enough of them: more problems tell more than more attempts at each
-    (benchmarks/RESULTS-gates.md).
+    Once where there are enough of them: more problems tell more than more attempts at each.
     """
     return min(max(round(attempts / max(problems, 1)), 1), MOST_SAMPLES)
 

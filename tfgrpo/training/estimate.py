@@ -68,7 +68,7 @@ class Assumed(NamedTuple):
     tries: float
 
 
-EXPECTED = Assumed(0.6, 0.5, 0.5, 1.2, 15, 1.0, 1.0)
+EXPECTED = Assumed(0.6, 0.6, 0.5, 1.2, 15, 1.0, 1.0)
 MOST = Assumed(1.0, 1.0, 1.0, 2.0, 60, 2.0, 1.1)
 SEEN_LONGER = 1.5
 """How many times as long as this store has seen them answers are in `MOST`."""

@@ -96,7 +96,8 @@ def fitting_values(
     values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
     if local and kind in ONE_ANSWER and settings.mode == "prompt":
         values["top_k"] = LOCAL_TOP_K
-    values["reflection_temperature"] = REFLECTION_TEMPERATURE
+    if settings.policy != PAPER:
+        values["reflection_temperature"] = REFLECTION_TEMPERATURE
     return values
 
 
@@ -107,8 +108,6 @@ def fit(
 
     The line is empty where the sizes come to the paper's. Raises nothing.
     """
-    if settings.policy == PAPER:
-        return settings, ""
     values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
     fitted = settings.model_copy(update=values)
     parts = [

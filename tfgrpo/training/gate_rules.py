@@ -1,9 +1,8 @@
 """What a candidate has to show on held-out problems to enter: the rules of the gate.
 
-A rule looks at one estimate, the mean difference over problems with its standard error. Which one
-is the default follows from a simulation, `python -m benchmarks.gates`: a rule that lets in
-whatever is not shown to be worse is close to no gate at all, because a trial that can be paid for
-seldom shows anything, and one that asks for significance keeps out most of what helps.
+A rule looks at one estimate, the mean difference over problems with its standard error. One that
+lets in whatever is not shown to be worse is close to no gate at all, because a trial that can be
+paid for seldom shows anything, and one that asks for significance keeps out most of what helps.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
-    settings, chosen = fit(settings, problems, named(*layers))
+    chosen = ""
+    if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":
+        settings, chosen = fit(settings, problems, named(*layers))
     find_policy(settings.policy)
     recorded = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)

@@ -1,5 +1,5 @@
-"""tfgrpo with its defaults, without examples, with them for any kind of answer, and the method as
-published: no gate, and the last library is it.
+"""tfgrpo with its defaults and a gate, and the method as published: no gate, and the last library
+is it.
 
 Both start from the race's seed text and are judged by the race's judge; the prompts are the
 built-in ones. A library that stayed empty is deployed as the seed text.
@@ -14,12 +14,11 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
-from tfgrpo.settings import LABEL_EXAMPLES
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.training.fitting import gate_attempts, local_sizes
 from tfgrpo.training.run_report import versions_of
 
-PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "controller": "batch"}
+PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "policy": "paper"}
 """arXiv 2510.08191: three epochs, the whole set a step, groups of five, one plan for a batch."""
 CHECKPOINTS = 6
 
@@ -64,11 +63,6 @@ def train(job: Job) -> None:
         settings |= PUBLISHED
     else:
         settings["gate"] = str(files["gate"])
-        if job.arm == "examples" or (job.kind == "label" and job.arm != "lessons"):
-            settings["exemplars"] = LABEL_EXAMPLES
-            settings["exemplars_first"] = job.kind == "label"
-        elif job.arm != "lessons":
-            settings |= {"exemplars": LABEL_EXAMPLES, "exemplars_from": "answers"}
         if job.local:
             settings |= local_sizes(
                 len(job.train),
