@@ -71,7 +71,9 @@ def fill(path: Path, rollouts: int) -> None:
     from tfgrpo.training.setup import begin
 
     dice = random.Random(7)
-    settings = TrainSettings(data="p.jsonl", batch_size=PROBLEMS, group_size=SAMPLES, policy="probation")
+    settings = TrainSettings(
+        data="p.jsonl", batch_size=PROBLEMS, group_size=SAMPLES, policy="probation"
+    )
     with Store.init(path) as store:
         texts = [f"lesson {n}" for n in range(EXPERIENCES)]
         store.commit("main", [Operation("ADD", None, text) for text in texts], message="first")

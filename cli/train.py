@@ -47,7 +47,7 @@ GROUPS = {
     ),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
     "Learning": (
-        *("--policy", "--learning-objective", "--max-words", "--library-tokens"),
+        *("--policy", "--examples", "--learning-objective", "--max-words", "--library-tokens"),
         *("--ground-truth", "--summarise-over"),
     ),
     "Gate and evaluation": (
@@ -86,6 +86,11 @@ GROUPS = {
     metavar="NAME",
     help="How a step learns: probation tries what the model says on part of the attempts and keeps "
     "what is measured to help; paper is the published method; or module:Class.  [probation]",
+)
+@click.option(
+    "--examples/--no-examples",
+    default=None,
+    help="Whether right answers and verified attempts may become examples, word for word.  [yes]",
 )
 @click.option(
     "--reflection-model",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import ROOT
 from desk import Desk, libraries, steps
 from desk import made as made_desk
 from scripted import ScriptedEndpoint, stage
@@ -25,6 +26,7 @@ from tfgrpo.training.advantage import Advantages, Effect, Observation
 from tfgrpo.training.assign import CANDIDATES, Belonging, hidden
 from tfgrpo.training.candidates import FEWEST, MOST, capacity
 from tfgrpo.training.decide import ByChance
+from tfgrpo.training.policies import find_policy
 
 HELPS = "加一：两个数相加以后再加一。"
 NOTHING = "Schreib die Zahlen ohne Leerzeichen."
@@ -326,3 +328,33 @@ def test_what_a_person_turned_down_is_not_proposed_again(make: Callable[..., Des
     assert libraries(desk.path)[-1] == []
     reasons = {one["reason"] for v in steps(desk.path) for one in v.meta.get("refused", ())}
     assert "a person has turned it down" in reasons
+
+
+def test_a_rule_of_ones_own_is_a_policy_by_its_name(
+    make: Callable[..., Desk], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page's own example."""
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    (tmp_path / "my_policies.py").write_text(page.split("```python\n")[1].split("```")[0])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    desk = make(policy="my_policies:Careful")
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+    with Store.open(desk.path) as store:
+        added = [e for v in steps(desk.path) for e in store.events(v) if e.op == "ADD"]
+    assert added
+    assert all(event.evidence and event.evidence["chance"] >= 0.99 for event in added)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("probatoin", "did you mean probation"),
+        ("json:nothing", "cannot load"),
+        ("json:loads", "is no"),
+    ],
+)
+def test_what_is_no_policy_is_told(name: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        find_policy(name)

@@ -129,6 +129,7 @@ class TrainSettings(Settings):
     sealed: str | None = None
     sealed_digest: str = ""
     policy: str = PROBATION
+    examples: bool = True
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

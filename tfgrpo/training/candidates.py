@@ -125,7 +125,8 @@ class Proposals:
         """Returns the ADDs of examples. They come once, after the first step, where nothing has any
         and enough attempts come after it to measure them."""
         ground_truth = self._parts.reflection.ground_truth
-        if step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:
+        wanted = self._parts.settings.examples
+        if not wanted or step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:
             return []
         redacted = redacted_problems(self._store)
         short = self._parts.reflection.shared_answers or are_answers_alone(groups, self._store)

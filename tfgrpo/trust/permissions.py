@@ -26,6 +26,7 @@ HARMLESS = frozenset(
     (
         *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency"),
         *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "top_k", "answers"),
+        "examples",
         *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
         *("reflection_temperature", "learning_objective", "max_words", "summarise_over"),
         *("ground_truth", "heldout_samples", "heldout_problems", "library_tokens"),
