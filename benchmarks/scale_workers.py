@@ -151,7 +151,6 @@ def begin(folder: Path, store: str, groups: tuple[int, int], concurrency: int, u
         "epochs": 1,
         "batch_size": groups[1],
         "group_size": GROUP,
-        "verify_workers": 1,
     }
     with Store.init(store, author="benchmark") as opened:
         ready = ready_run(opened, open_project(folder), given, RunChoice("run"))

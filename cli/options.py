@@ -83,13 +83,12 @@ SHARED = (
         type=float,
         help="Seconds after which judging an answer is given up.  [10]",
     ),
-    click.option("--verify-workers", type=int, help="Processes that judge answers.  [2]"),
     click.option("--seed", type=int, help="Random seed for batches and samples.  [0]"),
 )
 SHARED_GROUPS = {
     "Problems": (
         *("--field", "--skip-unverifiable", "--domain"),
-        *("--verify-timeout", "--verify-workers"),
+        "--verify-timeout",
     ),
     "Model": (
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),

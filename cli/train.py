@@ -34,12 +34,12 @@ GROUPS = {
     ),
     "Problems": (
         *("--field", "--skip-unverifiable", "--domain"),
-        *("--verify-timeout", "--verify-workers"),
+        "--verify-timeout",
     ),
     "Model": (
         *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
         *("--reflection-model", "--reflection-base-url", "--reflection-api-key-env"),
-        *("--reflection-temperature", "--concurrency", "--task-timeout", "--patience"),
+        *("--concurrency", "--task-timeout", "--patience"),
     ),
     "Rollouts": (
         *("--epochs", "--batch-size", "--group-size", "--answers", "--agent-objective"),
@@ -47,11 +47,10 @@ GROUPS = {
     ),
     "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
     "Learning": (
-        *("--policy", "--examples", "--learning-objective", "--max-words", "--library-tokens"),
-        *("--ground-truth", "--summarise-over"),
+        *("--policy", "--examples", "--learning-objective", "--library-tokens", "--ground-truth"),
     ),
     "Gate and evaluation": (
-        *("--gate", "--gate-samples", "--gate-problems", "--gate-rule", "--deploy"),
+        *("--gate", "--gate-rule"),
         *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
     ),
     "Cost": ("--estimate", "--details", "--json", "--budget"),
@@ -101,20 +100,11 @@ GROUPS = {
     "--reflection-api-key-env",
     help="Environment variable with its API key.  [--api-key-env]",
 )
-@click.option(
-    "--reflection-temperature", type=float, help="Temperature of the reflection model.  [0.2]"
-)
 @click.option("--learning-objective", help="What should be learned, in your own words.")
-@click.option("--max-words", type=int, help="Maximum words per experience.  [32]")
 @click.option(
     "--library-tokens",
     type=int,
     help="Maximum tokens of the library: what has no room waits.  [no limit]",
-)
-@click.option(
-    "--summarise-over",
-    type=int,
-    help="Summarise only attempts longer than this many characters.  [1500; local models: 1000]",
 )
 @click.option(
     "--ground-truth/--no-ground-truth",
@@ -122,22 +112,18 @@ GROUPS = {
     help="Whether comparisons see the ground truth.  [yes]",
 )
 @click.option("--heldout", help="Data to compare with the empty library on, at the end.")
-@click.option("--heldout-samples", type=int, help="Attempts per held-out problem.  [2]")
-@click.option("--heldout-problems", type=int, help="Use only the first N held-out problems.")
+@click.option("--heldout-samples", type=int, help="Attempts per held-out and gate problem.  [2]")
+@click.option(
+    "--heldout-problems",
+    type=int,
+    help="Use only the first N held-out problems, and of the gate's.",
+)
 @click.option("--gate", help="Data on which each step's library must be better, to be kept.")
-@click.option("--gate-samples", type=int, help="Attempts per gate problem.  [4]")
-@click.option("--gate-problems", type=int, help="Use only the first N gate problems.")
 @click.option(
     "--gate-rule",
     type=click.Choice(["one-se", "above-zero", "significant", "not-worse"]),
     help="What a candidate must show: a gain of more than one standard error, any gain, a "
     "significant one, or no significant loss.  [one-se]",
-)
-@click.option(
-    "--deploy",
-    type=click.Choice(["best", "last"]),
-    help="With --gate: end at the library that is best on fresh attempts at its problems, or at "
-    "the last.  [best]",
 )
 @click.option("--sealed", help="Data to compare on once, after the last step; recorded.")
 @click.option(

@@ -52,7 +52,6 @@ def prepare(
         "epochs": 2,
         "batch_size": 3,
         "group_size": 3,
-        "summarise_over": 0,
         **values,
     }
     with Store.init(file, author="tests") as store:

@@ -138,7 +138,7 @@ def test_samples_that_could_not_be_judged_are_counted_beside_a_comparison(
     )
     base = ("a.jsonl", "--library", "v1", "--base-url", endpoint.base_url, "--model", "m")
     asked = ("compare", *base, "--samples", "2", "--domain", "strict:DOMAIN")
-    limited = (*asked, "--verify-timeout", "60", "--verify-workers", "1")
+    limited = (*asked, "--verify-timeout", "60")
     said = CliRunner().invoke(tfgrpo, limited).output
     (found,) = json.loads(CliRunner().invoke(tfgrpo, [*asked, "--json"]).output)
     assert found["unscored"]["control"] == found["unscored"]["version"] > 0

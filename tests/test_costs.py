@@ -273,7 +273,7 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
         "--estimate",
         "--details",
     )
-    more = ("--base-url", endpoint.base_url, "--heldout", "heldout.jsonl", "--summarise-over", "0")
+    more = ("--base-url", endpoint.base_url, "--heldout", "heldout.jsonl")
     said = cli(*arguments, *more).stdout
     assert "unknown" in said
     (tmp_path / "tfgrpo.toml").write_text("[prices]\nscripted = {prompt = 1, completion = 2}\n")

@@ -447,7 +447,7 @@ def test_a_domain_of_ones_own_is_trained_and_evaluated(cli: Cli, tmp_path: Path)
         model = ("--model", "m", "--base-url", server.base_url)
         domain = ("--domain", "twice_domain:DOMAIN")
         once = ("--epochs", "1", "--batch-size", "2", "--group-size", "2")
-        cli("train", "d.jsonl", *domain, *once, *model, "--summarise-over", "0")
+        cli("train", "d.jsonl", *domain, *once, *model)
         told = [r["messages"][-1]["content"] for r in server.requests if stage(r) == "summary"]
         assert len(told) == 4
         assert all("tool: TOOL-SAID" in text for text in told)
@@ -476,7 +476,7 @@ def test_a_rollout_of_several_calls_is_gone_on_with_as_it_was(cli: Cli, tmp_path
         return refused if stage(request) == "summary" else reflecting(request)
 
     command = ("train", "d.jsonl", "--domain", "twice_domain:DOMAIN", "--model", "m")
-    command += ("--epochs", "1", "--group-size", "2", "--summarise-over", "0", "--base-url")
+    command += ("--epochs", "1", "--group-size", "2", "--base-url")
     with ScriptedEndpoint(stopping) as server:
         cli(*command, server.base_url, ok=False)
         address = server.base_url

@@ -128,7 +128,7 @@ def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> 
 def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
     gated: Gated, rule: str, enters: bool
 ) -> None:
-    desk = gated(gate_problems=1, gate_rule=rule)
+    desk = gated(heldout_problems=1, gate_rule=rule)
     with ScriptedEndpoint(misled) as server:
         desk.train(server)
     first = steps(desk.path, "problems")[0]
@@ -189,7 +189,7 @@ class GatedKillings(Killings):
 
     def settings(self, server: ScriptedEndpoint) -> TrainSettings:
         found = super().settings(server)
-        more: dict[str, Any] = {"gate_samples": 2}
+        more: dict[str, Any] = {"heldout_samples": 2}
         for kind, start in (("gate", 700), ("sealed", 800)):
             path = write_problems(self.folder / f"{kind}.jsonl", 6, start=start)
             more |= {kind: str(path), f"{kind}_digest": datasets.digest(datasets.load(path))}

@@ -33,9 +33,8 @@ base_url = "{base_url}"
 domain = "exact"
 epochs = 1
 group_size = 3
-gate_samples = 1
+heldout_samples = 1
 gate_rule = "not-worse"
-deploy = "last"
 concurrency = 8
 """
 

@@ -119,8 +119,8 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
     # a local model writes ten tokens a second, and a label takes some thirty
     steps = -(-48 // train["batch_size"]) * train["epochs"]
     tries = 48 * train["epochs"] * train["group_size"]
-    tries += 24 * train["gate_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
-    assert (train["gate_samples"], train["heldout_samples"]) == (3, 1)
+    tries += 24 * train["heldout_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
+    assert train["heldout_samples"] == 1
     assert tries * 30 / 10 < 0.5 * 3600
     before = (tmp_path / "tfgrpo.toml").read_bytes()
     assert "wrote" in cli("init", "--from", "mail.csv").stdout  # the same again changes nothing
@@ -209,14 +209,14 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         (24, {}, (64, 3)),
         (12, {"domain": "exact"}, (32, 3)),
         (3, {}, (64, 4)),
-        (200, {"gate_samples": 4}, (16, 4)),
-        (200, {"gate_problems": 16}, (16, 4)),
+        (200, {"heldout_samples": 4}, (64, 4)),
+        (200, {"heldout_problems": 16}, (16, 1)),
     ]:
         gated = RunProblems(tickets.train, gate=tickets.train[:gate])
         fitted, _ = fit(
             build(TrainSettings, {**given, "domain": "choice", **more}), gated, tuple(more)
         )
-        assert (fitted.gate_problems, fitted.gate_samples) == sizes
+        assert (fitted.heldout_problems, fitted.heldout_samples) == sizes
     for more, shown in [
         ({"domain": "math"}, 2),
         ({"domain": "exact"}, 2),
@@ -232,5 +232,4 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
         assert ("experiences that fit a problem best" in chosen) is (shown in (2, 5))
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
-    whole = far.model_copy(update={"summarise_over": 1500, "reflection_temperature": 0.8})
-    assert fit(far, few, ()) == (whole, "")  # all else is what the paper's come to
+    assert fit(far, few, ()) == (far, "")  # what it comes to is the paper's

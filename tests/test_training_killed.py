@@ -218,7 +218,6 @@ def _reference(
     folder = tmp_path / "reference"
     folder.mkdir()
     values = {"epochs": 2, "batch_size": 4, "group_size": 4, "data": str(data)}
-    values |= {"summarise_over": 1500}  # as fits where nothing is said
     desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
     desk.prepare(run.uid)
     with ScriptedEndpoint(restless) as server:

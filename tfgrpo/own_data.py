@@ -433,18 +433,11 @@ def _settings(
         ("group_size", 6 if local else 5, "attempts at each problem"),
         ("max_tokens", tokens, "the longest answer" + (", as a local model is slow" * local)),
         (
-            "gate_samples",
-            fitting_samples(sizes.gate, len(split["gate"])) if local else 4,
-            "attempts at each gate problem",
-        ),
-        (
             "heldout_samples",
             fitting_samples(sizes.sealed, len(split["heldout"])) if local else 2,
-            "attempts at each problem at the end",
+            "attempts at each problem that the library is checked on",
         ),
     ]
-    if not split["gate"]:
-        rows = [row for row in rows if row[0] != "gate_samples"]
     return "\n".join(
         [
             f"# Written by `tfgrpo init --from {path.name}`.",

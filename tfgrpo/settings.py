@@ -40,7 +40,6 @@ LISTED = "endpoints"
 """An array of tables, [[endpoints]], which are told apart by their number."""
 Mode: TypeAlias = Literal["prompt", "agent"]
 Answering: TypeAlias = Literal["sampled", "exact"]
-Deployed: TypeAlias = Literal["best", "last"]
 GateRule: TypeAlias = Literal["one-se", "above-zero", "significant", "not-worse"]
 Preset: TypeAlias = Literal["fit", "paper"]
 SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
@@ -81,7 +80,6 @@ class Settings(BaseModel):
     task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
     patience: float = Field(default=PATIENCE, ge=0, allow_inf_nan=False)
     verify_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
-    verify_workers: int = Field(default=2, ge=1, le=256)
     seed: int = 0
     mode: Mode = "prompt"
     answers: Answering = "sampled"
@@ -111,10 +109,7 @@ class TrainSettings(Settings):
     batch_size: int = Field(default=100, ge=1)
     group_size: int = Field(default=5, ge=1)
     temperature: float = Field(default=0.7, ge=0, le=2)
-    reflection_temperature: float = Field(default=0.2, ge=0, le=2)
     learning_objective: str = LEARNING_OBJECTIVE
-    max_words: int = Field(default=32, ge=4)
-    summarise_over: int = Field(default=0, ge=0)
     ground_truth: bool = True
     heldout: str | None = None
     heldout_samples: int = Field(default=2, ge=1)
@@ -122,10 +117,7 @@ class TrainSettings(Settings):
     library_tokens: int | None = Field(default=None, ge=16)
     gate: str | None = None
     gate_digest: str = ""
-    gate_samples: int = Field(default=4, ge=1)
     gate_rule: GateRule = "one-se"
-    deploy: Deployed = "best"
-    gate_problems: int | None = Field(default=None, ge=1)
     sealed: str | None = None
     sealed_digest: str = ""
     policy: str = PROBATION

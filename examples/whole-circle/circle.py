@@ -49,11 +49,8 @@ learner = "controller"
 batch_size = 8
 group_size = 5
 max_tokens = 400
-reflection_temperature = 0.0
-summarise_over = 400
-gate_samples = 2
+heldout_samples = 2
 gate_rule = "above-zero"
-deploy = "last"
 
 [eval]
 temperature = 0.7

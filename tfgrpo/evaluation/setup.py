@@ -45,7 +45,6 @@ FROM_RUN = (
     "task_timeout",
     "patience",
     "verify_timeout",
-    "verify_workers",
     "mode",
     "answers",
     "tools",
@@ -220,7 +219,6 @@ async def score(
             lambda *at: on_progress(DownloadProgress(*at)),
             lambda text: on_progress(WarningNotice(text)),
             verifier_seconds=settings.verify_timeout,
-            verifier_workers=settings.verify_workers,
             endpoints=plan.endpoints,
         )
         async with open_session(store, settings.models, options) as session:

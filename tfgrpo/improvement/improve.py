@@ -416,7 +416,6 @@ async def _score(
         on_download=lambda *at: on_progress(DownloadProgress(*at)),
         on_note=lambda text: on_progress(WarningNotice(text)),
         verifier_seconds=settings.verify_timeout,
-        verifier_workers=settings.verify_workers,
         endpoints=missing[0].endpoints,
     )
     async with open_session(store, settings.models, options) as session:

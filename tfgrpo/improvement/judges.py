@@ -75,7 +75,6 @@ async def judge_calls(
         open_budget(request.budget, prices),
         on_note=lambda text: on_progress(WarningNotice(text)),
         verifier_seconds=settings.verify_timeout,
-        verifier_workers=settings.verify_workers,
         endpoints=project.endpoints(settings.models),
     )
     with closing(open_traffic(traffic_path(store.path))) as traffic:

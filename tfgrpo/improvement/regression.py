@@ -275,7 +275,6 @@ def _session(
         on_download=lambda *at: on_progress(DownloadProgress(*at)),
         on_note=lambda text: on_progress(WarningNotice(text)),
         verifier_seconds=settings.verify_timeout,
-        verifier_workers=settings.verify_workers,
         endpoints=plan.endpoints,
     )
     return open_session(store, settings.models, options)

@@ -335,11 +335,9 @@ class _Run(_Attempts):
         last = PlannedAttempts(self._library, (*checked, *self._problems.sealed), 2)
         self.attempts(last._replace(samples=settings.heldout_samples), "evaluation")
         self.attempts(last._replace(samples=settings.heldout_samples), "evaluation", self._room)
-        gate = self._problems.gate[: settings.gate_problems]
-        trial = PlannedAttempts(self._library, gate, settings.gate_samples)
-        trials = 1 + len(steps) * self._assumed.places * 2  # of steps that change something
-        if settings.deploy == "best":
-            trials += 2 + len(steps) * self._assumed.places
+        gate = self._problems.gate[: settings.heldout_problems]
+        trial = PlannedAttempts(self._library, gate, settings.heldout_samples)
+        trials = 3 + len(steps) * self._assumed.places * 3  # of steps that change something
         for _ in range(round(trials) if gate else 0):
             self.attempts(trial, "evaluation", self._room / 2)
         return super().stages()
@@ -355,7 +353,7 @@ class _Run(_Attempts):
         askings = probation.ASKINGS if self._measures else 1
         read = self._template("comparison") + self._known + grown
         told = self.transcript
-        if told * CHARACTERS > self._settings.summarise_over:
+        if told * CHARACTERS > self._reflection.manner.summarise_over:
             told = self.length("summary", ANSWER["summary"], 400)
             prompt = self._template("summary") + self.transcript
             self.add("summary", "reflection", teaching * size, prompt, told)

@@ -11,25 +11,17 @@ from collections.abc import Collection
 from typing import Any
 
 from tfgrpo.model.prices import LOCAL
-from tfgrpo.settings import PAPER, TrainSettings, fitting_samples, fitting_tokens
+from tfgrpo.settings import TrainSettings, fitting_samples, fitting_tokens
 from tfgrpo.training.run_problems import RunProblems
 
 BATCH = 100
 """Problems of a step at most, as in the paper."""
-SUMMARISE_OVER = 1500
-"""Characters up to which an attempt is compared as it is: its summary costs a call, and leaves out
-the numbers that made it right."""
-LOCAL_SUMMARISE_OVER = 1000
-"""The same for a local model, which reads 4,096 tokens with its answer: four such attempts are
-half of that."""
 LOCAL_BATCH = 16
-LOCAL_VALUES: dict[str, Any] = {"epochs": 3, "group_size": 6, "heldout_problems": 24}
+LOCAL_VALUES: dict[str, Any] = {"epochs": 3, "group_size": 6}
 """What a model on this machine gets through: it writes some ten tokens a second. What is proposed
 in one epoch is measured in those after it, in pairs of attempts."""
-GATE_ATTEMPTS = 32
+CHECKED = 32
 """Of a library, on a local model."""
-REFLECTION_TEMPERATURE = 0.8
-"""So that several askings of one comparison are several lessons."""
 LOCAL_TOP_K = 2
 """The experiences that fit a problem best, which are all that a local model is shown where a
 problem has one answer: of several rules a small model uses one that does not fit, or goes through
@@ -37,38 +29,27 @@ them like the steps of one calculation (examples/time-on-the-bill has the figure
 several fields, and a reply that is judged by several criteria, need all that is known."""
 ONE_ANSWER = ("exact", "math")
 """The kinds of problems, beside labels, whose ground truth is what an attempt should answer."""
-LABEL_GATE_ATTEMPTS = 64
+LABEL_CHECKED = 64
 """The same where an answer is a label: writing one takes a small part of what a lesson takes, and
 a lesson about a label helps few of the problems."""
 
 
-def gate_attempts(domain: str) -> int:
-    """Returns how many attempts a trial makes with a library on a local model."""
-    return LABEL_GATE_ATTEMPTS if domain.partition(":")[0] == "choice" else GATE_ATTEMPTS
+def checked_attempts(domain: str) -> int:
+    """Returns how many attempts check a library on a local model."""
+    return LABEL_CHECKED if domain.partition(":")[0] == "choice" else CHECKED
 
 
-def local_sizes(
-    train: int,
-    gate: int,
-    attempts: int = GATE_ATTEMPTS,
-    gate_samples: int | None = None,
-    gate_problems: int | None = None,
-) -> dict[str, Any]:
+def local_sizes(train: int, checked: int, attempts: int = CHECKED) -> dict[str, Any]:
     """Returns the sizes of a run on a local model with so many problems, by the settings' names.
 
-    Of a gate's problems as many are used as there are, up to its `attempts` with a library; what
-    is given of the two numbers stays, and the other one fits it.
+    Of the problems that a library is checked on as many are used as there are, up to `attempts`.
     """
-    if gate_problems is None:
-        gate_problems = max(attempts // (gate_samples or 1), 1)
-    if gate_samples is None:
-        gate_samples = fitting_samples(attempts, min(gate, gate_problems))
     steps = max(-(-train // LOCAL_BATCH), 1)
     return {
         **LOCAL_VALUES,
         "batch_size": -(-train // steps),
-        "gate_samples": gate_samples,
-        "gate_problems": gate_problems,
+        "heldout_samples": fitting_samples(attempts, min(checked, attempts)),
+        "heldout_problems": attempts,
     }
 
 
@@ -79,13 +60,8 @@ def fitting_values(
     count = len(problems.train)
     values: dict[str, Any] = {}
     if settings.models.model.startswith(LOCAL):
-        values = local_sizes(
-            count,
-            len(problems.gate),
-            gate_attempts(settings.domain),
-            settings.gate_samples if "gate_samples" in named else None,
-            settings.gate_problems if "gate_problems" in named else None,
-        )
+        checked = max(map(len, (problems.gate, problems.heldout)))
+        values = local_sizes(count, checked, checked_attempts(settings.domain))
     elif count > BATCH:  # in steps of one size
         values["batch_size"] = -(-count // -(-count // BATCH))
     tokens = fitting_tokens(settings)
@@ -93,11 +69,8 @@ def fitting_values(
         values["max_tokens"] = tokens
     kind = settings.domain.partition(":")[0]
     local = settings.models.model.startswith(LOCAL)
-    values["summarise_over"] = LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER
     if local and kind in ONE_ANSWER and settings.mode == "prompt":
         values["top_k"] = LOCAL_TOP_K
-    if settings.policy != PAPER:
-        values["reflection_temperature"] = REFLECTION_TEMPERATURE
     return values
 
 
@@ -134,13 +107,12 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
     }
     if settings.top_k:
         words["top_k"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
-    if problems.gate:
-        if len(problems.gate) > (settings.gate_problems or 0):
-            words["gate_problems"] = f"{settings.gate_problems} gate problems"
-        times = f"{settings.gate_samples} attempts" if settings.gate_samples > 1 else "one attempt"
-        words["gate_samples"] = f"{times} at a gate problem"
-    if len(problems.heldout) > (settings.heldout_problems or 0):
-        words["heldout_problems"] = f"{settings.heldout_problems} held-out problems"
+    checked = max(len(problems.gate), len(problems.heldout))
+    if checked > (settings.heldout_problems or 0):
+        words["heldout_problems"] = f"{settings.heldout_problems} problems of those that check it"
+    if checked:
+        times = settings.heldout_samples
+        words["heldout_samples"] = f"{times} attempts at each" if times > 1 else "one attempt each"
     return words
 
 

@@ -44,7 +44,7 @@ from tfgrpo.training.policies import Learned, Step, find_policy
 from tfgrpo.training.pool import append_to_pool
 from tfgrpo.training.progress import Progress
 from tfgrpo.training.rebase import still_apply
-from tfgrpo.training.reflection import Reflection, StepOrigin
+from tfgrpo.training.reflection import Reflection, StepOrigin, manner_of
 from tfgrpo.training.rollouts import Collector
 from tfgrpo.training.run_problems import RunProblems
 
@@ -80,10 +80,8 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
         plan=domain.template("plan", prompts),
         agent_objective=settings.agent_objective,
         learning_objective=settings.learning_objective,
-        max_words=settings.max_words,
         ground_truth=settings.ground_truth,
-        summarise_over=settings.summarise_over,
-        temperature=settings.reflection_temperature,
+        manner=manner_of(settings),
         seed=settings.seed,
         reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
         shared_answers=domain.shared_answers,
@@ -121,9 +119,9 @@ class Training:
             prompts = Path(self.settings.prompts)
         self._gate: Gate | None = None
         if self.settings.gate is not None:
-            how = EvalSettings.of_run(self.settings, "gate", self.settings.gate_samples)
+            how = EvalSettings.of_run(self.settings, "gate", self.settings.heldout_samples)
             how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
-            held = data.gate[: self.settings.gate_problems]
+            held = data.gate[: self.settings.heldout_problems]
             self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
         self._policy, self._reflector = session.model_calls(run.uid, run)
         self.calls = [self._policy, self._reflector]

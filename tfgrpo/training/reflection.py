@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -20,10 +20,12 @@ from tfgrpo.domains.base import sample_seed
 from tfgrpo.model import structured
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.structured import CheckedText, text_field, unbounded_text
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.settings import PAPER, TrainSettings
 from tfgrpo.store.records import Json, Library
 from tfgrpo.training.text_check import TextCheck
 
@@ -35,6 +37,32 @@ MOST_LESSONS = 2
 ANSWER_SHOWN = 300
 """The characters of an attempt's answer that stand beside what is said of it."""
 UNKNOWN = "(not given)"
+MOST_WORDS = 32
+"""The most words of an experience, as in the paper."""
+SUMMARISE_OVER, LOCAL_SUMMARISE_OVER = 1500, 1000
+"""Characters up to which an attempt is compared as it is: its summary costs a call, and leaves out
+the numbers that made it right. A local model reads 4,096 tokens with its answer: four such attempts
+are half of that."""
+
+
+class Manner(NamedTuple):
+    """The temperature at which reflection is asked, and up to how many characters attempts are
+    compared as they are."""
+
+    temperature: float
+    summarise_over: int
+
+
+PUBLISHED = Manner(0.2, 0)
+"""As the paper reflects: nearly always in the same words, and every attempt is summarised."""
+
+
+def manner_of(settings: TrainSettings) -> Manner:
+    """Returns how a run reflects. Where it asks several times, several answers are wanted."""
+    if settings.policy == PAPER:
+        return PUBLISHED
+    local = settings.models.model.startswith(LOCAL)
+    return Manner(0.8, LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +89,10 @@ class Question:
 class Reflection:
     """How reflection is asked for: its prompts, objectives and sampling.
 
-    `max_words` is the most words of an experience; without `ground_truth` the comparison is not
-    shown the right answer; attempts of at most `summarise_over` characters are not summarised
-    but compared as they are. `missed` asks about groups without a right attempt, and `plan` what is
-    to be done about all lessons of a step. With `reconcile`, what a group taught is brought in line
-    with the library. With `shared_answers` a lesson may name the answer of its problem.
+    Without `ground_truth` the comparison is not shown the right answer. `missed` asks about groups
+    without a right attempt, and `plan` what is to be done about all lessons of a step. With
+    `reconcile`, what a group taught is brought in line with the library. With `shared_answers` a
+    lesson may name the answer of its problem.
     """
 
     summary: Template
@@ -74,10 +101,8 @@ class Reflection:
     plan: Template
     agent_objective: str
     learning_objective: str
-    max_words: int = 32
     ground_truth: bool = True
-    summarise_over: int = 0
-    temperature: float = 0.2
+    manner: Manner = PUBLISHED
     seed: int = 0
     reconcile: Template | None = None
     shared_answers: bool = False
@@ -91,25 +116,25 @@ class Reflection:
         objectives = {
             "agent_objective": self.agent_objective,
             "learning_objective": self.learning_objective,
-            "max_words": str(self.max_words),
+            "max_words": str(MOST_WORDS),
         }
         messages = question.prompt.render({**objectives, **question.values})
         name = question.prompt.name
         return Request(
             stage=question.stage or name,
             messages=messages,
-            temperature=self.temperature,
+            temperature=self.manner.temperature,
             max_tokens=question.max_tokens,
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
         )
 
     def as_they_are(self, rollouts: Sequence[Rollout]) -> bool:
         """Returns whether most of these attempts are short enough to be compared as they are."""
-        return median(len(rollout.transcript) for rollout in rollouts) <= self.summarise_over
+        return median(len(rollout.transcript) for rollout in rollouts) <= self.manner.summarise_over
 
     def text_check(self, problems: tuple[Problem, ...]) -> TextCheck:
         """Returns the check of texts that are learned from problems."""
-        return TextCheck(problems, self.shared_answers, self.max_words)
+        return TextCheck(problems, self.shared_answers, MOST_WORDS)
 
     async def ask(
         self,
@@ -315,7 +340,7 @@ async def summarise(
 ) -> str | Failure:
     """Returns what an attempt did, in the reflection model's words: never nothing, for an empty
     answer is asked for once more and then a failure."""
-    if len(rollout.transcript) <= reflection.summarise_over:
+    if len(rollout.transcript) <= reflection.manner.summarise_over:
         return " ".join(rollout.transcript.split())
     call_path = (step, rollout.problem.id)
     question = Question(

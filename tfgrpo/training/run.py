@@ -138,7 +138,6 @@ async def run_to_end(
             lambda *at: on_progress(DownloadProgress(*at)),
             lambda text: on_progress(WarningNotice(text)),
             verifier_seconds=settings.verify_timeout,
-            verifier_workers=settings.verify_workers,
             shared=hand_out is not None,
             endpoints=plan.endpoints,
         )
@@ -165,7 +164,7 @@ async def run_to_end(
 
                 async def work() -> None:
                     await training.run(finish=False)
-                    if settings.gate and settings.deploy == "best":
+                    if settings.gate:
                         choosing = _choice_task(ready)
                         await choose_version(session, run, choosing, on_progress=tell)
                     for kind in _compared_kinds(settings):
@@ -270,7 +269,7 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
     run = ready.run
     versions = tuple(versions_of(store, run))
     final, settings = final_version(store, run), ready.plan.settings
-    is_chosen = settings.gate and settings.deploy == "best"
+    is_chosen = settings.gate
     tasks = {kind: _end_task(ready, kind) for kind in _compared_kinds(settings)}
     scores = {
         kind: read_scores(store, [final, store.version(0)], task) for kind, task in tasks.items()
@@ -318,9 +317,9 @@ def _choice_task(ready: ReadyRun) -> EvalTask:
     """Returns what a run's libraries are chosen by: the gate's problems, with a seed that makes
     the attempts other ones than the gate's."""
     settings, prompts = ready.plan.settings, ready.plan.prompts
-    chosen = EvalSettings.of_run(settings, "gate", settings.gate_samples)
+    chosen = EvalSettings.of_run(settings, "gate", settings.heldout_samples)
     changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
-    held = ready.plan.problems.gate[: settings.gate_problems]
+    held = ready.plan.problems.gate[: settings.heldout_problems]
     chosen = chosen.model_copy(update=changes)
     return EvalTask(held, chosen, ready.plan.domain)
 

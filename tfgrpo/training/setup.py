@@ -32,7 +32,7 @@ from tfgrpo.training.policies import find_policy
 from tfgrpo.training.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.trust.ledger import remember_own
 
-PACE = ("concurrency", "patience", "verify_timeout", "verify_workers")
+PACE = ("concurrency", "patience", "verify_timeout")
 """Settings of how long is waited and how much is done at once: whoever finds that an endpoint takes
 less than was thought resumes the run with other ones."""
 

@@ -28,14 +28,19 @@ HARMLESS = frozenset(
         *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "top_k", "answers"),
         "examples",
         *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
-        *("reflection_temperature", "learning_objective", "max_words", "summarise_over"),
-        *("ground_truth", "heldout_samples", "heldout_problems", "library_tokens"),
-        *("gate_digest", "gate_samples", "gate_problems", "gate_rule", "deploy"),
+        *(
+            "learning_objective",
+            "ground_truth",
+            "heldout_samples",
+            "heldout_problems",
+            "library_tokens",
+        ),
+        *("gate_digest", "gate_rule"),
         *("sealed_digest", "samples", "preset"),
         *("reasoning_effort", "max_completion_tokens"),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
         "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
-        *("verify_workers", "verify_timeout", "domain_identity"),
+        *("verify_timeout", "domain_identity"),
     )
 )
 """Settings that say how much, how often or in which words: they neither run nor send."""

@@ -120,7 +120,6 @@ async def work_on(
         project.prices(settings.models),
         budget,
         verifier_seconds=settings.verify_timeout,
-        verifier_workers=settings.verify_workers,
         shared=True,
         endpoints=project.endpoints(settings.models),
     )

@@ -15,7 +15,7 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.training.fitting import gate_attempts, local_sizes
+from tfgrpo.training.fitting import checked_attempts, local_sizes
 from tfgrpo.training.run_report import versions_of
 
 PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "policy": "paper"}
@@ -67,7 +67,7 @@ def train(job: Job) -> None:
             settings |= local_sizes(
                 len(job.train),
                 len(job.validation),
-                gate_attempts("choice" if job.kind == "label" else "math"),
+                checked_attempts("choice" if job.kind == "label" else "math"),
             )
     store, ended, notes = job.folder / "store.db", "done", {}
     try:
