@@ -12,7 +12,8 @@ those.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -30,8 +31,6 @@ from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.run_report import versions_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.base import Domain
     from tfgrpo.evaluation.setup import EvalPlan
@@ -85,30 +84,26 @@ class StageEstimate:
     completion_tokens: float
     dollars: float | None
 
-    def __add__(self, other: StageEstimate) -> StageEstimate:
-        dollars = None
-        if self.dollars is not None and other.dollars is not None:
-            dollars = self.dollars + other.dollars
+    def plus(self, other: StageEstimate, factor: float = 1.0) -> StageEstimate:
+        """Returns it and so many times another."""
+        known = self.dollars is not None and other.dollars is not None
         return StageEstimate(
             self.stage,
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            dollars,
+            self.calls + factor * other.calls,
+            self.prompt_tokens + factor * other.prompt_tokens,
+            self.completion_tokens + factor * other.completion_tokens,
+            (self.dollars or 0.0) + factor * (other.dollars or 0.0) if known else None,
         )
 
     def times(self, factor: float) -> StageEstimate:
         """Returns so many times as much."""
-        dollars = None if self.dollars is None else self.dollars * factor
-        calls, prompt = self.calls * factor, self.prompt_tokens * factor
-        return StageEstimate(self.stage, calls, prompt, self.completion_tokens * factor, dollars)
+        return StageEstimate(self.stage, 0.0, 0.0, 0.0, 0.0).plus(self, factor)
 
     def less(self, other: StageEstimate) -> StageEstimate:
         """Returns what is left of it without another, and nothing below nothing."""
-        rest = self + other.times(-1.0)
-        dollars = None if rest.dollars is None else max(0.0, rest.dollars)
-        calls, prompt = max(0.0, rest.calls), max(0.0, rest.prompt_tokens)
-        return StageEstimate(self.stage, calls, prompt, max(0.0, rest.completion_tokens), dollars)
+        stage, *sizes, dollars = astuple(self.plus(other, -1.0))
+        left = (max(0.0, size) for size in sizes)
+        return StageEstimate(stage, *left, None if dollars is None else max(0.0, dollars))
 
 
 Stages: TypeAlias = tuple[StageEstimate, ...]
@@ -212,18 +207,25 @@ def estimate_judgements(
 
 def answer_lengths(store: Store, settings: Settings) -> dict[str, float]:
     """Returns stage → mean tokens of the answers that a run's models have given so far."""
-    models = {settings.models.model, settings.models.reflection_model}
-    sums: dict[str, tuple[int, int]] = {}
-    for spent in store.runs.spent():
-        if spent.model in models:
-            calls, tokens = sums.get(spent.stage, (0, 0))
-            usage = spent.usage
-            sums[spent.stage] = calls + usage.calls, tokens + usage.completion_tokens
-    means = {stage: tokens / calls for stage, (calls, tokens) in sums.items() if tokens}
+    means = {stage: tokens / calls for stage, (calls, tokens, _) in _seen(store, settings).items()}
     for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
         if one in means:
             means.setdefault(other, means[one])
     return means
+
+
+def _seen(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:
+    """Returns stage → calls, tokens of answers and seconds that this store has seen of a run's
+    models."""
+    models = {settings.models.model, settings.models.reflection_model}
+    sums: dict[str, tuple[int, int, float]] = {}
+    for spent in store.runs.spent():
+        usage = spent.usage
+        if spent.model in models and usage.completion_tokens:
+            calls, tokens, seconds = sums.get(spent.stage, (0, 0, 0.0))
+            tokens += usage.completion_tokens
+            sums[spent.stage] = calls + usage.calls, tokens, seconds + usage.seconds
+    return sums
 
 
 def _assumed(seen: Mapping[str, float]) -> tuple[Assumed, Assumed]:
@@ -267,8 +269,7 @@ class _Attempts(_Calls):
     ) -> None:
         super().__init__(prices, assumed, seen)
         self._of, self._domain = settings, domain
-        folder = settings.prompts
-        self._folder: Path | None = None if folder is None else _path(folder)
+        self._folder = Path(settings.prompts) if settings.prompts else None
         kind = settings.domain.partition(":")[0]
         short = SHORT_ANSWER if kind in SHORT_ANSWERS else ANSWER["rollout"]
         self._is_agent = settings.mode == "agent"
@@ -294,12 +295,6 @@ class _Attempts(_Calls):
             if self._domain.judge is not None:
                 read = count(problem.problem) + self.transcript + JUDGED
                 self.add("judge", "reflection", number, read, self.length("judge", 80, 1000))
-
-
-def _path(folder: str) -> Path:
-    from pathlib import Path
-
-    return Path(folder)
 
 
 class _Run(_Attempts):
@@ -383,7 +378,7 @@ class _Run(_Attempts):
 def _merged(stages: Iterable[StageEstimate]) -> Stages:
     total: dict[str, StageEstimate] = {}
     for one in stages:
-        total[one.stage] = total[one.stage] + one if one.stage in total else one
+        total[one.stage] = total[one.stage].plus(one) if one.stage in total else one
     return tuple(total.values())
 
 
@@ -434,7 +429,9 @@ def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]
 
 def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstimate:
     """Returns an estimate with how long its calls take, as many at once as may be."""
-    seen = _seconds_a_token(store, settings)
+    seen = {
+        stage: seconds / tokens for stage, (_, tokens, seconds) in _seen(store, settings).items()
+    }
     local = settings.models.model.startswith(LOCAL)
     at_once = local_slots(settings.concurrency) if local else settings.concurrency
     batch = at_once
@@ -458,16 +455,3 @@ def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstima
     return replace(
         estimate, seconds=seconds(estimate.expected), most_seconds=seconds(estimate.most)
     )
-
-
-def _seconds_a_token(store: Store, settings: Settings) -> Mapping[str, float]:
-    """Returns stage → seconds for each token of its answers, as this store has seen them from the
-    run's models."""
-    named = {settings.models.model, settings.models.reflection_model}
-    sums: dict[str, tuple[float, int]] = {}
-    for spent in store.runs.spent():
-        if spent.model in named and spent.usage.completion_tokens:
-            seconds, tokens = sums.get(spent.stage, (0.0, 0))
-            usage = spent.usage
-            sums[spent.stage] = seconds + usage.seconds, tokens + usage.completion_tokens
-    return {stage: seconds / tokens for stage, (seconds, tokens) in sums.items()}
