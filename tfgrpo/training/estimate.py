@@ -12,7 +12,7 @@ those.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -101,9 +101,10 @@ class StageEstimate:
 
     def less(self, other: StageEstimate) -> StageEstimate:
         """Returns what is left of it without another, and nothing below nothing."""
-        stage, *sizes, dollars = astuple(self.plus(other, -1.0))
-        left = (max(0.0, size) for size in sizes)
-        return StageEstimate(stage, *left, None if dollars is None else max(0.0, dollars))
+        rest = self.plus(other, -1.0)
+        dollars = None if rest.dollars is None else max(0.0, rest.dollars)
+        calls, prompt = max(0.0, rest.calls), max(0.0, rest.prompt_tokens)
+        return StageEstimate(self.stage, calls, prompt, max(0.0, rest.completion_tokens), dollars)
 
 
 Stages: TypeAlias = tuple[StageEstimate, ...]
