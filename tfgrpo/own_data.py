@@ -29,7 +29,8 @@ from tfgrpo.data.columns import (
     is_filled,
 )
 from tfgrpo.data.contents import DatasetError
-from tfgrpo.data.shapes import in_our_shape, index_base, unused
+from tfgrpo.data.shapes import in_our_shape, index_base
+from tfgrpo.data.unread import share, sizes
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
@@ -165,10 +166,8 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     files[FILE] = _settings(path, own, columns, split, sizes)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
-        *(line for line in columns.why if not line.startswith("not used: ")),
-        *filter(
-            None, [unused(rows, filter(None, [columns.problem, *columns.answers, columns.id]))]
-        ),
+        *columns.why,
+        *_unread(rows, columns),
         *dropped,
         *([_describe_labels(labels)] if labels else []),
         *(
@@ -179,6 +178,15 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
     return DataPlan(files, tuple(lines), columns)
+
+
+def _unread(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> list[str]:
+    used = {columns.problem, *columns.answers, *filter(None, [columns.id])}
+    unread, whole = Counter[str](), Counter[str]()
+    for row in rows:
+        unread.update(sizes(row, used))
+        whole.update(sizes(row))
+    return [share(unread, whole.total())] if unread else []
 
 
 def write_files(folder: Path, plan: DataPlan) -> list[Path]:

@@ -11,6 +11,7 @@ from tfgrpo.connect import CallLimits, named_models
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import KIND, Problem
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.unread import describe_unread
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
 from tfgrpo.evaluation.clusters import cluster
@@ -94,8 +95,8 @@ def plan_evaluation(
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
     domain, name = project.domain(settings.domain), settings.data
-    warnings = [*notes, *sandbox_warnings(settings)]
     dataset = domain.problems(name, settings.fields)[:count]
+    warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
     recorded: dict[str, Any] = {"data": project.record_path(name)}
     domain, spec = with_data(domain, settings.domain, dataset)
     recorded["domain"] = spec
