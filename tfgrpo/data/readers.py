@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.data import contents, tables
+from tfgrpo.data.cells import plain
 from tfgrpo.data.contents import Contents
 from tfgrpo.data.contents import DatasetError as DatasetError
 from tfgrpo.data.tables import EXTRA as EXTRA
@@ -72,12 +73,12 @@ def _numbered(name: str, rows: Iterable[Fields]) -> Iterator[Row]:
 
 def _known(cell: Any) -> Any:
     """Returns a cell with None for what is no number, as tables of numbers have where there is
-    none: NaN, and what division by nothing leaves."""
+    none: NaN, and what division by nothing leaves; a date is a text."""
     if isinstance(cell, dict):
         return {key: _known(value) for key, value in cell.items()}
     if isinstance(cell, list):
         return [_known(value) for value in cell]
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+    return None if isinstance(cell, float) and not math.isfinite(cell) else plain(cell)
 
 
 def _loads(text: str) -> Any:
@@ -172,7 +173,7 @@ def _records(
     start = 1 + skipped
     try:
         for record in reader:
-            yield reader.line_num + skipped, list(record)
+            yield start, list(record)
             start = reader.line_num + skipped + 1
     except csv.Error as error:
         raise DatasetError(
