@@ -237,6 +237,7 @@ class Domain:
     `shared_answers` many problems have the same few answers, as labels are: a lesson then says
     when the answer is that of the problem which taught it, and reflection is asked for that.
     `answers` tells all that there are where they are few, so that a reward can be an expectation.
+    With `needs_search` a run without an agent that can search is refused.
     """
 
     name: str
@@ -259,6 +260,7 @@ class Domain:
     options_from: Callable[[Sequence[Problem]], str] | None = None
     shared_answers: bool = False
     answers: Answers | None = None
+    needs_search: bool = False
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

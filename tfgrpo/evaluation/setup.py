@@ -24,7 +24,7 @@ from tfgrpo.model.prices import ModelPrices
 from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.rendering.origin import trained_with
-from tfgrpo.rollout.agent import sandbox_warnings
+from tfgrpo.rollout.agent import require_search, sandbox_warnings
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
 from tfgrpo.settings import (
     EvalSettings,
@@ -95,6 +95,7 @@ def plan_evaluation(
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
     domain, name = project.domain(settings.domain), settings.data
+    require_search(domain, settings)
     dataset = domain.problems(name, settings.fields)[:count]
     warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
     recorded: dict[str, Any] = {"data": project.record_path(name)}

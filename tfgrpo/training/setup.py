@@ -20,7 +20,7 @@ from tfgrpo.model.budget import Budget
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import ModelPrices
 from tfgrpo.project import PATHS, Project
-from tfgrpo.rollout.agent import sandbox_warnings
+from tfgrpo.rollout.agent import require_search, sandbox_warnings
 from tfgrpo.settings import TrainSettings, build, named
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.protection import check_branch
@@ -109,6 +109,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             "HEAD is detached: training needs a branch",
             hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
         )
+    require_search(domain, settings)
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
