@@ -157,7 +157,8 @@ class EvalTask:
     def shown(self, library: Library, problem: Problem) -> Library:
         """Returns what of a library is in the prompt of a problem."""
         harmful = left_out_for(library, kind_of(problem, self.clusters), self.omissions)
-        return relevant(library.less(harmful), problem.problem, self.settings.injected)
+        top_k, rank = self.settings.injected, self.domain.retrieve
+        return relevant(library.less(harmful), problem.problem, top_k, rank=rank)
 
     @property
     def key(self) -> str:

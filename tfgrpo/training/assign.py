@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from tfgrpo.rendering.examples import example_beginning
-from tfgrpo.rendering.retrieve import index, relevant
+from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
 
@@ -32,7 +32,11 @@ class Belonging(NamedTuple):
 
 
 def belonging(
-    pool: Library, in_force: Collection[str], problem: str, top_k: int | None
+    pool: Library,
+    in_force: Collection[str],
+    problem: str,
+    top_k: int | None,
+    rank: Rank | None = None,
 ) -> Belonging:
     """Returns what belongs to a problem.
 
@@ -43,7 +47,7 @@ def belonging(
     own = example_beginning(problem)
     out = {e.id for e in pool.readable if e.text.startswith(own)}
     candidates = {e.id for e in pool if e.id not in in_force}
-    shown = relevant(pool.less(candidates | out), problem, top_k)
+    shown = relevant(pool.less(candidates | out), problem, top_k, rank=rank)
     tried = pool.less(frozenset(in_force) | out)
     ranked = index(tried).ranked(problem) if len(tried) else []
     return Belonging(tuple(e.id for e in shown.readable), tuple(ranked[:CANDIDATES]))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.domains.base import Context, Domain, Sampling
+from tfgrpo.domains.base import Context, Domain, DomainError, More, Sampling
 from tfgrpo.evaluation.credit import left_out
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed
@@ -202,6 +202,11 @@ class GroupMaker:
             while not _enough(gathering, plain):
                 await one(len(gathering.rollouts))
             self._progress.attempts -= plain - len(gathering.rollouts)
+        elif self._domain.group is not None:
+            while more := _next(self._domain.group, gathering, plain):
+                there = len(gathering.rollouts)
+                await gather_all(one(there + number) for number in range(more))
+            self._progress.attempts -= plain - len(gathering.rollouts)
         else:
             await gather_all(one(sample) for sample in range(plain))
         if hints and not any(gathering.rewards):
@@ -211,13 +216,18 @@ class GroupMaker:
         elif hints and settings.rollouts == "fixed":
             await gather_all(one(sample) for sample in range(plain, settings.group_size))
 
+    def _relevant(self, library: Library, problem: Problem, top_k: int | None) -> Library:
+        rank = self._domain.retrieve
+        return relevant(library, problem.problem, top_k, always=(TRIAL,), rank=rank)
+
     def _belonging(self, gathering: Gathering, base: int) -> Belonging:
         """Returns what belongs to a group's problem: of the version in force, and candidates."""
         pool = base_library = gathering.library
         if base != pool.version.number:
             base_library = self._store.library(self._store.version(base))
         problem = gathering.problem.problem
-        return belonging(pool, frozenset(base_library.by_id), problem, self._settings.injected)
+        top_k, rank = self._settings.injected, self._domain.retrieve
+        return belonging(pool, frozenset(base_library.by_id), problem, top_k, rank)
 
     async def _strategies(
         self, step: int, problem: Problem, failed: Sequence[Rollout], count: int
@@ -270,9 +280,7 @@ class GroupMaker:
         assert self._agent is not None
         messages = gathering.rollouts[sample].messages
         call_path = (step, gathering.problem.id)
-        library = relevant(
-            gathering.library, gathering.problem.problem, self._settings.injected, always=(TRIAL,)
-        )
+        library = self._relevant(gathering.library, gathering.problem, self._settings.injected)
         context = self._context(gathering.problem, library, sample, call_path, None)
         disagreements: list[tuple[int, float]] = []
         for at, message in enumerate(messages):
@@ -332,7 +340,7 @@ class GroupMaker:
             else:
                 try:
                     top_k = None if there is not None else self._settings.injected
-                    shown = relevant(shown, problem.problem, top_k, always=(TRIAL,))
+                    shown = self._relevant(shown, problem, top_k)
                     context = self._context(problem, shown, sample, call_path, hint)
                     rollout = await attempt(self._domain, replace(context, prefix=shared))
                 except RenderFailed as error:
@@ -416,6 +424,22 @@ class GroupMaker:
             without=frozenset(verdict.get("without", ())),
             belongs=tuple(verdict.get("belongs", ())),
         )
+
+
+def _next(group: More, gathering: Gathering, most: int) -> int:
+    """Returns how many attempts a strategy of the user's makes next. Raises DomainError."""
+    rewards = [gathering.rollouts[sample].reward for sample in sorted(gathering.rollouts)]
+    name = getattr(group, "__name__", type(group).__name__)
+    try:
+        more = group(rewards, most)
+        if isinstance(more, bool) or not isinstance(more, int) or more < 0:
+            raise TypeError(f"{more!r} is no number of attempts")
+    except Exception as error:  # whatever code of the user's does
+        raise DomainError(
+            f"group {name}: {type(error).__name__}: {error}",
+            hint="it takes the rewards so far and the most attempts, and returns how many are next",
+        ) from error
+    return min(more, most - len(rewards))
 
 
 def _enough(gathering: Gathering, most: int) -> bool:

@@ -110,6 +110,12 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
         )
     require_search(domain, settings)
+    plain = settings.rollouts == "fixed" and settings.quorum == 1.0
+    if domain.group is not None and (settings.learner == "probation" or not plain):
+        raise SettingsError(
+            "a group strategy of your own needs fixed groups that nothing is measured in",
+            hint="--learner controller, and neither --rollouts nor --quorum",
+        )
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
