@@ -84,8 +84,8 @@ def init(
     for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
         remember_own(permissions)
     names = ", ".join(str(path.relative_to(folder)) for path in written)
-    for told in (*plan.lines, f"wrote {names}"):
-        for line in text.wrap(text.words(told), first="", indent=2):
+    for sentence in (*plan.lines, f"wrote {names}"):
+        for line in text.wrap(text.words(sentence), first="", indent=2):
             text.echo(line)
     _make_store(app)
     text.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")

@@ -93,16 +93,7 @@ def endpoint(request: pytest.FixtureRequest) -> Iterator[ScriptedEndpoint]:
 def small(endpoint: ScriptedEndpoint) -> tuple[str, ...]:
     going = ("--keep-going", "--patience", "5s")
     sizes = ("--epochs", "1", "--batch-size", "4", "--group-size", "4", "--learner", "controller")
-    return (
-        "--model",
-        "m",
-        "--base-url",
-        endpoint.base_url,
-        *sizes,
-        "--keep-going",
-        "--patience",
-        "5s",
-    )
+    return ("--model", "m", "--base-url", endpoint.base_url, *sizes, *going)
 
 
 def rewards(folder: Path) -> list[float | None]:

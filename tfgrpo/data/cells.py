@@ -47,11 +47,11 @@ def read_column(name: str, cells: Sequence[object]) -> Column:
     filled = [cell for cell in cells if not is_empty(cell)]
     texts = [cell.strip() for cell in filled if isinstance(cell, str)]
     values = sum(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in filled)
-    found = _truths(texts) or _dates(name, texts) or _numbers(name, texts, values)
+    column = _truths(texts) or _dates(name, texts) or _numbers(name, texts, values)
     if not (empty := len(cells) - len(filled)):
-        return found
-    told = f"{name!r}: {empty} of {len(cells)} are empty, where null is the right answer"
-    return Column(found.read, (*found.notes, told))
+        return column
+    note = f"{name!r}: {empty} of {len(cells)} are empty, where null is the right answer"
+    return Column(column.read, (*column.notes, note))
 
 
 def as_date(text: object) -> str | None:
@@ -97,8 +97,8 @@ def _numbers(name: str, texts: Sequence[str], values: int) -> Column:
     unclear = [text for text in unclear if "," in text and read(text) == text]
     if column.read is not str or not unclear:
         return column
-    told = f"careful: {name!r} stays texts: the comma of {unclear[0]!r} may be a decimal point"
-    return Column(str, (told,))
+    note = f"careful: {name!r} stays texts: the comma of {unclear[0]!r} may be a decimal point"
+    return Column(str, (note,))
 
 
 def _dates(name: str, texts: Sequence[str]) -> Column | None:

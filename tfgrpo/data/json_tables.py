@@ -65,7 +65,7 @@ def _by_name(whole: Fields) -> list[Any] | None:
         return None
     keys = list(inner[0])
     if all(map(_asks, inner)) and not _asks(whole):
-        if any(isinstance(cell, list | dict) for row in inner for cell in _asked(row)):
+        if any(isinstance(cell, list | dict) for row in inner for cell in _questions(row)):
             return None
         numbered = all(key.isdecimal() for key in whole)
         return [row if numbered else {"id": key, **row} for key, row in whole.items()]
@@ -100,10 +100,10 @@ def _columns(whole: Fields, name: str) -> list[Any] | None:
 
 
 def _asks(fields: Fields) -> bool:
-    return bool(_asked(fields))
+    return bool(_questions(fields))
 
 
-def _asked(fields: Fields) -> list[Any]:
+def _questions(fields: Fields) -> list[Any]:
     """Returns the cells whose fields have a usual name of what is asked."""
     return [cell for key, cell in fields.items() if key.strip().casefold() in QUESTIONS]
 

@@ -38,14 +38,14 @@ def look_alikes(counts: Mapping[str, int]) -> list[LookAlike]:
     """Returns the labels that look like a more frequent one: those that are rare, and of the
     others those that differ by no letter or digit."""
     names = sorted(counts, key=lambda name: (-counts[name], name))
-    found = []
+    pairs = []
     for place, label in enumerate(names):
         for other in names[:place]:
             pair = LookAlike(label, other, counts[label], counts[other])
             if _is_alike(label, other) or (pair.is_rare and _is_near(label, other)):
-                found.append(pair)
+                pairs.append(pair)
                 break
-    return found
+    return pairs
 
 
 def _words(label: str) -> list[str]:

@@ -111,7 +111,7 @@ def _find(spec: str) -> Domain:
 
 def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
     """Returns a domain with parts from elsewhere in the place of its own. Raises DomainError."""
-    found: dict[str, Callable[..., Any]] = {}
+    functions: dict[str, Callable[..., Any]] = {}
     for part, place in places.items():
         offered = _offered(PARTS[part])
         if ":" not in place and place not in offered:
@@ -126,19 +126,19 @@ def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
                 f"the {part} {place} is a {type(function).__name__}, not a function",
                 hint="see docs/plugins.md for what each part is",
             )
-        found[part] = function
-    if not found:
+        functions[part] = function
+    if not functions:
         return domain
-    if rollout := found.get("rollout"):
+    if rollout := functions.get("rollout"):
         domain = replace(domain, rollout=rollout, foresee=plan_answer_once)
     domain = replace(
         domain,
-        retrieve=found.get("retrieve", domain.retrieve),
-        group=found.get("group", domain.group),
+        retrieve=functions.get("retrieve", domain.retrieve),
+        group=functions.get("group", domain.group),
     )
-    if reward := found.get("reward"):
+    if reward := functions.get("reward"):
         domain = rewarded(domain, reward)
-    return replace(domain, identity=f"{domain.identity} {identity(*found.values())}".strip())
+    return replace(domain, identity=f"{domain.identity} {identity(*functions.values())}".strip())
 
 
 def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[Domain, str]:

@@ -70,7 +70,7 @@ class PromptLibrary(Library):
         from tfgrpo.domains.base import problem_messages
 
         problem = _as_problem(problem)
-        domain = self._found()
+        domain = self._domain_object()
         template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
         render = domain.render if domain else problem_messages
         return [
@@ -83,7 +83,7 @@ class PromptLibrary(Library):
             )
         ]
 
-    def _found(self) -> Domain | None:
+    def _domain_object(self) -> Domain | None:
         from tfgrpo.domains.lookup import find
 
         if isinstance(self.domain, str):
@@ -94,7 +94,7 @@ class PromptLibrary(Library):
 
     @property
     def _rank(self) -> Rank | None:
-        domain = self._found() if self.top_k is not None else None
+        domain = self._domain_object() if self.top_k is not None else None
         return domain.retrieve if domain else None
 
 
