@@ -95,6 +95,10 @@ SHAPES: dict[str, tuple[dict[str, Any], str]] = {
         "extra_info.split, reward_model.style, extra_info.index",
     ),
     "what is empty": ({"question": "How many?", "answer": "4", "a": None, "b": "", "c": [""]}, ""),
+    "a collected problem": (
+        {"problem": "2+2?", "answer": "4", "from": {"because": "corrected", "said": "5"}},
+        "",
+    ),
     "seven": (
         {"question": "Q?", "answer": "4", **dict.fromkeys("tuvwxyz", "xx")},
         "t, u, v, w, x, y and 1 more",

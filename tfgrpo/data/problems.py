@@ -50,6 +50,8 @@ USUAL = {
 FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 """What stands before the answer where a solution is kept with it, as in GSM8K: `####` begins
 the last line."""
+ORIGIN = "from"
+"""The object in which `tfgrpo collect` writes where a problem comes from: it is no part of it."""
 MISSING = object()
 ROLES = ("system", "user", "assistant")
 SHAREGPT = {
@@ -223,6 +225,8 @@ def _problem(
                 f"{row.where}: {names[name]!r}: {error}",
                 hint="the value must be representable in JSON",
             ) from None
+    if isinstance(row.fields.get(ORIGIN), dict):
+        used.add(ORIGIN)
     unread = sizes(row.fields, used)
     return Problem(id, values["problem"], values["answer"], messages, meta, unread)
 
