@@ -58,8 +58,26 @@ def sides(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 TAKEN = "tfgrpo.taken"
+
+
+def _nothing_to_abort(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        verb = ctx.info_name
+        text.echo(f"nothing to abort: a {verb} with conflicts has recorded nothing")
+        text.echo(f"`tfgrpo undo` takes back a {verb} that was made")
+        ctx.exit()
+
+
 resolutions = (
     sides("ours", "theirs", "edit"),
+    click.option(
+        "--abort",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_nothing_to_abort,
+        help="There is never anything to abort: a conflict records nothing.",
+    ),
     click.option("-m", "--message", help="Message for the new version."),
     click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     force_option,

@@ -79,6 +79,7 @@ def compare(
     from tfgrpo.cli.evaluate import run_evaluation
     from tfgrpo.evaluation.comparison import compared
 
+    options.refuse_revisions(app, "compare", data)
     versions = [app.store.resolve(revision) for revision in (against, *libraries)]
     comparisons: list[Comparison] = []
     for dataset in data:

@@ -17,7 +17,7 @@ def show(app: App, name: str | None, filter: Filter, number: int | None, as_json
     matches = (one for one in reversed(decisions(app.store)) if _fits(one, name, filter))
     shown = text.first(matches, number)
     if as_json:
-        text.emit_json_lines(map(as_object, shown))
+        text.emit_json_list(map(as_object, shown))
     else:
         text.emit(app, _listed(shown))
 

@@ -28,7 +28,7 @@ GROUPS = {
 
 
 @click.command("eval", cls=GroupedCommand, groups=GROUPS)
-@click.argument("data", required=False)
+@click.argument("data", nargs=-1, metavar="[DATA]")
 @click.option(
     "--library", default="HEAD", type=REVISION, show_default=True, help="Library to score."
 )
@@ -45,7 +45,7 @@ GROUPS = {
 def eval_(
     app: App,
     /,
-    data: str | None,
+    data: tuple[str, ...],
     library: str,
     against: str | None,
     estimate: bool,
@@ -70,9 +70,12 @@ def eval_(
     from tfgrpo.evaluation.scores import scores_object
     from tfgrpo.training.estimate import estimate_evaluation
 
+    options.refuse_revisions(app, "eval", data)
+    if len(data) > 1:
+        raise click.UsageError(f"eval takes one DATA: {', '.join(data)}; compare takes several")
     revisions = [library] if against is None else [library, against]
     versions = [app.store.resolve(revision) for revision in revisions]
-    given = {"data": data, **values}
+    given = {"data": next(iter(data), None), **values}
     if estimate:
         plan = _planned(app, config, versions, given, versions[:1])
         print_figures(

@@ -12,7 +12,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.data.columns import Kind
+    from tfgrpo.data.columns import ColumnGuess, Kind
     from tfgrpo.own_data import DataPlan, OwnData
 
 
@@ -83,11 +83,10 @@ def init(
     written = write_files(folder, plan)
     for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
         remember_own(permissions)
-    for line in plan.lines:
-        text.echo(line)
     names = ", ".join(str(path.relative_to(folder)) for path in written)
-    for line in text.wrap(text.words(f"wrote {names}"), first="", indent=2):
-        text.echo(line)
+    for sentence in (*plan.lines, f"wrote {names}"):
+        for line in text.wrap(text.words(sentence), first="", indent=2):
+            text.echo(line)
     _make_store(app)
     text.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
 
@@ -121,20 +120,28 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
 
     from tfgrpo.data.columns import KINDS, guess_columns
     from tfgrpo.model.settings import DEFAULT_MODEL
-    from tfgrpo.own_data import plan_files, read_table
+    from tfgrpo.own_data import plan_files, read_table, shaped
 
     rows = read_table(source)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        guess = guess_columns(rows, own.problem, own.answers, own.kind)
-        names = ", ".join(dict.fromkeys(name for row in rows for name in row))
+
+        def guessed() -> ColumnGuess:
+            fields = [row.fields for row in shaped(rows, own)]
+            return guess_columns(fields, own.problem, own.answers, own.kind)
+
+        names = ", ".join(dict.fromkeys(name for row in rows for name in row.fields))
         text.echo(f"{source}: {len(rows):,} rows with the fields {names}")
+        guess = guessed()  # a field that is named is asked alone: Enter names none
         if own.problem is None:
-            own = replace(own, problem=_ask("Which field is asked?", guess.problem))
+            problem = _ask("Which field is asked?", guess.problem)
+            own = own if problem == guess.problem else replace(own, problem=problem)
+        guess = guessed()
         if not own.answers:
             answer = _ask("Which field is the answer (several: a,b)?", ",".join(guess.answers))
-            own = replace(own, answers=tuple(filter(None, map(str.strip, answer.split(",")))))
+            answers = tuple(filter(None, map(str.strip, answer.split(","))))
+            own = own if answers == guess.answers else replace(own, answers=answers)
         if own.kind is None:
-            guess = guess_columns(rows, own.problem, own.answers)
+            guess = guessed()
             text.echo(guess.why[-1])
             kind = text.prompt("How are answers judged?", guess.kind, choices=KINDS)
             own = replace(own, kind=next(known for known in KINDS if known == kind))

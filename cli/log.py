@@ -52,7 +52,7 @@ from tfgrpo.store.subject import subject
     is_flag=True,
     help="Show decisions instead (about a name): who approved what, when and why.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def log(
     app: App,
@@ -131,7 +131,7 @@ def log(
         return
     shown = text.first((version for version, fits in marked if fits), number)
     if as_json:
-        text.emit_json_lines(view.as_object(version) for version in shown)
+        text.emit_json_list(view.as_object(version) for version in shown)
     else:
         text.emit(app, view.listed(shown))
 

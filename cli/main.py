@@ -5,10 +5,16 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import signal
 import sys
+from contextlib import suppress
 
 COLLECTS = gc.isenabled()
 gc.disable()  # what is loaded is no garbage: to search it takes a tenth of a short command's time
+RAISES = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+with suppress(ValueError):  # not in the main thread
+    if RAISES:  # Ctrl-C while modules load ends this process, and prints no traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import click  # noqa: E402
 
@@ -267,3 +273,8 @@ def complain(message: str, hint: str | None) -> None:
     echo(style("error: ", fg="red") + shown(message), err=True)
     if hint:
         echo(style("hint: ", fg="cyan") + shown(hint), err=True)
+
+
+with suppress(ValueError):
+    if RAISES:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

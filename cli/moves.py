@@ -148,7 +148,7 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 @click.command(cls=CountedCommand)
 @click.argument("name", required=False, type=NAME)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:
     """Show every move of HEAD, branches and tags, newest first; for a single NAME, with the @{n} of
@@ -162,7 +162,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
     moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
     shown = text.first(moves, number)
     if as_json:
-        text.emit_json_lines(move._asdict() | {"time": text.iso(move.time)} for move in shown)
+        text.emit_json_list(move._asdict() | {"time": text.iso(move.time)} for move in shown)
     else:
         text.emit(app, _lines(shown, name))
 

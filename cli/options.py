@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -122,6 +122,31 @@ def estimate(command: F) -> F:
     return click.option(
         "--estimate", is_flag=True, help="Print the estimated calls and cost, then exit."
     )(command)
+
+
+def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
+    """Raises SettingsError for data that are revisions, with the command that was meant."""
+    from tfgrpo.data import datasets
+    from tfgrpo.store.errors import SettingsError, TfgrpoError
+
+    revisions: list[str] = []
+    others: list[str] = []
+    for name in data:
+        spec = datasets.parse(name)
+        try:
+            is_data = spec.on_hub or Path(spec.source).exists()
+            (others if is_data or not app.store.resolve(name) else revisions).append(name)
+        except TfgrpoError:
+            others.append(name)  # neither: what is wrong with it is told when it is opened
+    if not revisions:
+        return
+    *against, library = revisions
+    control = f" --against {against[-1]}" if against else ""
+    files = " ".join(others) or "DATA.jsonl"
+    raise SettingsError(
+        f"{revisions[0]} is a version, where a file of problems is expected",
+        hint=f"tfgrpo {verb} {files} --library {library}{control}",
+    )
 
 
 def open_project(app: App, config: Path | None) -> Project:

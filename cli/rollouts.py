@@ -37,7 +37,7 @@ DEEPEST = 24
 )
 @click.option("--by-problem", is_flag=True, help="One row for each problem.")
 @click.option("--csv", "as_csv", is_flag=True, help="Output CSV, with question, prompt and answer.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON Lines.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def rollouts(
     app: App,
@@ -76,7 +76,7 @@ def rollouts(
         return
     attempts = _read(app, name, evaluated, data, which)
     if as_json:
-        text.emit_json_lines(attempts.objects())
+        text.emit_json_list(attempts.objects())
     elif as_csv:
         text.emit_csv(attempts.rows())
     elif by_problem:
@@ -135,7 +135,7 @@ def _paired(app: App, evaluated: str, against: str, data: str | None) -> Problem
 
 def _pairs(app: App, pairs: ProblemPairs, as_csv: bool, as_json: bool) -> None:
     if as_json:
-        text.emit_json_lines(pairs.rows())
+        text.emit_json_list(pairs.rows())
     elif as_csv:
         text.emit_csv(pairs.rows())
     else:

@@ -275,12 +275,16 @@ def emit_json(value: object) -> None:
     echo(shown_in_json(json.dumps(value, ensure_ascii=False, indent=2)))
 
 
-def emit_json_lines(values: Iterable[object]) -> None:
-    """Prints values as JSON, one a line, as they come."""
+def emit_json_list(values: Iterable[object]) -> None:
+    """Prints values as one JSON list, a line each, as they come."""
     import json
 
-    for value in values:
-        echo(shown_in_json(json.dumps(value, ensure_ascii=False)))
+    held = "["
+    for number, value in enumerate(values):
+        if number:
+            echo(held + ",")
+        held = ("" if number else "[") + shown_in_json(json.dumps(value, ensure_ascii=False))
+    echo(held + "]")
 
 
 def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:

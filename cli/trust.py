@@ -89,6 +89,7 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     from tfgrpo.cli.proxy import FILE as PROXY
     from tfgrpo.project import file_permissions, store_permissions
     from tfgrpo.settings import FILE
+    from tfgrpo.store.atomic_write import is_database
     from tfgrpo.store.errors import StoreError, TfgrpoError
     from tfgrpo.store.find import project_root, store_path
     from tfgrpo.store.store import Store
@@ -97,6 +98,11 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
         raise TfgrpoError(f"there is no {place}", hint="name a folder, or a settings file")
     if place is not None and place.is_file() and place.suffix == ".toml":
         return place.resolve().parent, [one for one in file_permissions(place) if one.needed]
+    if place is not None and place.is_file() and not is_database(place.resolve()):
+        raise TfgrpoError(
+            f"{place} is neither settings nor a store: it runs nothing, and needs no trust",
+            hint="name a folder, a settings file (.toml) or a store",
+        )
     try:
         path = app.path if place is None else store_path(place) if place.is_dir() else place
         root = project_root(path)

@@ -37,7 +37,7 @@ def check_place(path: Path | str) -> None:
     folder = os.path.dirname(os.fspath(path)) or "."
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if _is_database(path):
+    if is_database(path):
         raise FileExistsError(errno.EEXIST, "A database is not overwritten", str(path))
     if not os.path.isdir(folder):
         number = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
@@ -94,7 +94,7 @@ def _unlink_temporary(path: str) -> None:
         os.unlink(path)
 
 
-def _is_database(path: Path | str) -> bool:
+def is_database(path: Path | str) -> bool:
     with suppress(OSError):
         status = os.lstat(path)
         if stat.S_ISREG(status.st_mode) and status.st_size >= len(DATABASE):

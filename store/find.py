@@ -44,6 +44,15 @@ def located(place: Path | str) -> Path:
     return store_path(path) if path.is_dir() else path
 
 
+def in_folder(place: Path | str) -> Path | str:
+    """Returns the store file of a project's folder, or of its `.tfgrpo`; any other place as it
+    is."""
+    if not os.path.isdir(place):
+        return place
+    inner = () if os.path.basename(os.path.realpath(place)) == FOLDER else (FOLDER,)
+    return os.path.join(place, *inner, FILE)
+
+
 def find(start: Path) -> Path:
     """Returns the path of the nearest store at or above `start`. Raises StoreError if none."""
     from pathlib import Path

@@ -36,6 +36,8 @@ MOST_DIGITS = 18
 """Digits of a number that a file can hold, at most."""
 NUMBER = r"v(\d+)\Z"
 MANY = 200
+WHOLE = 8
+"""Characters that an experience's id has, at least."""
 STEP = r"step_(\d+)\Z"
 HEX = r"[0-9a-f]{4,64}\Z"
 NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z"
@@ -192,7 +194,19 @@ def _base(store: Store, base: str) -> Version:
         raise AmbiguousRevision(f"{base!r} is ambiguous", hint="it may be " + ", ".join(candidates))
     if candidates:
         return next(iter(candidates.values()))
+    if _is_experience(store, base):
+        raise UnknownRevision(
+            f"{base} is an experience, and no revision",
+            hint=f"`tfgrpo history {base}` tells its life, `tfgrpo log --experience {base}` its "
+            "versions",
+        )
     raise UnknownRevision(f"there is no revision {base!r}", hint=_near(store, base))
+
+
+def _is_experience(store: Store, base: str) -> bool:
+    if re.match(r"G\d+\Z", base):
+        return base in store.library("HEAD").labels
+    return len(base) >= WHOLE and base in store.port.experiences_like(base, 2)
 
 
 def _step(store: Store, base: str) -> Version:

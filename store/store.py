@@ -22,7 +22,7 @@ from tfgrpo.store import creation, history, protection, replay, revisions
 from tfgrpo.store.address import anchor, is_address, named_by
 from tfgrpo.store.default import open_port
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
-from tfgrpo.store.find import find_file
+from tfgrpo.store.find import find_file, in_folder
 from tfgrpo.store.library_memory import LibraryMemory
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
@@ -100,13 +100,15 @@ class Store:
         return Runs(self.port, self._path)
 
     def rollouts(self, run: str, step: int | None = None) -> Rollouts:
-        """Returns the attempts of a run, by its name (those of one step, counted from 0).
+        """Returns the attempts of a run, by its name (those of one step). Steps count from 1, as
+        they are shown everywhere; in `runs` they are counted from 0, as they are on record.
 
         Raises UnknownRevision.
         """
         from tfgrpo.store.runs import Rollouts
 
-        return Rollouts(self.runs.rollouts(self.runs.get(run), step))
+        rows = self.runs.rollouts(self.runs.get(run), None if step is None else step - 1)
+        return Rollouts(row._replace(step=row.step + 1) for row in rows)
 
     @classmethod
     def open(
@@ -117,14 +119,15 @@ class Store:
         now: Callable[[], int] | None = None,
         watching: bool = False,
     ) -> Store:
-        """Opens the store at `path`, a file or a database's address; without one, the nearest.
+        """Opens the store at `path`: a file, a project's folder or a database's address; without
+        one, the nearest.
 
         `author` signs the versions that are committed without one of their own, and is asked for
         when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
         that reads: threads may take turns with the store, and what is locked is an error at once.
         Raises StoreError.
         """
-        path = named_by(path or find_file(os.getcwd()))
+        path = in_folder(named_by(path or find_file(os.getcwd())))
         if (port := open_port(path, watching=watching)).last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
@@ -143,8 +146,7 @@ class Store:
         The file is made whole, or not at all: by whatever this is cut off, and however many make
         it at once. Raises StoreError.
         """
-
-        path = named_by(path)
+        path = in_folder(named_by(path))
         return creation.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
     @classmethod

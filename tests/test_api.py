@@ -119,6 +119,9 @@ def test_libraries_are_compared_and_scores_are_a_table(
         rollouts = store.rollouts("problems")
         assert len(rollouts) == 8 * 3
         assert len(rollouts.to_pandas()) == 8 * 3
+        assert {row.step for row in rollouts} == {1, 2}
+        assert len(store.rollouts("problems", 1)) == 4 * 3
+        assert {row.step for row in store.rollouts("problems", 2)} == {2}
 
 
 def test_results_show_themselves_in_a_terminal_and_a_notebook(

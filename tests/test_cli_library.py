@@ -36,8 +36,8 @@ def test_log_of_a_range_leaves_out_what_the_first_side_has(shop: Cli) -> None:
     assert found == ["v3", "v2"]
 
 
-def test_log_json_is_one_object_a_line(shop: Cli) -> None:
-    rows = [json.loads(line) for line in shop("log", "--json").stdout.splitlines()]
+def test_log_json_is_a_list(shop: Cli) -> None:
+    rows = json.loads(shop("log", "--json").stdout)
     assert [row["version"] for row in rows] == ["v3", "v2", "v1", "v0"]
     assert rows[2]["counts"] == {"ADD": 2, "MODIFY": 0, "DELETE": 0, "KEEP": 0}
 
@@ -98,7 +98,7 @@ def test_every_change_by_hand_refreshes_what_inference_reads(shop: Cli, tmp_path
 
 def test_adding_a_text_that_is_there_is_a_confirmation(shop: Cli) -> None:
     shop("add", EUROS)
-    assert json.loads(shop("log", "-n", "1", "--json").stdout)["counts"]["KEEP"] == 1
+    assert json.loads(shop("log", "-n", "1", "--json").stdout)[0]["counts"]["KEEP"] == 1
 
 
 def test_branches_and_tags_are_listed_made_moved_and_deleted(shop: Cli) -> None:
@@ -118,10 +118,10 @@ def test_markdown_comes_back_as_changes_of_the_same_experiences(shop: Cli, tmp_p
     markdown = shop("export", "--format", "md").stdout
     (tmp_path / "edited.md").write_text(markdown.replace("Round up", "Always round up"))
     shop("import", "edited.md")
-    row = json.loads(shop("log", "-n", "1", "--json").stdout)
+    row = json.loads(shop("log", "-n", "1", "--json").stdout)[0]
     assert row["counts"] == {"ADD": 0, "MODIFY": 1, "DELETE": 0, "KEEP": 0}
     assert "nothing new" in shop("import", "edited.md").stdout
-    assert json.loads(shop("log", "-n", "1", "--json").stdout)["version"] == row["version"]
+    assert json.loads(shop("log", "-n", "1", "--json").stdout)[0]["version"] == row["version"]
 
 
 def test_programs_are_told_what_an_import_changed(shop: Cli, tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_reader_that_goes_away_is_no_error(shop: Cli, tmp_path: Path) -> None:
         text=True,
     )
     assert "Traceback" not in done.stderr
-    assert json.loads(done.stdout)["version"] == "v3"
+    assert json.loads(done.stdout.strip("[,\n"))["version"] == "v3"
 
 
 @pytest.mark.parametrize("words", [["checkout", "v0", "-b", "new"], ["checkout", "v0"], ["export"]])

@@ -104,10 +104,10 @@ def test_a_conflict_is_listed_and_decided_by_a_flag(at: In, tmp_path: Path) -> N
 def test_log_shows_where_the_remotes_branches_stand(at: In, tmp_path: Path) -> None:
     clone(at, tmp_path)
     assert "(HEAD -> main, origin/main, approved)" in at("copy", "log", "--oneline").stdout
-    assert at("copy", "log", "origin/main..main", "--json").stdout == ""
+    assert at("copy", "log", "origin/main..main", "--json").stdout == "[]\n"
     at("copy", "add", "Mine.")
     ahead = at("copy", "log", "origin/main..main", "--json").stdout
-    assert [json.loads(line)["version"] for line in ahead.splitlines()] == ["v2"]
+    assert [row["version"] for row in json.loads(ahead)] == ["v2"]
 
 
 def test_remotes_are_listed_for_people_and_programs(at: In, tmp_path: Path) -> None:

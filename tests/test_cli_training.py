@@ -56,7 +56,7 @@ def test_a_step_that_learned_nothing_makes_a_version_that_says_so(
     cli: Cli, data: Path, endpoint: ScriptedEndpoint
 ) -> None:
     assert "nothing learned" in train(cli, endpoint)
-    assert json.loads(cli("log", "-n", "1", "--json").stdout)["version"] == "v3"
+    assert json.loads(cli("log", "-n", "1", "--json").stdout)[0]["version"] == "v3"
 
 
 def test_the_same_command_again_shows_a_finished_run_and_asks_for_nothing(

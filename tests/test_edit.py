@@ -192,7 +192,7 @@ def test_an_edit_is_one_version_of_all_that_changed(
     script = 'sed -i -e "s/both days/both the days/" -e "/Round up/d" "$1"; echo "- New." >> "$1"'
     said = shop("edit", "-m", "spring clean", "-r", "the shop asked", env=editor(script)).stdout
     assert "v2 on main: spring clean" in said
-    row = json.loads(shop("log", "-n", "1", "-p", "--json").stdout)
+    row = json.loads(shop("log", "-n", "1", "-p", "--json").stdout)[0]
     assert row["counts"] == {"ADD": 1, "MODIFY": 1, "DELETE": 1, "KEEP": 0}
     assert {event["reason"] for event in row["events"]} == {"the shop asked"}
     library = json.loads((tmp_path / ".tfgrpo/experiences.json").read_text())

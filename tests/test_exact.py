@@ -416,7 +416,7 @@ def test_a_run_learns_from_exact_attempts_and_resumes(cli: Cli, tmp_path: Path) 
         attempts_made = [one for one in server.requests if stage(one) == "rollout"]
         assert len(attempts_made) == 36
         assert max(made.values()) <= 6 / 4 + 1  # orders come round after four samples
-        rows = [json.loads(line) for line in cli("rollouts", "data", "--json").stdout.splitlines()]
+        rows = json.loads(cli("rollouts", "data", "--json").stdout)
         asked = len(server.requests)
         cli("train", data, *flags, *sizes, "--answers", "exact")
         assert len(server.requests) == asked
@@ -456,9 +456,9 @@ def test_a_run_that_is_stopped_repeats_no_attempt_and_has_the_same_sides(
                 done = cli(*store, *asked, *model, *sizes, *tokens, ok=amount == "5m")
                 assert (done.returncode == 0) == (amount == "5m")
             assert sum(stage(one) == "rollout" for one in server.requests) == 36
-            rows = cli(*store, "rollouts", "data", "--json").stdout.splitlines()
+            rows = json.loads(cli(*store, "rollouts", "data", "--json").stdout)
         kept = ("problem", "sample", "reward", "side", "verdict", "messages", "step")
-        lists.append([[json.loads(row)[name] for name in kept] for row in rows])
+        lists.append([[row[name] for name in kept] for row in rows])
     assert lists[0] == lists[1]
 
 

@@ -282,7 +282,7 @@ def test_what_was_decided_by_whom_when_and_why_is_asked_of_the_log(
     monkeypatch.setenv("TFGRPO_AUTHOR", "cy")
     assert "prod is at v2" in run(store, "experiment", "promote", "e", "--why", "both read it")
     assert "again (was v2)" in run(store, "rollback", "prod", "--why", "incident 214")
-    found = [json.loads(line) for line in run(store, "log", "--decisions", "--json").splitlines()]
+    found = json.loads(run(store, "log", "--decisions", "--json"))
     assert [(one["author"], one["kind"], one["content"].get("action")) for one in found] == [
         ("cy", "rollback", None),
         ("cy", "experiment", "promote"),

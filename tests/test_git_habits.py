@@ -62,7 +62,7 @@ def shop(verb: Verb) -> Verb:
 
 def messages(verb: Verb, *words: str) -> list[str]:
     """The subjects of a log, newest first, without v0's."""
-    rows = [json.loads(line) for line in verb("log", "--json", *words).out.splitlines()]
+    rows = json.loads(verb("log", "--json", *words).out)
     return [row["subject"] for row in rows if row["parents"]]
 
 
@@ -125,7 +125,7 @@ def test_add_reads_standard_input(shop: Verb) -> None:
 
 def test_a_confirmation_is_not_called_an_addition(shop: Verb) -> None:
     assert "add 1" not in shop("add", DAYS).out
-    assert json.loads(shop("log", "-1", "--json").out)["message"].startswith("keep ")
+    assert json.loads(shop("log", "-1", "--json").out)[0]["message"].startswith("keep ")
 
 
 def test_switch_goes_back_and_begins_a_branch_anywhere(shop: Verb) -> None:
@@ -291,7 +291,7 @@ def test_an_author_is_the_environments_then_the_settings_then_gits(
 
     def signed() -> str:
         verb("add", f"Lesson {verb('log', '--oneline').out.count(chr(10))}.")
-        return str(json.loads(verb("log", "-1", "--json").out)["author"])
+        return str(json.loads(verb("log", "-1", "--json").out)[0]["author"])
 
     assert signed() == "ann"
     monkeypatch.delenv(AUTHOR)

@@ -42,8 +42,7 @@ def test_times_are_iso_8601_in_utc(trained: Cli) -> None:
     seen = set()
     for command in ("log", "reflog", "blame", "stats", "runs", "show HEAD"):
         printed = trained(*command.split(), "--json").stdout
-        lines = printed.splitlines() if command in ("log", "reflog") else [printed]
-        for name, value in fields([json.loads(line) for line in lines]):
+        for name, value in fields(json.loads(printed)):
             if name in TIMES:
                 assert datetime.fromisoformat(value).utcoffset() == timedelta(0), (command, name)
                 seen.add(command)
@@ -53,7 +52,7 @@ def test_times_are_iso_8601_in_utc(trained: Cli) -> None:
 def test_intervals_have_named_bounds(trained: Cli) -> None:
     scores = json.loads(trained("eval", "heldout.jsonl", "--against", "v0", "--json").stdout)
     (compared,) = json.loads(trained("compare", "heldout.jsonl", "--json").stdout)
-    newest = json.loads(trained("log", "-n", "1", "--json").stdout)
+    newest = json.loads(trained("log", "-n", "1", "--json").stdout)[0]
     found = [
         *(one[name] for one in scores["evaluations"] for name in ("mean", "maj")),
         *(one for scored in scores["evaluations"] for one in scored["pass"].values()),
@@ -65,6 +64,22 @@ def test_intervals_have_named_bounds(trained: Cli) -> None:
     for one in found:
         assert set(one) == {"mean", "low", "high"}
         assert one["low"] <= one["mean"] <= one["high"]
+
+
+def test_a_list_is_one_value_with_a_line_for_each_member(trained: Cli) -> None:
+    for command in ("log", "log --decisions", "reflog", "rollouts"):
+        printed = trained(*command.split(), "--json").stdout
+        listed = json.loads(printed)
+        assert isinstance(listed, list)
+        assert len(printed.splitlines()) == max(1, len(listed))
+
+
+def test_pass_at_k_stands_in_the_order_of_k(trained: Cli) -> None:
+    words = ("eval", "heldout.jsonl", "--samples", "16")
+    passes = json.loads(trained(*words, "--json").stdout)["evaluations"][0]["pass"]
+    assert list(passes) == ["1", "2", "4", "8", "16"]
+    header = next(line for line in trained(*words).stdout.splitlines() if "pass@" in line)
+    assert header.split()[2:] == ["pass@2", "pass@4", "pass@8", "pass@16", "maj@16"]
 
 
 def test_a_bound_that_is_not_known_is_null() -> None:

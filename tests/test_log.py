@@ -224,7 +224,7 @@ def test_the_patch_holds_the_texts_that_are_asked_for(shop: Cli) -> None:
     shown = shop("log", "-p", "--op", "modify").stdout
     assert shown.count("Count both [-days.-] {+the days of a hire.+}") == 2
     assert "Use whole hours" not in shown
-    rows = [json.loads(line) for line in shop("log", "-p", "--json").stdout.splitlines()]
+    rows = json.loads(shop("log", "-p", "--json").stdout)
     assert [len(row["events"]) for row in rows] == [1, 1, 1, 2, 0]
     assert rows[0]["events"][0]["before"] == "Count both days."
     (kept,) = shop("log", "--experience", "G1", "--oneline").stdout.splitlines()

@@ -155,6 +155,29 @@ def test_on_a_terminal_what_is_guessed_is_asked(tmp_path: Path) -> None:
     assert first["problem"].startswith("a long remark")
 
 
+def test_on_a_terminal_enter_asks_options_and_context_too(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    rows = [
+        {"question": f"Which is {n} squared?", "choices": [f"{n}", f"{n * n}"], "answer": 1}
+        for n in range(3, 27)
+    ]
+    (tmp_path / "quiz.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [TFGRPO, "init", "--from", "quiz.jsonl", "--model", "local:any"],
+        cwd=tmp_path,
+        env=environment(),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.write(ours, b"\n\n\n")
+    assert process.wait(timeout=120) == 0
+    first = json.loads((tmp_path / "data/train.jsonl").read_text().splitlines()[0])
+    assert "\n\nA. " in first["problem"]
+    assert first["answer"] == "B"
+
+
 @pytest.mark.parametrize(
     ("head", "rows", "fields", "kind"),
     [

@@ -224,7 +224,7 @@ def test_who_was_connected_is_shown_where_the_author_has_another_name(
         assert f"by tester, recorded by {user}" in " ".join(output.split())
     assert "recorded by" not in run("log", "-n", "1").output, "as its author is the same"
     for said in (
-        json.loads(run("log", "--json", "v1", "-n", "1").output),
+        json.loads(run("log", "--json", "v1", "-n", "1").output)[0],
         json.loads(run("show", "v1", "--json").output),
         json.loads(run("blame", "v1", "--json").output)[0],
     ):

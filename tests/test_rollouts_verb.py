@@ -45,9 +45,7 @@ def test_a_branch_shows_what_it_shares_once(cli: Cli, store: str) -> None:
     told = cli("--store", store, "rollouts", "run", "--problem", "p1").stdout
     assert "messages are those of attempt" in told
     assert told.count("attempt ") >= 4
-    found = [
-        json.loads(line) for line in cli("--store", store, "rollouts", "--json").stdout.splitlines()
-    ]
+    found = json.loads(cli("--store", store, "rollouts", "--json").stdout)
     branches = [row for row in found if "branch" in row["verdict"]]
     assert branches
     assert all(row["messages"][0]["role"] == "assistant" for row in branches)
@@ -106,8 +104,8 @@ def test_what_a_model_wrote_commands_no_terminal(hostile: str) -> None:
 
 
 def test_json_says_what_was_written_whatever_it_is(cli: Cli, hostile: str) -> None:
-    lines = cli("--store", hostile, "rollouts", "--json").stdout.splitlines()
-    found = [json.loads(line) for line in lines]
+    printed = cli("--store", hostile, "rollouts", "--json").stdout
+    lines, found = printed.splitlines(), json.loads(printed)
     assert all(HOSTILE in row["messages"][0]["content"] for row in found)
     assert not any("\x9b" in line or "\x7f" in line for line in lines)
     assert {"p1\n" + "x" * 300, "p2"} == {row["problem"] for row in found}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tfgrpo.data.readers import read
+from tfgrpo.data.readers import DatasetError, read
 from tfgrpo.own_data import OwnData, plan_files, read_table
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": n + 1} for n in range(30)]
@@ -21,6 +22,17 @@ TABLES: dict[str, Any] = {
         "features": [{"name": "question"}],
         "rows": [{"row_idx": n, "row": row, "truncated_cells": []} for n, row in enumerate(ROWS)],
     },
+    "pandas' index": {str(n): row for n, row in enumerate(ROWS)},
+    "pandas' table": {"schema": {"fields": [{"name": "question"}]}, "data": ROWS},
+    "pandas' split with an index": {
+        "columns": NAMES,
+        "index": list(range(30)),
+        "data": [list(row.values()) for row in ROWS],
+    },
+    "pandas, rows with names": {
+        name: {f"r{n}": row[name] for n, row in enumerate(ROWS)} for name in NAMES
+    },
+    "columns in an object": {"data": {name: [row[name] for row in ROWS] for name in NAMES}},
     "a list": ROWS,
     "a list in an object": {"data": ROWS},
 }
@@ -36,6 +48,71 @@ def test_a_table_is_read_however_it_is_written(tmp_path: Path, name: str) -> Non
     path = tmp_path / "table.json"
     path.write_text(json.dumps(TABLES[name]))
     assert [row.fields for row in read(path)] == ROWS
+
+
+OTHERS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+    "one column": ({"question": ["2+2?", "2+3?"]}, [{"question": "2+2?"}, {"question": "2+3?"}]),
+    "one column of pandas": ({"question": {"0": "2+2?"}}, [{"question": "2+2?"}]),
+    "one row": ({"question": ["2+2?"], "answer": [4]}, [{"question": "2+2?", "answer": 4}]),
+    "objects in a column": (
+        {"question": ["2+2?"], "choices": [{"text": ["3", "4"], "label": ["A", "B"]}]},
+        [{"question": "2+2?", "choices": {"text": ["3", "4"], "label": ["A", "B"]}}],
+    ),
+    "conversations in a column": (
+        {"messages": [[{"role": "user", "content": "2+2?"}]], "answer": [4]},
+        [{"messages": [{"role": "user", "content": "2+2?"}], "answer": 4}],
+    ),
+    "rows by name": (
+        {"a": {"question": "2+2?", "answer": 4}, "b": {"question": "2+3?", "answer": 5}},
+        [
+            {"id": "a", "question": "2+2?", "answer": 4},
+            {"id": "b", "question": "2+3?", "answer": 5},
+        ],
+    ),
+    "a list in an object that says more": (
+        {"title": "Sums", "description": "of two", "data": [{"frage": "2+2?"}]},
+        [{"frage": "2+2?"}],
+    ),
+    "a list of questions": ({"text": "Sums.", "rows": [{"question": "2?"}]}, [{"question": "2?"}]),
+    "a row with options": (
+        {"question": "2+2?", "choices": [{"label": "A", "text": "4"}], "answer": "A"},
+        [{"question": "2+2?", "choices": [{"label": "A", "text": "4"}], "answer": "A"}],
+    ),
+    "a row": ({"question": "2+2?", "answer": [4]}, [{"question": "2+2?", "answer": [4]}]),
+    "a row of lists": (
+        {"problem": [{"role": "user", "content": "2+2?"}], "answer": ["4"]},
+        [{"problem": [{"role": "user", "content": "2+2?"}], "answer": ["4"]}],
+    ),
+    "a row with an object": (
+        {"extra_info": {"question": "2+2?"}, "reward_model": {"ground_truth": "4"}},
+        [{"extra_info": {"question": "2+2?"}, "reward_model": {"ground_truth": "4"}}],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_small_tables_and_single_rows_are_told_apart(tmp_path: Path, name: str) -> None:
+    written, rows = OTHERS[name]
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps(written))
+    assert [row.fields for row in read(path)] == rows
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({"question": ["2+2?", "2+3?"], "answer": [4]}, "'question' has 2 cells and 'answer' 1"),
+        (
+            {"rows": [{"row_idx": 7, "row": {"question": "2+"}, "truncated_cells": ["question"]}]},
+            "row 7: 'question' was cut short",
+        ),
+    ],
+)
+def test_half_a_table_is_an_error(tmp_path: Path, written: Any, words: str) -> None:
+    path = tmp_path / "table.json"
+    path.write_text(json.dumps(written))
+    with pytest.raises(DatasetError, match=re.escape(words)):
+        list(read(path))
 
 
 @pytest.mark.parametrize("codes", ["T-{}", "a{}f", "ticket_{}"])

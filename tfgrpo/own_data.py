@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from tfgrpo.data import readers
+from tfgrpo.data.cells import Column, is_empty, read_column
 from tfgrpo.data.columns import (
     ANSWERS,
     ColumnGuess,
@@ -29,7 +29,10 @@ from tfgrpo.data.columns import (
     is_filled,
 )
 from tfgrpo.data.contents import DatasetError
-from tfgrpo.data.shapes import in_our_shape, index_base, unused
+from tfgrpo.data.labels import look_alikes
+from tfgrpo.data.readers import Row
+from tfgrpo.data.shapes import in_our_shape, index_base
+from tfgrpo.data.unread import share, sizes
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
@@ -43,9 +46,6 @@ from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.wording import plural
 
-Scalar: TypeAlias = Callable[[str], object]
-PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
-"""A text that is a number for everyone: with leading zeros or an exponent it may be a code."""
 SHARES = {"sealed": 0.3, "gate": 0.2}
 """The share of the rows that each file gets at most, beside those to learn from."""
 FEWEST = 12
@@ -106,18 +106,18 @@ class DataPlan:
     columns: ColumnGuess
 
 
-def read_table(path: Path) -> list[dict[str, Any]]:
+def read_table(path: Path) -> list[Row]:
     """Returns the rows of a file of any usual kind. Raises DatasetError."""
-    return [_with_reference(row.fields) for row in readers.read(path)]
+    return [row._replace(fields=_with_reference(row.fields)) for row in readers.read(path)]
 
 
-def _shaped(rows: Sequence[Mapping[str, Any]], own: OwnData) -> list[dict[str, Any]]:
+def shaped(rows: Sequence[Row], own: OwnData) -> list[Row]:
     """Returns rows with their options and context in what is asked; as they are where somebody
-    has named the fields."""
+    has named the fields. Raises DatasetError."""
     if own.problem is not None or own.answers:
-        return [dict(row) for row in rows]
-    base = index_base(rows)
-    return [in_our_shape(row, f"row {number}", base) for number, row in enumerate(rows, 1)]
+        return list(rows)
+    base = index_base(row.fields for row in rows)
+    return [row._replace(fields=in_our_shape(row.fields, row.where, base)) for row in rows]
 
 
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,12 +131,16 @@ def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
     return fields | {"messages": left}
 
 
-def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> DataPlan:
+def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     """Returns what to write for the rows of a table. Raises DatasetError where there are too few
     that can be used."""
-    rows = _shaped(rows, own)
-    columns = guess_columns([dict(row) for row in rows], own.problem, own.answers, own.kind)
-    items, dropped = _items(rows, columns)
+    rows = shaped(rows, own)
+    columns = guess_columns([row.fields for row in rows], own.problem, own.answers, own.kind)
+    scalars = _scalars(rows, columns)
+    items, dropped = _items(rows, columns, scalars)
+    if columns.kind == "choice":
+        items, misspelled = _well_spelled(items)
+        dropped += misspelled
     if len(items) < FEWEST:
         raise DatasetError(
             f"{path} has {len(items)} rows that can be used, and {FEWEST} are the fewest",
@@ -145,9 +149,7 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
         )
     sizes = LOCAL_SIZES[columns.kind] if own.is_local else REMOTE
     split = _split(items, sizes, columns.kind)
-    labels = Counter[str]()
-    if columns.kind == "choice":
-        labels.update(label for item in items for label in answer_texts(item["answer"]))
+    labels = _labels(items) if columns.kind == "choice" else Counter[str]()
     files = {
         f"data/{name}.jsonl": "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in part)
         for name, part in split.items()
@@ -156,7 +158,7 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     if columns.kind == "choice":
         files["labels.txt"] = "".join(f"{label}\n" for label in sorted(labels))
     elif columns.kind == "json":
-        files["fields.toml"] = _fields_toml(rows, columns)
+        files["fields.toml"] = _fields_toml(items)
     elif columns.kind == "rubric":
         files["rubric.toml"] = RUBRIC
     used = min(len(split["train"]), sizes.train)
@@ -164,10 +166,9 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
     files[FILE] = _settings(path, own, columns, split, sizes)
     lines = [
         f"{path}: {len(rows):,} rows; {_arrow(columns)}",
-        *(line for line in columns.why if not line.startswith("not used: ")),
-        *filter(
-            None, [unused(rows, filter(None, [columns.problem, *columns.answers, columns.id]))]
-        ),
+        *columns.why,
+        *(note for column in scalars.values() for note in column.notes),
+        *_unread(rows, columns),
         *dropped,
         *([_describe_labels(labels)] if labels else []),
         *(
@@ -178,6 +179,15 @@ def plan_files(path: Path, rows: Sequence[Mapping[str, Any]], own: OwnData) -> D
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
     return DataPlan(files, tuple(lines), columns)
+
+
+def _unread(rows: Sequence[Row], columns: ColumnGuess) -> list[str]:
+    used = {columns.problem, *columns.answers, *filter(None, [columns.id])}
+    unread, whole = Counter[str](), Counter[str]()
+    for row in rows:
+        unread.update(sizes(row.fields, used))
+        whole.update(sizes(row.fields))
+    return [share(unread, whole.total())] if unread else []
 
 
 def write_files(folder: Path, plan: DataPlan) -> list[Path]:
@@ -197,14 +207,13 @@ def write_files(folder: Path, plan: DataPlan) -> list[Path]:
 
 
 def _items(
-    rows: Sequence[Mapping[str, Any]], columns: ColumnGuess
+    rows: Sequence[Row], columns: ColumnGuess, scalars: Mapping[str, Column]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the rows that can be used as problems, and what was left out, a line each."""
     items: dict[str, dict[str, Any]] = {}
     conflicts: set[str] = set()
     empty = twice = 0
-    scalars = _scalars(rows, columns)
-    for number, row in enumerate(rows, 1):
+    for number, _, row in rows:
         problem = row.get(columns.problem)
         answer = _answer(row, columns, scalars)
         if not is_filled(problem) or (columns.answers and not answer):
@@ -212,7 +221,7 @@ def _items(
             continue
         question = problem if isinstance(problem, list) else as_text(problem)
         key = " ".join(as_text(problem).casefold().split())
-        id = as_text(row.get(columns.id)) if columns.id else f"row-{number}"
+        id = as_text(row.get(columns.id)) if columns.id else f"line-{number}"
         item = {"id": id, "problem": question} | ({"answer": answer} if answer else {})
         if key in items:
             twice += 1
@@ -231,14 +240,32 @@ def _items(
     return left, lines
 
 
+def _labels(items: Sequence[Mapping[str, Any]]) -> Counter[str]:
+    return Counter(label for item in items for label in answer_texts(item["answer"]))
+
+
+def _well_spelled(items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Returns items without those whose label is likely misspelled, and what to say of labels that
+    look like others, a line each."""
+    alike = look_alikes(_labels(items))
+    lines = [f"{pair}: make them one if they are" for pair in alike if not pair.is_rare]
+    rare = {pair.label: pair for pair in alike if pair.is_rare}
+    for label, pair in rare.items():
+        ids = [item["id"] for item in items if label in answer_texts(item["answer"])]
+        lines.append(f"left out: {pair}; correct {', '.join(ids[:5])}, or add it to labels.txt")
+    return [item for item in items if not rare.keys() & {*answer_texts(item["answer"])}], lines
+
+
 def _answer(
-    row: Mapping[str, Any], columns: ColumnGuess, scalars: Mapping[str, Scalar]
+    row: Mapping[str, Any], columns: ColumnGuess, scalars: Mapping[str, Column]
 ) -> str | list[str]:
     """Returns a row's answer, or all that are right; a label is one line."""
     if not columns.answers:
         return ""
     if scalars:
-        values = {name: _scalar(row.get(name), read) for name, read in scalars.items()}
+        values = {name: _scalar(row.get(name), column) for name, column in scalars.items()}
+        if all(value is None for value in values.values()):
+            return ""
         return json.dumps(values, ensure_ascii=False, default=float)
     value = row.get(columns.answers[0])
     if columns.kind == "json":
@@ -249,39 +276,21 @@ def _answer(
     return texts[0] if len(texts) == 1 else list(texts)
 
 
-def _scalars(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> dict[str, Scalar]:
+def _scalars(rows: Sequence[Row], columns: ColumnGuess) -> dict[str, Column]:
     """Returns what makes values of JSON out of the texts of each field of the answer, where there
-    are several: numbers, or true and false, where all that are filled are plain ones."""
+    are several."""
     if columns.kind != "json" or len(columns.answers) < 2:
         return {}
-    scalars: dict[str, Scalar] = {}
-    for name in columns.answers:
-        cells = [row.get(name) for row in rows]
-        texts = [cell.strip() for cell in cells if isinstance(cell, str) and not _is_empty(cell)]
-        is_plain = PLAIN_NUMBER.fullmatch
-        if texts and all(map(is_plain, texts)):
-            scalars[name] = json.loads
-        elif texts and all(text.lower() in ("true", "false") for text in texts):
-            scalars[name] = _is_true
-        else:
-            scalars[name] = str
-    return scalars
+    return {
+        name: read_column(name, [row.fields.get(name) for row in rows]) for name in columns.answers
+    }
 
 
-def _is_true(text: str) -> bool:
-    return text.lower() == "true"
-
-
-def _is_empty(cell: object) -> bool:
-    """Returns whether a cell holds nothing: tables of numbers may say that as a text, NaN."""
-    return cell is None or (isinstance(cell, str) and cell.strip().lower() in ("", "nan"))
-
-
-def _scalar(cell: object, read: Scalar) -> object:
-    """Returns a cell as JSON has it, its text as `read` takes it; None where it is empty."""
-    if _is_empty(cell):
+def _scalar(cell: object, column: Column) -> object:
+    """Returns a cell as JSON has it, its text as the column is read; None where it is empty."""
+    if is_empty(cell):
         return None
-    return read(cell.strip()) if isinstance(cell, str) else cell
+    return column.read(cell.strip()) if isinstance(cell, str) else cell
 
 
 def _split(
@@ -367,9 +376,8 @@ def _arrow(columns: ColumnGuess) -> str:
 
 
 def _describe_labels(labels: Counter[str]) -> str:
-    listed = ", ".join(f"{name} {count}" for name, count in labels.most_common(6))
-    more = ", …" if len(labels) > 6 else ""
-    return f"{len(labels)} labels, in labels.txt: {listed}{more}"
+    listed = ", ".join(f"{name} {count}" for name, count in labels.most_common())
+    return f"{len(labels)} labels, in labels.txt: {listed}"
 
 
 DOMAINS: dict[Kind, str] = {
@@ -478,17 +486,14 @@ def _table(rows: Sequence[tuple[str, object, str]]) -> list[str]:
     return [f"{line:<{width}}  # {about}" for line, (_, _, about) in zip(lines, rows, strict=True)]
 
 
-def _fields_toml(rows: Sequence[Mapping[str, Any]], columns: ColumnGuess) -> str:
+def _fields_toml(items: Sequence[Mapping[str, Any]]) -> str:
     """Returns the rules of the fields that the answers have, for `json:fields.toml`."""
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.field_rules import FieldRules
     from tfgrpo.domains.json_fields import fields_in
 
-    scalars = _scalars(rows, columns)
-    golds = [
-        Problem(str(n), "?", str(_answer(row, columns, scalars))) for n, row in enumerate(rows)
-    ]
-    fields = json.loads(fields_in([gold for gold in golds if gold.answer], FieldRules()))["fields"]
+    golds = [Problem(item["id"], "?", item["answer"]) for item in items]
+    fields = json.loads(fields_in(golds, FieldRules()))["fields"]
     lines = [
         '# How each field is compared. For all: tolerance = 0.01 (or "1%"), case = "ignore",',
         '# accents, punctuation and order = "ignore", extra = "wrong", schema = "schema.json".',

@@ -26,6 +26,7 @@ from tfgrpo.settings import FILE, read_toml
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.find import project_root
 from tfgrpo.trust import gate
+from tfgrpo.trust.domain_spec import split
 from tfgrpo.trust.ledger import is_trusted
 from tfgrpo.trust.permissions import Permissions, of_file, of_proxy, of_remote, of_run
 
@@ -155,18 +156,20 @@ class Project:
                     hint="pass it again from Python: tfgrpo.train(resume=…, domain=… or verify=…)",
                 )
             return self.objects[spec]
-        name, colon, argument = (spec or domains.DEFAULT).partition(":")
+        base, written = split(spec or domains.DEFAULT)
+        name, colon, argument = base.partition(":")
         if argument and name in domains.names() and not os.path.exists(argument):
             beside = self.root / argument
             argument = str(beside) if os.path.exists(beside) else argument
-        return domains.find(name + colon + argument, (Path.cwd(), self.root))
+        return domains.find(name + colon + argument + written, (Path.cwd(), self.root))
 
     def record_domain(self, spec: str) -> str:
         """Returns a domain's name as it goes into a record, a file in it as seen from here."""
-        name, colon, argument = spec.partition(":")
+        base, written = split(spec)
+        name, colon, argument = base.partition(":")
         if spec.startswith(OBJECT) or not (colon and os.path.exists(argument)):
             return spec
-        return f"{name}:{self.record_path(argument)}"
+        return f"{name}:{self.record_path(argument)}{written}"
 
     # paths:
 
@@ -233,9 +236,10 @@ def open_project(
         for key in (*PATHS, "corpus"):
             if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
                 table[key] = str(path.parent / table[key])
-        name, colon, argument = str(table.get("domain", "")).partition(":")
+        base, written = split(str(table.get("domain", "")))
+        name, colon, argument = base.partition(":")
         if colon and os.path.isfile(path.parent / argument):
-            table["domain"] = f"{name}:{path.parent / argument}"
+            table["domain"] = f"{name}:{path.parent / argument}{written}"
     listed = [one for one in tables.get("endpoints", {}).values() if one.get("price") is not None]
     own = {str(one["base_url"]): one["price"] for one in listed if "base_url" in one}
     if own:  # what [prices] says of an address
@@ -277,7 +281,7 @@ def store_permissions(store: Store) -> list[Permissions]:
 def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
     """Yields what the rubrics need that are named as domains."""
     for spec in dict.fromkeys(specs):
-        name, _, argument = spec.partition(":")
+        name, _, argument = split(spec)[0].partition(":")
         if name == "rubric" and (folder / argument).is_file():
             with suppress(DomainError):  # one that cannot be read runs nothing, and says so
                 yield rubric_permissions(folder / argument)

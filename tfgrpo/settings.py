@@ -12,6 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
 
@@ -239,11 +240,22 @@ def build(
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or kind.__name__
         if first["type"] == "extra_forbidden":
-            message, hint = f"unknown setting {name!r}", "`--help` lists them"
+            message, hint = f"unknown setting {name!r}", _meant(kind, name)
         else:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
             hint = f"see --{name.replace('_', '-')} in `--help`"
         raise SettingsError(message, hint=hint) from None
+
+
+def _meant(kind: type[Settings], name: str) -> str:
+    """Returns what to type for a setting that there is not."""
+    import difflib
+
+    if name in (part.name for part in fields(Domain)):
+        return f"it is part of a domain: domain=tfgrpo.Domain(name=…, verify=…, {name}=…)"
+    known = [*kind.model_fields, *ModelSettings.model_fields]
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {near[0]}? `--help` lists them" if near else "`--help` lists them"
 
 
 def is_count(value: object) -> TypeGuard[int]:

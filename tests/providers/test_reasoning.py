@@ -203,9 +203,7 @@ def run(
 
 
 def test_an_empty_summary_is_asked_for_again_and_never_used(folder: Path) -> None:
-    result, told, server = run(
-        lambda sent: "" if stage(sent) == "summary" else teachable(sent)
-    )
+    result, told, server = run(lambda sent: "" if stage(sent) == "summary" else teachable(sent))
     assert len(result.library) == 0
     failures = [issue for issue in result.report.issues if issue.what == "summary"]
     assert failures

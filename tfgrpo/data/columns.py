@@ -107,9 +107,6 @@ def guess_columns(
             answers = tuple(rest)
             quoted = ", ".join(map(repr, rest))
             why.append(f"{quoted}: taken for the answer, as no field is called so")
-    others = [name for name in left if name not in answers]
-    if others:
-        why.append(f"not used: {', '.join(others)}")
     if kind is None:
         kind, reason = guess_kind(rows, tuple(answers))
         why.append(reason)

@@ -12,13 +12,14 @@ import math
 import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
 from tfgrpo.data.shapes import in_our_shape, index_base
+from tfgrpo.data.unread import sizes
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store.records import Json
 
@@ -49,6 +50,8 @@ USUAL = {
 FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 """What stands before the answer where a solution is kept with it, as in GSM8K: `####` begins
 the last line."""
+ORIGIN = "from"
+"""The object in which `tfgrpo collect` writes where a problem comes from: it is no part of it."""
 MISSING = object()
 ROLES = ("system", "user", "assistant")
 SHAREGPT = {
@@ -64,7 +67,8 @@ class Problem:
     """A problem, its ground truth, and an id that is unique in its dataset.
 
     A problem may be a conversation: `messages` are its turns, and `problem` the same as text.
-    `meta` holds what else its domain needs (criteria, a persona, a level), as JSON.
+    `meta` holds what else its domain needs (criteria, a persona, a level), as JSON. `unread` are
+    the characters of each field of its row that is in none of these, and `row_size` those of all.
     """
 
     id: str
@@ -72,6 +76,8 @@ class Problem:
     answer: str = ""
     messages: tuple[Message, ...] = ()
     meta: Json = field(default_factory=dict, hash=False)
+    unread: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    row_size: int = field(default=0, compare=False, repr=False)
 
     @property
     def ground_truths(self) -> tuple[str, ...]:
@@ -128,11 +134,12 @@ def of_rows(
     rows = list(rows)
     base = index_base(row.fields for row in rows) if "problem" in usual else 0
     for row in rows:
+        size = sum(sizes(row.fields).values())
         if "problem" in usual:
             row = row._replace(fields=_shaped(row, names, fields or {}, base))
         if as_json:
             row = _with_json(row, (names["answer"], *usual.get("answer", ())))
-        problem = _problem(row, names, usual, ground_truth)
+        problem = replace(_problem(row, names, usual, ground_truth), row_size=size)
         if problem.id in problems:
             raise DatasetError(
                 f"{row.where}: the id {problem.id!r} is used twice",
@@ -175,12 +182,17 @@ def _problem(
     row: Row, names: Mapping[str, str], usual: Mapping[str, Sequence[str]], ground_truth: bool
 ) -> Problem:
     raw: dict[str, object] = {}
+    used = set()
     for name, their_name in names.items():
-        candidates = [_field(row.fields, name) for name in (their_name, *usual.get(name, ()))]
-        present = (value for value in candidates if value is not MISSING and value is not None)
-        raw[name] = next(present, candidates[0])
+        candidates = (their_name, *usual.get(name, ()))
+        present = (one for one in candidates if _field(row.fields, one) not in (MISSING, None))
+        chosen = next(present, their_name)
+        raw[name] = _field(row.fields, chosen)
+        used.add(chosen)
     if "problem" in usual:
-        raw["problem"] = _instructed(row.fields, raw["problem"])
+        question = raw["problem"]
+        raw["problem"] = _instructed(row.fields, question)
+        used |= {"instruction"} if raw["problem"] is not question else set()
     messages, reference = _without_reference(_messages(raw["problem"]))
     answers = _listed_answers(raw["answer"]) or ([reference] if reference else [])
     values = {}
@@ -213,7 +225,10 @@ def _problem(
                 f"{row.where}: {names[name]!r}: {error}",
                 hint="the value must be representable in JSON",
             ) from None
-    return Problem(id, values["problem"], values["answer"], messages, meta)
+    if isinstance(row.fields.get(ORIGIN), dict):
+        used.add(ORIGIN)
+    unread = sizes(row.fields, used)
+    return Problem(id, values["problem"], values["answer"], messages, meta, unread)
 
 
 def _shaped(

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.data import contents, tables
+from tfgrpo.data.cells import plain
 from tfgrpo.data.contents import Contents
 from tfgrpo.data.contents import DatasetError as DatasetError
+from tfgrpo.data.json_tables import rows_in
 from tfgrpo.data.tables import EXTRA as EXTRA
 
 LONGEST_FIELD = 10_000_000
@@ -72,12 +74,12 @@ def _numbered(name: str, rows: Iterable[Fields]) -> Iterator[Row]:
 
 def _known(cell: Any) -> Any:
     """Returns a cell with None for what is no number, as tables of numbers have where there is
-    none: NaN, and what division by nothing leaves."""
+    none: NaN, and what division by nothing leaves; a date is a text."""
     if isinstance(cell, dict):
         return {key: _known(value) for key, value in cell.items()}
     if isinstance(cell, list):
         return [_known(value) for value in cell]
-    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
+    return None if isinstance(cell, float) and not math.isfinite(cell) else plain(cell)
 
 
 def _loads(text: str) -> Any:
@@ -101,11 +103,8 @@ def _json(content: Contents) -> Iterator[Row]:
     except (ValueError, RecursionError):
         yield from _jsonl(content)  # many a file of lines is called .json
         return
-    if isinstance(rows, dict) and (columns := _columns(rows)) is not None:
-        rows = columns
-    elif isinstance(rows, dict):
-        lists = [value for value in rows.values() if isinstance(value, list) and _is_rows(value)]
-        rows = lists[0] if len(lists) == 1 else [rows]
+    if isinstance(rows, dict):
+        rows = rows_in(rows, content.name)
     if not isinstance(rows, list):
         raise DatasetError(
             f"{content.name} is not a list of objects", hint='write [{"problem": …}, …]'
@@ -113,44 +112,6 @@ def _json(content: Contents) -> Iterator[Row]:
     for number, row in enumerate(rows, 1):
         where = f"{content.name}:{number}"
         yield Row(number, where, _object(_whole(row, where), where))
-
-
-def _columns(whole: Fields) -> list[Fields] | None:
-    """Returns the rows of a table that is written otherwise: a list a column, an object of cells by
-    row a column as pandas does, names and rows apart as pandas' `split`, or the Hub's pages of
-    rows; None for what is none of them."""
-    listed = whole.get("rows")
-    if isinstance(listed, list) and listed and all(_is_page_row(one) for one in listed):
-        return [one["row"] for one in listed]
-    names, data = whole.get("columns"), whole.get("data")
-    if (
-        isinstance(names, list)
-        and isinstance(data, list)
-        and all(isinstance(r, list) for r in data)
-    ):
-        return [dict(zip(map(str, names), row, strict=False)) for row in data]
-    columns = list(whole.values())
-    if len(columns) < 2 or not columns[0]:
-        return None
-    if all(isinstance(one, dict) for one in columns):
-        keys = list(columns[0])
-        if all(list(one) == keys for one in columns) and all(key.isdecimal() for key in keys):
-            return [{name: cells[key] for name, cells in whole.items()} for key in keys]
-    if all(isinstance(one, list) for one in columns):
-        scalar = all(not isinstance(one[0], dict) for one in columns if one)
-        if scalar and len({len(one) for one in columns}) == 1:
-            return [dict(zip(whole, cells, strict=True)) for cells in zip(*columns, strict=True)]
-    return None
-
-
-def _is_page_row(value: object) -> bool:
-    return isinstance(value, dict) and "row_idx" in value and isinstance(value.get("row"), dict)
-
-
-def _is_rows(value: list[object]) -> bool:
-    """Returns whether a list in an object is what the file holds: a conversation is one row's."""
-    first = value[0] if value else None
-    return not (isinstance(first, dict) and ({"role", "from"} & first.keys()))
 
 
 def _csv(content: Contents) -> Iterator[Row]:
@@ -172,7 +133,7 @@ def _records(
     start = 1 + skipped
     try:
         for record in reader:
-            yield reader.line_num + skipped, list(record)
+            yield start, list(record)
             start = reader.line_num + skipped + 1
     except csv.Error as error:
         raise DatasetError(

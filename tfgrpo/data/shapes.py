@@ -106,25 +106,6 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
     return 1 if bases or numbered else 0
 
 
-def unused(rows: Iterable[Mapping[str, Any]], used: Iterable[str]) -> str | None:
-    """Returns what to say of the fields that nothing is made of, with their share of the text; None
-    where there are none."""
-    known = {_fold(name) for name in used}
-    sizes: dict[str, int] = {}
-    total = 0
-    for row in rows:
-        for name, value in row.items():
-            size = len(str(value)) if value not in (None, "") else 0
-            total += size
-            if _fold(name) not in known:
-                sizes[name] = sizes.get(name, 0) + size
-    left = {name: size for name, size in sizes.items() if size}
-    if not left or not total:
-        return None
-    share = sum(left.values()) / total
-    return f"not used: {', '.join(left)} ({share:.0%} of the text)"
-
-
 def _options(
     row: Mapping[str, Any], names: Mapping[str, str]
 ) -> tuple[list[str], list[str], str | None, set[str]] | None:

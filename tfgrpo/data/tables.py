@@ -6,7 +6,6 @@ workbook is a zip: what it unpacks to is limited like any other.
 
 from __future__ import annotations
 
-import datetime
 import importlib
 import io
 import json
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data import contents
+from tfgrpo.data.cells import plain
 from tfgrpo.data.contents import Contents, DatasetError
 from tfgrpo.store.installed import install_hint
 
@@ -109,13 +109,7 @@ def _first_row(sheet: Any) -> Sequence[object] | None:
 
 
 def _cell(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        return value.date().isoformat()
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return value
+    return int(value) if isinstance(value, float) and value.is_integer() else plain(value)
 
 
 def _json(path: Path) -> dict[str, Any]:

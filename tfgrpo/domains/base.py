@@ -30,6 +30,7 @@ from tfgrpo.model.endpoint import Request
 from tfgrpo.model.functions import identity, is_of_tfgrpo
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
+from tfgrpo.rendering.retrieve import Rank
 from tfgrpo.rendering.templates import Message, Template
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
@@ -216,6 +217,9 @@ Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
 """Returns the requests that judging a trajectory makes at most. It makes none itself."""
 Answers: TypeAlias = Callable[[Problem], Sequence[str]]
 """Returns all answers that there are to a problem, as responses; none where they are not few."""
+More: TypeAlias = Callable[[Sequence[float | None], int], int]
+"""From the rewards of a group so far, None for an attempt without one, and the most attempts that
+it may have, to how many are made next, at once; 0 ends it."""
 Check: TypeAlias = Callable[[Problem], str | None]
 """Returns what makes a problem unusable, or None. Importable, as it runs in a worker process."""
 
@@ -237,6 +241,9 @@ class Domain:
     `shared_answers` many problems have the same few answers, as labels are: a lesson then says
     when the answer is that of the problem which taught it, and reflection is asked for that.
     `answers` tells all that there are where they are few, so that a reward can be an expectation.
+    `retrieve` ranks a library for `--top-k` in the place of BM25: it returns the ids of the
+    experiences that fit a text, the best first. `group` says how many attempts a group makes next.
+    With `needs_search` a run without an agent that can search is refused.
     """
 
     name: str
@@ -259,6 +266,9 @@ class Domain:
     options_from: Callable[[Sequence[Problem]], str] | None = None
     shared_answers: bool = False
     answers: Answers | None = None
+    needs_search: bool = False
+    retrieve: Rank | None = None
+    group: More | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""
@@ -298,7 +308,7 @@ class Domain:
     def identified(self) -> Domain:
         """Returns the same domain with an identity that covers the code of its functions, those of
         tfgrpo apart: for one that is known by its name alone, as an object of a program's is."""
-        parts = (self.verify, self.at_once, self.render, self.rollout)
+        parts = (self.verify, self.at_once, self.render, self.rollout, self.retrieve)
         own = [part for part in parts if part is not None and not is_of_tfgrpo(part)]
         return replace(self, identity=f"{self.identity} {identity(*own)}".strip()) if own else self
 

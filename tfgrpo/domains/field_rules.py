@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from tfgrpo.data.cells import as_date
 from tfgrpo.domains.base import DomainError
 from tfgrpo.domains.exact import Normalisation
 from tfgrpo.domains.files import first_error
@@ -56,7 +57,7 @@ class Comparing(BaseModel):
 class FieldRule(Comparing):
     """How one field is compared; what it does not say, the rules for all fields do."""
 
-    type: Literal["text", "number", "boolean", "list", "any"] = "any"
+    type: Literal["text", "number", "boolean", "date", "list", "any"] = "any"
     weight: float = Field(default=1.0, gt=0, le=1000)
     description: str = ""
 
@@ -126,7 +127,8 @@ class FieldRules(Comparing):
 
 
 def _about(rule: FieldRule) -> str:
-    kind = "" if rule.type == "any" else f" ({rule.type})"
+    shown = "date, as YYYY-MM-DD" if rule.type == "date" else rule.type
+    kind = "" if rule.type == "any" else f" ({shown})"
     return kind + (f": {rule.description}" if rule.description else "")
 
 
@@ -148,7 +150,9 @@ def _equal(gold: Any, value: Any, rule: FieldRule) -> bool:
         )
     if isinstance(value, list | dict):
         return False
-    if rule.type != "text":
+    if rule.type == "date" and (day := as_date(gold)) and (given := as_date(value)):
+        return day == given
+    if rule.type not in ("text", "date"):
         one, other = _number(gold), _number(value)
         if one is not None and other is not None:
             return abs(one - other) <= _allowed(one, rule.tolerance)

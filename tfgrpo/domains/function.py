@@ -8,12 +8,13 @@ never wrong.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from decimal import Decimal
 from numbers import Real
 from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
+from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
 from tfgrpo.model.functions import identity
 from tfgrpo.model.threads import OutOfTime, Threads
 
@@ -26,7 +27,25 @@ cannot be judged."""
 def function_domain(verify: Verify) -> Domain:
     """Returns a domain whose attempts a function judges. Its name is the function's, and a digest
     of all that decides what it does is kept with every run and evaluation."""
+    name = getattr(verify, "__name__", "verify")
+    return Domain(name=name, verify=_judge(verify), ground_truth=False, identity=identity(verify))
 
+
+def rewarded(domain: Domain, verify: Verify) -> Domain:
+    """Returns a domain whose attempts a function judges in the place of its verifier. A row then
+    needs no ground truth, unless the domain's own reader of files asks for one."""
+    return replace(
+        domain,
+        verify=_judge(verify),
+        at_once=None,
+        check=None,
+        answers=None,
+        judgements=None,
+        ground_truth=False,
+    )
+
+
+def _judge(verify: Verify) -> Judge:
     threads = Threads()
 
     async def judge(context: Context, trajectory: Trajectory) -> Verdict:
@@ -39,12 +58,7 @@ def function_domain(verify: Verify) -> Domain:
             return Verdict(None, None, f"unverifiable: {type(error).__name__}: {error}")
         return read_outcome(outcome)
 
-    return Domain(
-        name=getattr(verify, "__name__", "verify"),
-        verify=judge,
-        ground_truth=False,
-        identity=identity(verify),
-    )
+    return judge
 
 
 def read_outcome(outcome: object) -> Verdict:

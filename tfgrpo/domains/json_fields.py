@@ -19,6 +19,7 @@ from math import prod
 from typing import Any
 
 from tfgrpo.data import datasets
+from tfgrpo.data.cells import as_date
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, Verdict, problem_messages
 from tfgrpo.domains.few_answers import CODES
@@ -177,7 +178,9 @@ def _type(value: Any) -> str:
         return "boolean"
     if isinstance(value, int | float):
         return "number"
-    return "list" if isinstance(value, list) else "text" if isinstance(value, str) else "any"
+    if isinstance(value, str):
+        return "date" if as_date(value) == value else "text"
+    return "list" if isinstance(value, list) else "any"
 
 
 def with_options(options: str) -> Domain:

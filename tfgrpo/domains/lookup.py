@@ -4,6 +4,7 @@
     math:digits=4             the same with options, for a domain that has some
     rubric:style.toml         the same with an argument, for a domain that is made from one
     my_module:DOMAIN          an object in a module of yours
+    math+reward=my_module:f   any of these with a part from elsewhere (docs/plugins.md)
 
 An object is a `Domain`, or a function from one string to a `Domain`.
 """
@@ -14,14 +15,19 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError
+from tfgrpo.domains.base import Domain, DomainError, plan_answer_once
+from tfgrpo.domains.function import rewarded
+from tfgrpo.model.functions import identity
+from tfgrpo.trust.domain_spec import PARTS, parts, split
 
 DEFAULT = "math"
 GROUP = "tfgrpo.domains"
@@ -38,14 +44,18 @@ BUILT_IN = {
 
 def names() -> dict[str, str]:
     """Returns the domains there are by name, and where each is: ours win."""
-    return dict(sorted((_installed(tuple(map(_folder, sys.path))) | BUILT_IN).items()))
+    return dict(sorted((_offered(GROUP) | BUILT_IN).items()))
 
 
-@lru_cache(maxsize=1)
-def _installed(folders: tuple[tuple[str, int], ...]) -> dict[str, str]:
+def _offered(group: str) -> dict[str, str]:
+    return _installed(group, tuple(map(_folder, sys.path)))
+
+
+@lru_cache(maxsize=8)
+def _installed(group: str, folders: tuple[tuple[str, int], ...]) -> dict[str, str]:
     """Reads what every installed package offers, as long as the folders are the same: there are
     hundreds, and a command asks several times."""
-    return {point.name: point.value for point in entry_points(group=GROUP)}
+    return {point.name: point.value for point in entry_points(group=group)}
 
 
 def _folder(path: str) -> tuple[str, int]:
@@ -62,15 +72,21 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
     `folders` are where modules of the user's are looked for beside `sys.path`, to which they are
     added, as worker processes import from there too. Raises DomainError.
     """
-    name, colon, argument = spec.partition(":")
-    known = names()
-    if name in known:
-        domain = _imported(known[name], spec)
-    elif colon:
+    spec, written = split(spec)
+    if ":" in written or spec.partition(":")[0] not in names():
         for folder in map(str, folders):
             if folder not in sys.path:
                 sys.path.append(folder)
-        domain, argument = _imported(spec, spec), ""
+    return _with_parts(_find(spec), parts(written))
+
+
+def _find(spec: str) -> Domain:
+    name, colon, argument = spec.partition(":")
+    known = names()
+    if name in known:
+        domain = _imported(known[name], f"the domain {spec}")
+    elif colon:
+        domain, argument = _imported(spec, f"the domain {spec}"), ""
     else:
         near = difflib.get_close_matches(name, known, n=1)
         raise DomainError(
@@ -93,6 +109,38 @@ def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
     return domain
 
 
+def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
+    """Returns a domain with parts from elsewhere in the place of its own. Raises DomainError."""
+    functions: dict[str, Callable[..., Any]] = {}
+    for part, place in places.items():
+        offered = _offered(PARTS[part])
+        if ":" not in place and place not in offered:
+            listed = ", ".join(sorted(offered)) or "none is installed"
+            raise DomainError(
+                f"there is no {part} {place!r}: {listed}",
+                hint=f"write {part}=module:name, or install a package that offers one",
+            )
+        function = _imported(offered.get(place, place), f"the {part} {place}")
+        if not callable(function):
+            raise DomainError(
+                f"the {part} {place} is a {type(function).__name__}, not a function",
+                hint="see docs/plugins.md for what each part is",
+            )
+        functions[part] = function
+    if not functions:
+        return domain
+    if rollout := functions.get("rollout"):
+        domain = replace(domain, rollout=rollout, foresee=plan_answer_once)
+    domain = replace(
+        domain,
+        retrieve=functions.get("retrieve", domain.retrieve),
+        group=functions.get("group", domain.group),
+    )
+    if reward := functions.get("reward"):
+        domain = rewarded(domain, reward)
+    return replace(domain, identity=f"{domain.identity} {identity(*functions.values())}".strip())
+
+
 def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[Domain, str]:
     """Returns a domain with the options that it reads off the data or a file, and the name of it
     that holds them.
@@ -102,10 +150,12 @@ def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[D
     if domain.options_from is None or domain.configure is None:
         return domain, spec
     options = domain.options_from(problems)
-    return domain.configure(options), f"{spec.partition(':')[0]}:{options}"
+    base, written = split(spec)
+    configured = _with_parts(domain.configure(options), parts(written))
+    return configured, f"{base.partition(':')[0]}:{options}{written}"
 
 
-def _imported(place: str, spec: str) -> object:
+def _imported(place: str, what: str) -> object:
     module, _, attribute = place.partition(":")
     try:
         with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
@@ -116,7 +166,7 @@ def _imported(place: str, spec: str) -> object:
         raise
     except (Exception, SystemExit) as error:  # whatever a module of the user's does
         raise DomainError(
-            f"cannot load the domain {spec}: {type(error).__name__}: {error}",
+            f"cannot load {what}: {type(error).__name__}: {error}",
             hint="write package.module:object, importable from the current folder",
         ) from None
     return target

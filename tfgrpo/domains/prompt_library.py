@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.origin import shown_in_training, trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
-from tfgrpo.rendering.retrieve import relevant
+from tfgrpo.rendering.retrieve import Rank, relevant
 from tfgrpo.store.find import located, project_root
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.revisions import run_of_history
@@ -56,7 +56,7 @@ class PromptLibrary(Library):
         the labels that they have in the whole; as many as in training unless told.
         """
         top_k = top_k or (self.top_k if problem else None)
-        return prompt_text(relevant(self, problem, top_k))
+        return prompt_text(relevant(self, problem, top_k, rank=self._rank))
 
     def render(self, problem: ProblemLike, *, top_k: int | None = None) -> list[dict[str, str]]:
         """Returns the chat messages for a problem, as the `openai` client takes them.
@@ -68,25 +68,34 @@ class PromptLibrary(Library):
         somebody else's store.
         """
         from tfgrpo.domains.base import problem_messages
-        from tfgrpo.domains.lookup import find
 
         problem = _as_problem(problem)
-        if isinstance(self.domain, str):
-            if self._require_trust is not None:
-                self._require_trust()
-            self.domain = find(self.domain, self._folders)
-        domain = self.domain
+        domain = self._domain_object()
         template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
         render = domain.render if domain else problem_messages
         return [
             {"role": role, "content": content}
             for role, content in render(
                 template,
-                relevant(self, problem.problem, top_k or self.top_k),
+                relevant(self, problem.problem, top_k or self.top_k, rank=self._rank),
                 problem,
                 self.agent_objective,
             )
         ]
+
+    def _domain_object(self) -> Domain | None:
+        from tfgrpo.domains.lookup import find
+
+        if isinstance(self.domain, str):
+            if self._require_trust is not None:
+                self._require_trust()
+            self.domain = find(self.domain, self._folders)
+        return self.domain
+
+    @property
+    def _rank(self) -> Rank | None:
+        domain = self._domain_object() if self.top_k is not None else None
+        return domain.retrieve if domain else None
 
 
 def _as_problem(problem: object) -> Problem:

@@ -132,4 +132,5 @@ DOMAIN = Domain(
     learning_objective=LEARNING_OBJECTIVE,
     reconcile=True,
     judgements=judgements,
+    needs_search=True,
 )

@@ -6,11 +6,15 @@ every worker. What workers of ours run is importable, so theirs is not needed.
 
 What `multiprocessing` starts are interpreters with the working folder first on their path. All of
 this process, its tracker of resources too, are started with `-P` from here on.
+
+Ctrl-C goes to a whole group of processes. Workers are started with it blocked, as one that is still
+loading its modules would else print a traceback; the parent ends them.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -46,7 +50,11 @@ def _pass_descriptors(path: bytes | str, args: Sequence[Any], fds: Iterable[int]
     if environment is None:
         return int(_spawn(path, args, fds))  # type: ignore[arg-type]
     command = [os.fsdecode(path), *map(os.fsdecode, args[1:])]
-    process = children.start(command, environment, pass_fds=tuple(fds))
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process = children.start(command, environment, pass_fds=tuple(fds))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
     process.returncode = 0  # it is `multiprocessing` that waits for it
     return process.pid
 

@@ -145,7 +145,8 @@ class EvalTask:
 
     def shown(self, library: Library, problem: Problem) -> Library:
         """Returns what of a library is in the prompt of a problem."""
-        return relevant(library, problem.problem, self.settings.top_k or None)
+        top_k, rank = self.settings.top_k or None, self.domain.retrieve
+        return relevant(library, problem.problem, top_k, rank=rank)
 
     @property
     def key(self) -> str:

@@ -21,7 +21,8 @@ def interval_object(mean: float, low: float | None, high: float | None) -> dict[
 
 def summary_object(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an evaluation's recorded summary, in which intervals are lists, with named ones."""
-    passes = {k: interval_object(*estimate) for k, estimate in summary["pass"].items()}
+    ks = sorted(summary["pass"], key=int)
+    passes = {k: interval_object(*summary["pass"][k]) for k in ks}
     means = {name: interval_object(*summary[name]) for name in ("mean", "maj")}
     return {**summary, **means, "pass": passes}
 

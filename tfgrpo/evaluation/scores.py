@@ -86,7 +86,7 @@ class Scores(Viewed):
     def view(self) -> View:
         summary = self.libraries[0].evaluation.summary
         samples = summary["samples"]
-        ks = [k for k in summary["pass"] if k != "1"]
+        ks = [k for k in sorted(summary["pass"], key=int) if k != "1"]
         header = ["library", f"mean@{samples}", *(f"pass@{k}" for k in ks), f"maj@{samples}"]
         rows = [list(_cells(one, ks)) for one in self.libraries]
         title = (

@@ -11,6 +11,7 @@ from tfgrpo.connect import CallLimits, named_models
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.unread import describe_unread
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
 from tfgrpo.evaluation.evaluate import EvalProgress, EvalTask, evaluate
@@ -21,7 +22,7 @@ from tfgrpo.model.prices import ModelPrices
 from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.rendering.origin import trained_with
-from tfgrpo.rollout.agent import sandbox_warnings
+from tfgrpo.rollout.agent import require_search, sandbox_warnings
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
 from tfgrpo.settings import (
     EvalSettings,
@@ -88,8 +89,9 @@ def plan_evaluation(
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
     domain, name = project.domain(settings.domain), settings.data
-    warnings = [*notes, *sandbox_warnings(settings)]
+    require_search(domain, settings)
     dataset = domain.problems(name, settings.fields)[:count]
+    warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
     recorded: dict[str, Any] = {"data": project.record_path(name)}
     domain, spec = with_data(domain, settings.domain, dataset)
     recorded["domain"] = spec

@@ -8,13 +8,22 @@ order (`ngrams`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
+from typing import TypeAlias
 
 from tfgrpo.rendering.examples import is_example
 from tfgrpo.rendering.ngrams import NgramIndex, PlainIndex
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
+
+Rank: TypeAlias = Callable[[Library, str], Iterable[str]]
+"""From a library and the text of a problem to the ids of experiences, the best first."""
+
+
+class RetrievalFailed(TfgrpoError):
+    """A ranking of the user's could not be used."""
 
 
 class Part(Library):
@@ -39,12 +48,18 @@ def index(library: Library) -> NgramIndex | PlainIndex:
 
 
 def relevant(
-    library: Library, problem: str, top_k: int | None, *, always: Collection[str] = ()
+    library: Library,
+    problem: str,
+    top_k: int | None,
+    *,
+    always: Collection[str] = (),
+    rank: Rank | None = None,
 ) -> Library:
     """Returns the `top_k` experiences that fit a problem best, in library order and with the
     labels that they have in the whole library, which comes back as it is where `top_k` is None
     or covers it. The experiences in `always` are among them. Examples come beside them, all of
-    them: they are turns of their own, and have a largest size of their own.
+    them: they are turns of their own, and have a largest size of their own. `rank` takes the place
+    of BM25. Raises RetrievalFailed for what it raises, and for what are no ids.
     """
     if top_k is None:
         return library
@@ -52,5 +67,25 @@ def relevant(
     if len(library.readable) - len(examples) <= top_k:
         return library
     first = [id for id in always if id in library.by_id]
-    ranked = [id for id in index(library).ranked(problem) if id not in examples.union(first)]
+    order = index(library).ranked(problem) if rank is None else _ranked(rank, library, problem)
+    ranked = [id for id in order if id not in examples.union(first)]
     return Part(library, {*examples, *first, *ranked[: max(0, top_k - len(first))]})
+
+
+def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
+    """Returns what a ranking of the user's gives, each id once."""
+    name = getattr(rank, "__name__", type(rank).__name__)
+    try:
+        order = list(dict.fromkeys(rank(library, problem)))
+    except Exception as error:  # whatever code of the user's does
+        raise RetrievalFailed(
+            f"retrieve {name}: {type(error).__name__}: {error}",
+            hint="it takes a library and a text, and returns ids of experiences, the best first",
+        ) from error
+    unknown = next((id for id in order if id not in library.by_id), None)
+    if unknown is not None:
+        raise RetrievalFailed(
+            f"retrieve {name} gave {unknown!r}, which is the id of no experience in the library",
+            hint="an experience has its id in `id`; labels such as G0 are no ids",
+        )
+    return order

@@ -16,11 +16,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tfgrpo.domains.base import Context, Domain, PlannedAttempt, PlannedCalls, Trajectory
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    PlannedAttempt,
+    PlannedCalls,
+    Trajectory,
+    answer_once,
+)
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.rollout.exact import exactly
 from tfgrpo.settings import Settings
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 from tfgrpo.tools import protocol, toolbox
 from tfgrpo.tools.protocol import RequestedCall
@@ -176,6 +184,20 @@ async def equipped(
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
         agent = Agent(box, record, limits=limits, protocol=_protocol(settings))
         yield agent.of(domain), agent
+
+
+def require_search(domain: Domain, settings: Settings) -> None:
+    """Raises SettingsError where a domain's questions take searching, and nothing can search."""
+    if not domain.needs_search or domain.rollout is not answer_once:
+        return
+    tools = settings.tools
+    if settings.mode == "agent" and ("search" in tools.use or tools.functions or tools.mcp):
+        return
+    lacks = "has no search tool" if settings.mode == "agent" else "is no agent"
+    raise SettingsError(
+        f"{domain.name} questions take searching, and what attempts them {lacks}",
+        hint="--mode agent --corpus passages.jsonl, or a provider in [tools] (docs/web.md)",
+    )
 
 
 def sandbox_warnings(settings: Settings) -> list[str]:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tfgrpo.rendering.examples import is_example, of_other_problems
-from tfgrpo.rendering.retrieve import index, relevant
+from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
 
@@ -55,7 +55,11 @@ def factors(library: Library) -> dict[str, tuple[str, ...]]:
 
 
 def belonging(
-    pool: Library, in_force: Collection[str], problem: str, top_k: int | None
+    pool: Library,
+    in_force: Collection[str],
+    problem: str,
+    top_k: int | None,
+    rank: Rank | None = None,
 ) -> Belonging:
     """Returns what belongs to a problem.
 
@@ -65,7 +69,7 @@ def belonging(
     """
     pool = of_other_problems(pool, problem)
     there = factors(
-        relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k)
+        relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank)
     )
     tried = pool.less(frozenset(in_force))
     candidates = factors(tried)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.domains.base import Context, Domain, Sampling
+from tfgrpo.domains.base import Context, Domain, DomainError, More, Sampling
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.model.gather import gather_all
@@ -150,8 +150,18 @@ class GroupMaker:
         """
         if task.base:
             gathering.there = self._belonging(gathering, task.base)
-        samples = range(self._settings.group_size)
-        await gather_all(self.attempt(task.step, gathering, sample, recorded) for sample in samples)
+        size, step = self._settings.group_size, task.step
+        if self._domain.group is None:
+            await gather_all(self.attempt(step, gathering, n, recorded) for n in range(size))
+            return
+        while more := _next(self._domain.group, gathering, size):
+            made = len(gathering.rollouts)
+            await gather_all(self.attempt(step, gathering, made + n, recorded) for n in range(more))
+        self._progress.attempts -= size - len(gathering.rollouts)
+
+    def _relevant(self, library: Library, problem: Problem, top_k: int | None) -> Library:
+        rank = self._domain.retrieve
+        return relevant(library, problem.problem, top_k, always=(TRIAL,), rank=rank)
 
     def _belonging(self, gathering: Gathering, base: int) -> Belonging:
         """Returns what belongs to a group's problem: of the version in force, and candidates."""
@@ -159,7 +169,8 @@ class GroupMaker:
         if base != pool.version.number:
             base_library = self._store.library(self._store.version(base))
         problem = gathering.problem.problem
-        return belonging(pool, frozenset(base_library.by_id), problem, self._settings.top_k or None)
+        top_k, rank = self._settings.top_k or None, self._domain.retrieve
+        return belonging(pool, frozenset(base_library.by_id), problem, top_k, rank)
 
     # one attempt:
 
@@ -183,9 +194,7 @@ class GroupMaker:
                 absent = hidden(there, self._settings.seed, call_path, sample)
                 shown: Library = Part(library, there.shown(absent))
             else:
-                shown = relevant(
-                    library, problem.problem, self._settings.top_k or None, always=(TRIAL,)
-                )
+                shown = self._relevant(library, problem, self._settings.top_k or None)
             if sample in gathering.failed:
                 rollout = failed(problem, sample, gathering.failed[sample])
             else:
@@ -264,6 +273,22 @@ class GroupMaker:
             without=frozenset(verdict.get("without", ())),
             belongs=tuple(verdict.get("belongs", ())),
         )
+
+
+def _next(group: More, gathering: Gathering, most: int) -> int:
+    """Returns how many attempts a strategy of the user's makes next. Raises DomainError."""
+    rewards = [gathering.rollouts[sample].reward for sample in sorted(gathering.rollouts)]
+    name = getattr(group, "__name__", type(group).__name__)
+    try:
+        more = group(rewards, most)
+        if isinstance(more, bool) or not isinstance(more, int) or more < 0:
+            raise TypeError(f"{more!r} is no number of attempts")
+    except Exception as error:  # whatever code of the user's does
+        raise DomainError(
+            f"group {name}: {type(error).__name__}: {error}",
+            hint="it takes the rewards so far and the most attempts, and returns how many are next",
+        ) from error
+    return min(more, most - len(rewards))
 
 
 def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:

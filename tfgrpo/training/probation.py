@@ -73,7 +73,8 @@ class Probation:
         """Returns all that several askings make of a group; None for one that teaches nothing."""
         if step.is_last:  # no attempt would measure it
             return None
-        library = relevant(pool.in_force, group.problem.problem, self._settings.top_k or None)
+        top_k, rank = self._parts.settings.top_k or None, self._parts.domain.retrieve
+        library = relevant(pool.in_force, group.problem.problem, top_k, rank=rank)
         return await asked(self._parts, group, library, step.number, ASKINGS)
 
     def _measure(self, step: int, groups: Iterable[Group]) -> None:

@@ -76,7 +76,8 @@ class Published:
     async def _compare(self, group: Group, step: Step) -> Advantage | None:
         if not group.mixed:
             return None
-        library = relevant(step.library, group.problem.problem, self._parts.settings.top_k or None)
+        top_k, rank = self._parts.settings.top_k or None, self._parts.domain.retrieve
+        library = relevant(step.library, group.problem.problem, top_k, rank=rank)
         calls, reflection = self._parts.reflector, self._parts.reflection
         return await compare(calls, reflection, group, library, step=step.number)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.unread import describe_unread
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import verifiable
 from tfgrpo.evaluation import sealed
@@ -77,7 +78,10 @@ def load_problems(
     train = domain.problems(settings.data, settings.fields)
     train, ids = verifiable(train, settings.data, domain, warnings, skip=settings.skip_unverifiable)
     skipped = {"data": ids} if ids else {}
-    warnings += leakage.describe_duplicates(train, settings.data)
+    warnings += [
+        *describe_unread(train, settings.data),
+        *leakage.describe_duplicates(train, settings.data),
+    ]
     others: dict[str, tuple[Problem, ...]] = {}
     for kind in KINDS:
         name = getattr(settings, kind)
@@ -86,7 +90,10 @@ def load_problems(
         there = domain.problems(name, settings.fields)
         there, ids = verifiable(there, name, domain, warnings, skip=settings.skip_unverifiable)
         skipped |= {kind: ids} if ids else {}
-        warnings += leakage.describe_leaks(train, there, settings.data)
+        warnings += [
+            *describe_unread(there, name),
+            *leakage.describe_leaks(train, there, settings.data),
+        ]
         others[kind] = there
     loaded = RunProblems(
         train,

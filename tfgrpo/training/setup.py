@@ -20,8 +20,8 @@ from tfgrpo.model.budget import Budget
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import ModelPrices
 from tfgrpo.project import PATHS, Project
-from tfgrpo.rollout.agent import sandbox_warnings
-from tfgrpo.settings import TrainSettings, build, named
+from tfgrpo.rollout.agent import require_search, sandbox_warnings
+from tfgrpo.settings import PAPER, TrainSettings, build, named
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.protection import check_branch
 from tfgrpo.store.revisions import check_name
@@ -109,6 +109,13 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         raise InvalidOperation(
             "HEAD is detached: training needs a branch",
             hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
+        )
+    require_search(domain, settings)
+    if domain.group is not None and settings.policy != PAPER:
+        raise SettingsError(
+            "a group strategy of your own needs groups that nothing is measured in: what stops by "
+            "its rewards measures wrongly",
+            hint="--policy paper",
         )
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)

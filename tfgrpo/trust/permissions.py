@@ -21,6 +21,7 @@ from tfgrpo.data import datasets
 from tfgrpo.model.connection import LOOPBACK
 from tfgrpo.model.keys import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
+from tfgrpo.trust.domain_spec import parts, split
 
 HARMLESS = frozenset(
     (
@@ -197,11 +198,16 @@ def of_values(
     own = {k: v for k, v in _names(values).items() if v is not None and k not in given}
     yield from _endpoints(own, given)
     spec = own.get("domain")
-    name, colon, argument = str(spec or "").partition(":")
-    if spec is not None and colon and name not in known and name != OBJECT[:-1]:
-        words = f"imports the Python module {plain(name)}, from this folder if it is there"
+    base, written = split(str(spec or ""))
+    name, colon, argument = base.partition(":")
+    modules = [place.partition(":")[0] for place in parts(written).values() if ":" in place]
+    if colon and name not in known and name != OBJECT[:-1]:
+        modules, argument = [name, *modules], ""
+    if modules:
+        listed = " and ".join(map(plain, dict.fromkeys(modules)))
+        words = f"imports the Python module {listed}, from this folder if it is there"
         yield Permission("domain", str(spec), f"{words}, and runs its code")
-    elif argument and (outside := _outside(argument, folder)):
+    if argument and (outside := _outside(argument, folder)):
         yield Permission("domain", outside, f"reads {plain(outside)}, outside of this folder")
     policy = str(own.get("policy") or "")
     if ":" in policy:

@@ -1,0 +1,32 @@
+"""The name of a domain, taken apart: `choice:labels.txt+reward=my_module:score`.
+
+What stands before the first part is the domain and its argument. A part takes the place of the
+domain's own: it is the name of an entry point, or `module:name`. Trust rests on what this finds.
+"""
+
+from __future__ import annotations
+
+import re
+
+PARTS = {
+    "reward": "tfgrpo.rewards",
+    "rollout": "tfgrpo.rollouts",
+    "retrieve": "tfgrpo.retrievers",
+    "group": "tfgrpo.groups",
+}
+"""The parts that a name can have, and the groups of their entry points."""
+_PLACE = r"[A-Za-z_][\w.-]*(?::[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)?"
+_part = re.compile(rf"\+({'|'.join(PARTS)})=({_PLACE})\Z")
+
+
+def split(spec: str) -> tuple[str, str]:
+    """Returns a name without its parts, and the parts as they were written."""
+    base = spec
+    while match := _part.search(base):
+        base = base[: match.start()]
+    return base, spec[len(base) :]
+
+
+def parts(written: str) -> dict[str, str]:
+    """Returns each part's place, by its name; the last one counts where there are two."""
+    return dict(one.split("=", 1) for one in written.split("+")[1:])
