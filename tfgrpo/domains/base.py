@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from math import ceil
 from pathlib import Path
@@ -86,6 +86,16 @@ class Trajectory:
     sampled: str = ""
 
 
+class Elsewhere(NamedTuple):
+    """A model's answer that an attempt had from elsewhere, and what it took, in tokens."""
+
+    answer: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    asked: tuple[Message, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a rollout or an asynchronous verifier works with.
@@ -93,6 +103,7 @@ class Context:
     `messages` is the rendered prompt; `calls` asks the policy model and `judge` the reflection
     model; `verifier` runs plain functions in worker processes. `call_path` and `sample` say which
     attempt this is. `prefix` are the messages of another attempt that this one goes on from.
+    `library` is what of the library the attempt is shown, and `elsewhere` what `record` was told.
     """
 
     problem: Problem
@@ -104,6 +115,33 @@ class Context:
     sample: int
     call_path: CallPath
     prefix: tuple[Json, ...] = ()
+    library: Library | None = None
+    elsewhere: list[Elsewhere] = field(default_factory=list)
+
+    @property
+    def seed(self) -> int:
+        """The seed of this attempt's first call (31 bits): another one for each sample."""
+        return sample_seed(self.sampling.seed, *self.call_path, self.sample)
+
+    def record(
+        self,
+        answer: str = "",
+        *,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
+        cached_tokens: int = 0,
+        asked: Sequence[Message] = (),
+    ) -> None:
+        """Tells of a model's answer that was had elsewhere, and of the tokens that it took.
+
+        It goes on record when the attempt ends, at the policy model's price, and counts towards
+        the budget. `asked` are the messages, each (role, text). May be called from any thread.
+        Raises ValueError for a number of tokens below 0.
+        """
+        tokens = (prompt_tokens, completion_tokens, cached_tokens)
+        if min(tokens) < 0:
+            raise ValueError("a number of tokens is 0 or more")
+        self.elsewhere.append(Elsewhere(answer, *tokens, tuple(asked)))
 
     async def ask(
         self,

@@ -20,6 +20,7 @@ from tfgrpo.domains.base import Context, Domain, PlannedAttempt, PlannedCalls, T
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.rollout.exact import exactly
+from tfgrpo.rollout.own_code import bounded
 from tfgrpo.settings import Settings
 from tfgrpo.store.records import Json
 from tfgrpo.tools import protocol, toolbox
@@ -197,12 +198,12 @@ async def equipped(
     Raises ToolError.
     """
     if settings.mode == "prompt":
-        yield exactly(domain, settings), None
+        yield bounded(exactly(domain, settings), settings.concurrency), None
         return
     async with toolbox.opened(settings.tools, folder, functions) as box:
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
         agent = Agent(box, record, limits=limits, protocol=_protocol(settings), uncertain=uncertain)
-        yield agent.of(domain), agent
+        yield bounded(agent.of(domain), settings.concurrency), agent
 
 
 def sandbox_warnings(settings: Settings) -> list[str]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.domains.base import Context, Domain, Sampling
+from tfgrpo.domains.base import Context, Domain, Sampling, answer_once
 from tfgrpo.evaluation.credit import left_out
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed
@@ -355,7 +355,11 @@ class GroupMaker:
         await self._journal.rollout(self._row(step, rollout, library))
 
     def _row(self, step: int, rollout: Rollout, library: Library) -> RolloutRow:
-        return _row(self._store.runs.row_id(self._run), step, rollout, library.version.number)
+        run = self._store.runs.row_id(self._run)
+        row = _row(run, step, rollout, library.version.number)
+        if len(rollout.calls) != 1 or self._domain.rollout is not answer_once:
+            row.verdict["response"] = rollout.response  # else it is what the call says
+        return row
 
     def _context(
         self,
@@ -379,6 +383,7 @@ class GroupMaker:
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
             call_path=call_path,
+            library=library,
         )
 
     async def recalled(
@@ -392,18 +397,18 @@ class GroupMaker:
         """
         if row.outcome == "failed":
             return None
-        response = ""
+        response: str | None = None
         for call in await self._policy.recorded(row.calls):
             if call is None:
                 return None
             answer = Answer(**call.answer)
-            response = answer.content
+            response = answer.visible
             self._policy.count_replayed("rollout", answer)
         verdict = row.verdict
         return Rollout(
             problem=problem,
             sample=row.sample,
-            response=verdict.get("response", response),
+            response=verdict.get("response", response or ""),
             outcome=row.outcome,
             reward=row.reward,
             answer=verdict.get("answer"),
@@ -429,8 +434,6 @@ def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
     if rollout.messages:
         shared = 0 if rollout.branch is None else rollout.branch.at + 1
         verdict["messages"] = list(rollout.messages[shared:])
-    if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
-        verdict["response"] = rollout.response
     if rollout.branch is not None:
         verdict["branch"] = list(rollout.branch)
     if rollout.hint is not None:
