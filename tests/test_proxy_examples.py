@@ -13,7 +13,7 @@ from providers import OK, Provider, ProxyThread, post
 from test_proxy_splice import bodies, messages, values
 
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.proxy.placement import (
+from tfgrpo.rendering.placement import (
     INTRODUCTION,
     KEYS,
     addition,
@@ -22,7 +22,7 @@ from tfgrpo.proxy.placement import (
     place_in_responses,
 )
 from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, upstreams
-from tfgrpo.proxy.splice import document, edited
+from tfgrpo.rendering.splice import document, edited
 from tfgrpo.rendering.examples import example_text
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tfgrpo.proxy.choice import Chosen
     from tfgrpo.proxy.message import Request
-    from tfgrpo.proxy.placement import Members
+    from tfgrpo.rendering.placement import Members
     from tfgrpo.proxy.recorder import Recorder
 
 BEGINNING = 4 << 10

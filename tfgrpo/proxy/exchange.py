@@ -24,7 +24,7 @@ from tfgrpo.proxy.message import (
     own_answer,
     request_head,
 )
-from tfgrpo.proxy.placement import (
+from tfgrpo.rendering.placement import (
     Members,
     conversation,
     opening,
@@ -33,7 +33,7 @@ from tfgrpo.proxy.placement import (
     subject,
 )
 from tfgrpo.proxy.seen import CUT
-from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
+from tfgrpo.rendering.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:

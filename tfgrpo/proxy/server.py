@@ -18,7 +18,7 @@ from tfgrpo.proxy.decider import Decider
 from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OPEN, OWN
-from tfgrpo.proxy.placement import KEYS, looks_like_chat
+from tfgrpo.rendering.placement import KEYS, looks_like_chat
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
