@@ -38,6 +38,28 @@ SHARED = (
     ),
     click.option("--domain", help="Kind of problem: a name or package.module:object.  [math]"),
     click.option(
+        "--agent",
+        metavar="AGENT",
+        help="Have attempts made by a command, or a Python function as module:function.",
+    ),
+    click.option(
+        "--workspace",
+        type=click.Path(),
+        metavar="FOLDER",
+        help="With --agent: make each attempt in a copy of this folder.",
+    ),
+    click.option(
+        "--answer-file",
+        metavar="FILE",
+        help="File in the workspace with the answer.  [standard output]",
+    ),
+    click.option(
+        "--reward",
+        metavar="COMMAND",
+        help="Judge by a command that prints a number from 0 to 1, by the verifier, or by the "
+        "group's most frequent answer (majority).  [verifier]",
+    ),
+    click.option(
         "--mode",
         type=click.Choice(["prompt", "agent"]),
         help="Answer directly, or use the tools from [tools] in tfgrpo.toml.  [prompt]",
@@ -102,7 +124,10 @@ SHARED_GROUPS = {
         *("--concurrency", "--task-timeout", "--patience", "--seed"),
     ),
     "Attempts": ("--agent-objective", "--answers", "--prompts", "--inject", "--top-k"),
-    "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
+    "Agents": (
+        *("--agent", "--workspace", "--answer-file", "--reward"),
+        *("--mode", "--turns", "--corpus", "--sandbox"),
+    ),
 }
 """How the help of a command with the shared flags, and few of its own, lists them."""
 

@@ -43,10 +43,13 @@ GROUPS = {
     ),
     "Rollouts": (
         *("--epochs", "--batch-size", "--group-size", "--rollouts", "--quorum", "--hints"),
-        *("--reward", "--answers", "--agent-objective", "--prompts", "--inject", "--top-k"),
+        *("--answers", "--agent-objective", "--prompts", "--inject", "--top-k"),
         "--dropout",
     ),
-    "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
+    "Agents": (
+        *("--agent", "--workspace", "--answer-file", "--reward"),
+        *("--mode", "--turns", "--corpus", "--sandbox"),
+    ),
     "Learning": (
         *("--learner", "--proposals"),
         *("--learning-objective", "--max-words", "--library-tokens", "--ground-truth"),
@@ -86,11 +89,6 @@ GROUPS = {
 @click.option("--epochs", type=int, help="Passes over the data.  [3]")
 @click.option("--batch-size", type=int, help="Problems per step.  [100]")
 @click.option("--group-size", type=int, help="Attempts per problem and step.  [5]")
-@click.option(
-    "--reward",
-    type=click.Choice(["verifier", "majority"]),
-    help="Score against the ground truth, or against the group's most frequent answer.  [verifier]",
-)
 @click.option(
     "--lessons-ahead",
     type=int,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.model.prices import ModelPrices, model_prices
-from tfgrpo.settings import FILE, read_toml
+from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.find import project_root
 from tfgrpo.trust import gate
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 PATHS = ("data", "heldout", "gate", "sealed", "prompts")
 """Settings that are a file or a folder."""
+REWARDS = ("verifier", "majority")
+"""Rewards that are no command."""
 OBJECT = "object:"
 """What the name of a domain begins with that was given as a Python object."""
 
@@ -44,7 +46,8 @@ class Project:
     """A folder, the tables of its settings file, the domains that were given as objects, and the
     names of the Python functions that agents have as tools.
 
-    `raw` are the tables of `file` as they are written there, which trust rests on.
+    `raw` are the tables of `file` as they are written there, which trust rests on. `agents` are
+    functions that make attempts, by the names that they have in records.
     """
 
     root: Path
@@ -53,6 +56,7 @@ class Project:
     functions: tuple[str, ...] = ()
     file: Path | None = None
     raw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    agents: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     # trust:
 
@@ -64,6 +68,8 @@ class Project:
         if self.file is None:
             return
         known, typed = domains.names(), {k for k, value in given.items() if value is not None}
+        typed |= {f"agent.{name}" for name in given.get("agent") or ()}
+        typed.discard("agent")  # one may be given in part
         if of_file(self.file, self.raw, known, typed).needed:
             gate.require(of_file(self.file, self.raw, known))
 
@@ -161,6 +167,15 @@ class Project:
             argument = str(beside) if os.path.exists(beside) else argument
         return domains.find(name + colon + argument, (Path.cwd(), self.root))
 
+    def by_agent(self, domain: Domain, settings: Settings) -> Domain:
+        """Returns a domain as settings have it attempted and judged: by an agent, by a command.
+
+        Raises SettingsError where one is not there.
+        """
+        from tfgrpo.agents.attempts import by_agent
+
+        return by_agent(domain, settings.agent, self.root, self.agents, settings.concurrency)
+
     def record_domain(self, spec: str) -> str:
         """Returns a domain's name as it goes into a record, a file in it as seen from here."""
         name, colon, argument = spec.partition(":")
@@ -187,8 +202,8 @@ class Project:
     # tools:
 
     def tool_layer(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the settings of tools as a layer: [tools], and over it what is `given`, which
-        loses those keys.
+        """Returns the settings of tools and of an agent as a layer: [tools] and [agent], and over
+        them what is `given`, which loses those keys.
 
         A corpus is recorded relative to the project, and makes search and visit tools to use.
         With Python functions attempts are made by an agent, which has no other tools unless they
@@ -206,7 +221,11 @@ class Project:
         table |= options
         if isinstance(table.get("corpus"), str):
             table["corpus"] = self.record_path(table["corpus"])
-        return {"tools": table} if table else {}
+        layer = {"tools": table} if table else {}
+        agent = {**self.table("agent"), **given.pop("agent", {})}
+        if isinstance(agent.get("workspace"), str):
+            agent["workspace"] = self.record_path(agent["workspace"])
+        return {**layer, "agent": agent} if agent else layer
 
 
 def _address(layer: Mapping[str, Any]) -> object:
@@ -230,7 +249,7 @@ def open_project(
     raw = read_toml(path)
     tables = deepcopy(raw)
     for table in tables.values():
-        for key in (*PATHS, "corpus"):
+        for key in (*PATHS, "corpus", "workspace"):
             if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
                 table[key] = str(path.parent / table[key])
         name, colon, argument = str(table.get("domain", "")).partition(":")
@@ -297,4 +316,10 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"{pair!r} is not OURS=THEIRS", hint="for example --field answer=gold"
             )
         options.setdefault("fields", {})[ours] = theirs
+    names = {"agent": "run", "workspace": "workspace", "answer_file": "answer_file"}
+    agent = {own: options.pop(name) for name, own in names.items() if name in options}
+    if options.get("reward", "verifier") not in REWARDS:
+        agent["reward"] = options.pop("reward")
+    if agent:
+        options["agent"] = {name: str(value) for name, value in agent.items()}
     return options

@@ -394,6 +394,8 @@ class Calls:
         """Returns a call's request as it is sent: with room for the thinking that its model is
         known to need, within what fits."""
         endpoint, request = self.endpoint, call.request
+        if request.wire is not None:  # a program says itself how long its answers may be
+            return request
         tokens = endpoint.adaptation.limit(request, endpoint.options.max_completion_tokens)
         if call.most is not None:
             tokens = max(request.max_tokens, min(tokens, call.most))
@@ -472,7 +474,8 @@ class Calls:
                 call.least = 2 * request.max_tokens
                 self._waste(call, answer)
                 raise _CutShort
-            if used_up(answer, call.request) and self._widen(call, widened):
+            thinks = request.wire is None and used_up(answer, call.request)
+            if thinks and self._widen(call, widened):
                 self._waste(call, answer)
                 raise _CutShort
         except LimitRefused:

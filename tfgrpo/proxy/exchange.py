@@ -24,6 +24,8 @@ from tfgrpo.proxy.message import (
     own_answer,
     request_head,
 )
+from tfgrpo.proxy.seen import CUT
+from tfgrpo.proxy.upstream import UpstreamConnection
 from tfgrpo.rendering.placement import (
     Members,
     conversation,
@@ -32,9 +34,7 @@ from tfgrpo.rendering.placement import (
     question,
     subject,
 )
-from tfgrpo.proxy.seen import CUT
 from tfgrpo.rendering.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
-from tfgrpo.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.connection import ClientConnection

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from tfgrpo.agents.attempts import AgentRollout
 from tfgrpo.domains.base import Context, Domain, PlannedAttempt, PlannedCalls, Trajectory
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
@@ -191,12 +192,16 @@ async def equipped(
     functions: Sequence[Callable[..., object]] = (),
     uncertain: bool = False,
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
-    """Yields a domain whose attempts are made as the settings say: by an agent, with exact rewards,
-    or as they were.
+    """Yields a domain whose attempts are made as the settings say: by the user's agent, by ours,
+    with exact rewards, or as they were.
 
     Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
     Raises ToolError.
     """
+    if isinstance(domain.rollout, AgentRollout):
+        async with domain.rollout.opened(settings.task_timeout) as rollout:
+            yield bounded(replace(domain, rollout=rollout), settings.concurrency), None
+        return
     if settings.mode == "prompt":
         yield bounded(exactly(domain, settings), settings.concurrency), None
         return

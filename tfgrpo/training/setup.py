@@ -109,6 +109,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             "HEAD is detached: training needs a branch",
             hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
         )
+    domain = project.by_agent(domain, settings)
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
@@ -151,7 +152,7 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
     project.require_run(run.name, run.config)
     if settings.models.endpoints:  # which are the settings file's, and not the record's
         project.require_trust({})
-    domain = project.domain(settings.domain)
+    domain = project.by_agent(project.domain(settings.domain), settings)
     return RunPlan(
         settings,
         project.open_path(settings.prompts) if settings.prompts else None,
