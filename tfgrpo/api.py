@@ -399,6 +399,8 @@ class _Request:
         agent = self._options.get("agent")
         if agent is None or isinstance(agent, str):
             return {}
+        if not callable(agent):
+            raise SettingsError("agent takes a function or a command", hint="run(problem, context)")
         name = OBJECT + getattr(agent, "__name__", type(agent).__name__)
         self._options["agent"] = name
         return {name: agent}

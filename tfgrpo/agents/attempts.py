@@ -116,10 +116,10 @@ def _trajectory(desk: Desk, attempt: Attempt, files: Json) -> Trajectory:
     response, passed = attempt.response, desk.passed
     messages = tuple(attempt.messages) or transcript(passed, response)
     if files:
-        told = "\n".join(f"{path}: {change}" for path, change in files.items())
-        said = {"role": "assistant", "content": response}
-        messages = (*(messages or (said,)), {"role": "files", "content": told})
-    truncated = bool(passed) and passed[-1].truncated and passed[-1].said["content"] == response
+        change_text = "\n".join(f"{path}: {change}" for path, change in files.items())
+        answer_message = {"role": "assistant", "content": response}
+        messages = (*(messages or (answer_message,)), {"role": "files", "content": change_text})
+    truncated = bool(passed) and passed[-1].truncated and passed[-1].answer["content"] == response
     return Trajectory(response, tuple(one.key for one in passed), truncated, messages)
 
 

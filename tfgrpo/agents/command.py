@@ -37,7 +37,7 @@ class CommandAgent:
     def __init__(self, settings: AgentSettings, root: Path, workspace: Workspace | None) -> None:
         assert settings.command is not None
         self._settings, self._root = settings, root
-        self._command = found_command(settings.command, root, workspace)
+        self._command = command_parts(settings.command, root, workspace)
         check_command(self._command, root if workspace is None else workspace.folder, "agent")
         self.name = settings.command
 
@@ -49,25 +49,27 @@ class CommandAgent:
     async def run(self, place: Place) -> Attempt:
         """Makes one attempt. Raises CallFailed with the last words of a command that fails."""
         desk, settings = place.desk, self._settings
-        told = json.dumps(problem_json(place)).encode()
+        task_text = json.dumps(problem_json(place)).encode()
         environment = desk.environment() | _environment(desk.context)
-        if len(told) <= LONGEST:
-            environment["TFGRPO_PROBLEM"] = told.decode()
+        if len(task_text) <= LONGEST:
+            environment["TFGRPO_PROBLEM"] = task_text.decode()
         limits = Limits(place.seconds, settings.memory, settings.output)
         folder = place.workspace or self._root
-        said, heard = await run(Task(self._command, folder, environment, told), limits, desk.token)
+        output, errors = await run(
+            Task(self._command, folder, environment, task_text), limits, desk.token
+        )
         if settings.answer_file is not None:
             path = folder / settings.answer_file
             return Attempt(await asyncio.to_thread(_read, path, settings.output))
-        attempt = _read_output(said.decode("utf-8", "replace"), desk.context)
+        attempt = _read_output(output.decode("utf-8", "replace"), desk.context)
         if not attempt.response:
-            words = heard.decode("utf-8", "replace").strip()[-400:]
+            words = errors.decode("utf-8", "replace").strip()[-400:]
             raise CallFailed(f"the agent printed no answer{f': {words}' if words else ''}")
         return attempt
 
 
 def problem_json(place: Place) -> dict[str, Any]:
-    """Returns what a command is told of its attempt."""
+    """Returns what a command is reported of its attempt."""
     context = place.agent_context(sync=True)
     return {
         **of_problem(without_answer(place.desk.context.problem)),
@@ -86,15 +88,15 @@ def problem_json(place: Place) -> dict[str, Any]:
 
 def of_problem(problem: Problem) -> dict[str, Any]:
     """Returns a problem as JSON; the ground truth where it is there."""
-    told: dict[str, Any] = {"id": problem.id, "problem": problem.problem}
+    fields: dict[str, Any] = {"id": problem.id, "problem": problem.problem}
     if problem.messages:
-        told["messages"] = [{"role": role, "content": text} for role, text in problem.messages]
+        fields["messages"] = [{"role": role, "content": text} for role, text in problem.messages]
     if problem.answer:
-        told["answer"] = problem.answer
-    return told | ({"meta": dict(problem.meta)} if problem.meta else {})
+        fields["answer"] = problem.answer
+    return fields | ({"meta": dict(problem.meta)} if problem.meta else {})
 
 
-def found_command(command: str, root: Path, workspace: Workspace | None) -> list[str]:
+def command_parts(command: str, root: Path, workspace: Workspace | None) -> list[str]:
     """Returns a command's parts. Files of the project that it names are found from a workspace too,
     unless that has one of the same name."""
     parts = shlex.split(command)
@@ -142,12 +144,12 @@ def _read_output(text: str, context: Context) -> Attempt:
     text = text.strip()
     last = text.rpartition("\n")[2].strip()
     try:
-        told = json.loads(last) if last.startswith("{") else None
+        reported = json.loads(last) if last.startswith("{") else None
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict) or "answer" not in told:
+        reported = None
+    if not isinstance(reported, dict) or "answer" not in reported:
         return Attempt(text)
-    answer, usage = told["answer"], told.get("usage")
+    answer, usage = reported["answer"], reported.get("usage")
     if isinstance(usage, dict):
         counts = [field(usage, f"{name}_tokens") for name in ("prompt", "completion", "cached")]
         tokens = [n if isinstance(n, int) and n > 0 else 0 for n in counts]
@@ -157,7 +159,7 @@ def _read_output(text: str, context: Context) -> Attempt:
             completion_tokens=tokens[1],
             cached_tokens=tokens[2],
         )
-    messages = told.get("messages")
+    messages = reported.get("messages")
     listed = messages if isinstance(messages, list) else ()
     return Attempt(
         answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),

@@ -97,7 +97,7 @@ class AgentContext:
         prompt_tokens: int = 0,
         completion_tokens: int = 0,
         cached_tokens: int = 0,
-        asked: Sequence[Message] = (),
+        messages: Sequence[Message] = (),
     ) -> None:
         """Tells of a model's answer that was had elsewhere, as `Context.record` does."""
         self._context.record(
@@ -105,7 +105,7 @@ class AgentContext:
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
             cached_tokens=cached_tokens,
-            asked=asked,
+            messages=messages,
         )
 
 

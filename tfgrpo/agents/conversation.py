@@ -27,15 +27,15 @@ class Passed(NamedTuple):
     """A call that passed: what was asked, as chat messages, and what was said; `goes_on` is the
     response that the request says it follows, and `id` the response's own."""
 
-    asked: tuple[Json, ...]
-    said: Json
+    request: tuple[Json, ...]
+    answer: Json
     key: str
     truncated: bool = False
     goes_on: str | None = None
     id: str | None = None
 
 
-def asked(body: Json) -> tuple[Json, ...]:
+def request_messages(body: Json) -> tuple[Json, ...]:
     """Returns the messages of a request, of any of the three formats."""
     messages: list[Json] = []
     for name in ("instructions", "system"):
@@ -62,14 +62,16 @@ def _prompt_length(messages: Sequence[Json]) -> int:
     return next(places, len(messages))
 
 
-def said(route: str, answer: Answer) -> Json:
+def answer_message(route: str, answer: Answer) -> Json:
     """Returns an answer as a chat message, with the reasoning that its endpoint told."""
     read: Any = completion(route, answer.wire.get("body"))
     message = field(read, "choices")[0]["message"]
-    told = _message("assistant", answer.visible, calls=answer.tool_calls)
+    spoken = _message("assistant", answer.visible, calls=answer.tool_calls)
     thought = message.get("reasoning_content") or message.get("reasoning")
     return (
-        {**told, "reasoning": _shortened(thought)} if isinstance(thought, str) and thought else told
+        {**spoken, "reasoning": _shortened(thought)}
+        if isinstance(thought, str) and thought
+        else spoken
     )
 
 
@@ -79,16 +81,16 @@ def transcript(passed: Sequence[Passed], response: str) -> tuple[Json, ...]:
     threads: list[list[Json]] = []
     ends: dict[str, list[Json]] = {}
     for call in passed:
-        thread = ends.get(call.goes_on or "") or _begun(threads, call.asked)
+        thread = ends.get(call.goes_on or "") or _begun(threads, call.request)
         if thread is None:
             thread = []
             threads.append(thread)
-            thread += call.asked
+            thread += call.request
         elif call.goes_on:
-            thread += _without_system(call.asked)
+            thread += _without_system(call.request)
         else:
-            thread += call.asked[len(thread) :]
-        thread.append(call.said)
+            thread += call.request[len(thread) :]
+        thread.append(call.answer)
         if call.id:
             ends[call.id] = thread
     messages: list[Json] = []

@@ -32,7 +32,7 @@ class FunctionAgent:
     """Makes attempts by a function. Raises SettingsError for one of another shape."""
 
     def __init__(self, function: Run, concurrency: int, name: str | None = None) -> None:
-        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self.name = str(name or getattr(function, "__name__", type(function).__name__))
         check_shape(function, self.name)
         self._function, self._sync = function, not is_async(function)
         self._threads = Threads(concurrency)

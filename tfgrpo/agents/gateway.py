@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import h11
 
-from tfgrpo.agents.conversation import Passed, asked, prompt_of, said
+from tfgrpo.agents.conversation import Passed, answer_message, prompt_of, request_messages
 from tfgrpo.domains.base import Context
 from tfgrpo.model import tokens
 from tfgrpo.model.budget import BudgetReached
@@ -193,7 +193,7 @@ class Gateway:
     async def _ask(self, desk: Desk, route: str, body: Json, headers: Json) -> Reply:
         if desk.error is not None:
             return _refused(403, str(desk.error), final=True)
-        context, messages = desk.context, asked(body)
+        context, messages = desk.context, request_messages(body)
         prompt, turns = prompt_of(messages)
         wire = {"route": route, "body": {k: v for k, v in body.items() if k != "model"}}
         wire |= {"headers": dict(headers)}
@@ -215,7 +215,7 @@ class Gateway:
         desk.passed.append(
             Passed(
                 messages,
-                said(route, answer),
+                answer_message(route, answer),
                 recorded.key,
                 answer.truncated,
                 body.get("previous_response_id"),

@@ -1,7 +1,7 @@
 """Programs of the user's: one process group for each, with limits, killed whole.
 
-What is in the group is found by its number, and what has left the group by the token of its attempt
-in its environment. A program that says more than is kept, or takes more memory than it may, is
+What is in the group is found by its number, and what has left it by the token of its attempt in
+its environment. A program that says more than is kept, or takes more memory than it may, is
 ended.
 """
 
@@ -87,7 +87,7 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     watched = _Watched(process, limits, token)
     try:
         async with asyncio.timeout(limits.seconds) as clock:
-            said, told = await watched.talk(task.given)
+            output, errors = await watched.talk(task.given)
     except TimeoutError:
         if not clock.expired():
             raise
@@ -96,13 +96,13 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     finally:
         await asyncio.shield(asyncio.to_thread(watched.end))
     if watched.too_much:
-        raise CallFailed(f"{name} {watched.too_much}{_last_words((said, told))}")
+        raise CallFailed(f"{name} {watched.too_much}{_last_words((output, errors))}")
     if process.returncode:
         how = f"ended with {process.returncode}"
         if process.returncode < 0:
             how = f"was ended by {signal.Signals(-process.returncode).name}"
-        raise CallFailed(f"{name} {how}{_last_words((said, told))}")
-    return said, told
+        raise CallFailed(f"{name} {how}{_last_words((output, errors))}")
+    return output, errors
 
 
 class _Watched:
@@ -219,26 +219,26 @@ class _Watched:
         """Returns the processes of this attempt that run: those of its session, and those that have
         its token in their environment."""
         mark = f"{MARK}={self._token}".encode()
-        found = []
+        numbers = []
         for number, (_, session) in _processes().items():
             with suppress(OSError):
                 environment = (PROC / str(number) / "environ").read_bytes().split(b"\0")
                 if session == self._process.pid or mark in environment:
-                    found.append(number)
-        return found
+                    numbers.append(number)
+        return numbers
 
 
 def _processes() -> dict[int, tuple[int, int]]:
     """Returns the processes that run: number → its parent and its session. Nothing where the system
     does not tell."""
-    found: dict[int, tuple[int, int]] = {}
+    numbers: dict[int, tuple[int, int]] = {}
     for entry in PROC.iterdir() if PROC.is_dir() else ():
         if entry.name.isdigit():
             with suppress(OSError, ValueError, IndexError):
                 fields = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
                 if fields[0] not in "ZX":
-                    found[int(entry.name)] = int(fields[1]), int(fields[3])
-    return found
+                    numbers[int(entry.name)] = int(fields[1]), int(fields[3])
+    return numbers
 
 
 class _Table:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.agents.command import command_identity, found_command, of_problem
+from tfgrpo.agents.command import command_identity, command_parts, of_problem
 from tfgrpo.agents.program import Limits, Task, check_command, run
 from tfgrpo.agents.settings import AgentSettings
 from tfgrpo.agents.workspace import Workspace
@@ -44,7 +44,7 @@ class RewardCommand:
     def __init__(self, settings: AgentSettings, root: Path, workspace: Workspace | None) -> None:
         assert settings.reward is not None
         self._root = root
-        self._command = found_command(settings.reward, root, workspace)
+        self._command = command_parts(settings.reward, root, workspace)
         check_command(self._command, root if workspace is None else workspace.folder, "reward")
         self._memory, self._output = settings.memory, settings.output
 
@@ -56,7 +56,7 @@ class RewardCommand:
     async def verdict(self, judged: Judged, seconds: float) -> Verdict:
         """Returns the verdict on an attempt; an unverifiable one where the command gives none."""
         trajectory, workspace = judged.trajectory, judged.workspace
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "problem": of_problem(judged.problem),
             "answer": trajectory.response,
             "messages": list(trajectory.messages),
@@ -64,23 +64,23 @@ class RewardCommand:
             "workspace": None if workspace is None else str(workspace),
         }
         limits = Limits(seconds, self._memory, self._output)
-        task = Task(self._command, workspace or self._root, {}, json.dumps(told).encode())
+        task = Task(self._command, workspace or self._root, {}, json.dumps(fields).encode())
         try:
-            said, _ = await run(task, limits, f"reward-{secrets.token_hex(16)}")
+            output, _ = await run(task, limits, f"reward-{secrets.token_hex(16)}")
         except CallFailed as error:
             return Verdict(None, None, f"unverifiable: {error}")
-        return read_reward(said.decode("utf-8", "replace"), trajectory.response)
+        return read_reward(output.decode("utf-8", "replace"), trajectory.response)
 
 
-def read_reward(said: str, response: str) -> Verdict:
+def read_reward(output: str, response: str) -> Verdict:
     """Returns what a command printed as a verdict; what is no number is unverifiable."""
-    match = NUMBER.match(said)
+    match = NUMBER.match(output)
     if match is None:
-        return Verdict(None, None, f"unverifiable: the reward printed {said.strip()[:80]!r}")
+        return Verdict(None, None, f"unverifiable: the reward printed {output.strip()[:80]!r}")
     reward = float(match[1])
     if not 0.0 <= reward <= 1.0:
         return Verdict(None, None, f"unverifiable: the reward {reward:g} is not from 0 to 1")
-    words = said[match.end() :].strip(" \t\r\n:;,-–—")
+    words = output[match.end() :].strip(" \t\r\n:;,-–—")
     answer = response.strip() if len(response) <= SHORT else None
     return Verdict(
         reward,

@@ -116,17 +116,17 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 def _contents(folder: Path) -> Mapping[str, Known]:
     """Returns the files of a folder by their paths in it. Links are told by where they lead."""
-    found: dict[str, Known] = {}
+    files: dict[str, Known] = {}
     for path in _walk(folder):
         name = path.relative_to(folder).as_posix()
         try:
             if path.is_symlink():
-                found[name] = Known(f"→ {os.readlink(path)}", None)
+                files[name] = Known(f"→ {os.readlink(path)}", None)
             elif path.is_file():
-                found[name] = _known(path)
+                files[name] = _known(path)
         except OSError as error:  # an attempt may have made it unreadable
-            found[name] = Known(str(error.strerror), None)
-    return found
+            files[name] = Known(str(error.strerror), None)
+    return files
 
 
 def _known(path: Path) -> Known:

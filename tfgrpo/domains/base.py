@@ -93,7 +93,7 @@ class Elsewhere(NamedTuple):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_tokens: int = 0
-    asked: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +130,18 @@ class Context:
         prompt_tokens: int = 0,
         completion_tokens: int = 0,
         cached_tokens: int = 0,
-        asked: Sequence[Message] = (),
+        messages: Sequence[Message] = (),
     ) -> None:
         """Tells of a model's answer that was had elsewhere, and of the tokens that it took.
 
         It goes on record when the attempt ends, at the policy model's price, and counts towards
-        the budget. `asked` are the messages, each (role, text). May be called from any thread.
+        the budget. `messages` are what was asked, each (role, text). May be called from any thread.
         Raises ValueError for a number of tokens below 0.
         """
         tokens = (prompt_tokens, completion_tokens, cached_tokens)
         if min(tokens) < 0:
             raise ValueError("a number of tokens is 0 or more")
-        self.elsewhere.append(Elsewhere(answer, *tokens, tuple(asked)))
+        self.elsewhere.append(Elsewhere(answer, *tokens, tuple(messages)))
 
     async def ask(
         self,

@@ -297,6 +297,9 @@ def most_tokens(request: Request) -> int:
     A schema may be sent as one and be said in words too, and is read with spaces between its parts,
     as templates write it.
     """
+    if request.wire is not None:
+        parts = len(request.messages) + len(request.turns) + 1
+        return len(json.dumps(request.wire["body"]).encode()) + PER_MESSAGE * parts
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
     text += sum(len(json.dumps(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
     if request.schema:

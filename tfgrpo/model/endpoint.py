@@ -317,7 +317,7 @@ class Endpoint:
         body = {"body": wires.handed_on(request.wire, response)}
         return replace(_answer(read, request, seconds), sent=sent, wire=body)
 
-    def _where(self, request: Request) -> tuple[str, openai.types.RequestOptions]:
+    def _where(self, request: Request) -> tuple[str, Any]:
         """Returns the path of a request, and what the client is told of it."""
         if request.wire is None:
             return self._path, {}
@@ -385,10 +385,9 @@ class Endpoint:
 
     def _arguments(self, request: Request, refused: set[str]) -> dict[str, Any]:
         if request.wire is not None:
-            model, limit = self.served or self.model, self.adaptation.most or request.max_tokens
-            limit = min(limit, request.max_tokens)
-            renamed = "max_tokens" in refused
-            body = wires.arguments(request.wire, model, limit, renamed=renamed)
+            model, renamed = self.served or self.model, "max_tokens" in refused
+            tokens = min(self.adaptation.most or request.max_tokens, request.max_tokens)
+            body = wires.arguments(request.wire, model, tokens, renamed=renamed)
             return {**body, **self.options.extra_body}
         messages: list[dict[str, Any]] = [
             {"role": role, "content": text} for role, text in request.messages
@@ -561,6 +560,7 @@ def _unusable_answer(request: Request, response: object = None, arrived: str = "
 def prompt_tokens(request: Request) -> int:
     """Returns about how many tokens a request's prompt has, for a server that does not say."""
     text = sum(responses.count_tokens(content) + 4 for _, content in request.messages)
-    parts = (*request.turns, *request.tools)
+    own = (request.wire or {}).get("body", {}).get("tools")
+    parts = (*request.turns, *request.tools, *([own] if own else ()))
     text += sum(responses.count_tokens(json.dumps(part)) + 4 for part in parts)
     return text + (responses.count_tokens(json.dumps(request.schema)) if request.schema else 0)

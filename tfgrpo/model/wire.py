@@ -76,8 +76,8 @@ def failure_in(response: object) -> Refusal | None:
 def handed_on(wire: Json, response: object) -> object:
     """Returns an answer as its reader gets it: a chat's stream without the event of usage that the
     reader did not ask for."""
-    asked = field(wire["body"].get("stream_options"), "include_usage")
-    if wire["route"] != CHAT or asked or not isinstance(response, str):
+    wants_usage = field(wire["body"].get("stream_options"), "include_usage")
+    if wire["route"] != CHAT or wants_usage or not isinstance(response, str):
         return response
     pieces = response.replace("\r\n", "\n").split("\n\n")
     return "\n\n".join(piece for piece in pieces if not _tells_usage_alone(piece))
@@ -182,7 +182,7 @@ def _message_stream(events: list[Event]) -> Json:
 
 def _of_response(response: Json) -> Json:
     """Returns a response as a chat completion."""
-    text, thought, calls = "", "", []
+    text, thought, calls = "", "", list[Json]()
     for item in response.get("output") or ():
         match field(item, "type"):
             case "message":
@@ -213,7 +213,7 @@ def _of_response(response: Json) -> Json:
 def _of_message(message: Json) -> Json:
     """Returns a message of Anthropic's as a chat completion. Tokens read from its cache, or written
     to it, are told beside the others there."""
-    text, thought, calls = "", "", []
+    text, thought, calls = "", "", list[Json]()
     for block in message.get("content") or ():
         match field(block, "type"):
             case "text":
@@ -238,8 +238,8 @@ def _of_message(message: Json) -> Json:
     )
 
 
-def _completion(said: tuple[str, str, list[Json]], reason: str, usage: Json) -> Json:
-    text, thought, calls = said
+def _completion(parts: tuple[str, str, list[Json]], reason: str, usage: Json) -> Json:
+    text, thought, calls = parts
     message = {"role": "assistant", "content": text, "reasoning_content": thought}
     if calls:
         message = {**message, "tool_calls": calls}  # type: ignore[dict-item]

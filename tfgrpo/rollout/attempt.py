@@ -184,7 +184,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
     """
     problem, sample = context.problem, context.sample
     try:
-        trajectory = await made(domain, context)
+        trajectory = await make_trajectory(domain, context)
     except CallFailed as error:
         return failed(problem, sample, str(error))
     except TfgrpoError:
@@ -219,7 +219,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
     )
 
 
-async def made(domain: Domain, context: Context) -> Trajectory:
+async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
     """Returns what a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
     outcome = domain.rollout(context)
     if not inspect.isawaitable(outcome):

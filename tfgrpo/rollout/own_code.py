@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from tfgrpo.domains.base import Context, Domain, Elsewhere, Trajectory, answer_once
 from tfgrpo.model.endpoint import Answer, Request
-from tfgrpo.rollout.attempt import made
+from tfgrpo.rollout.attempt import make_trajectory
 
 STAGE = "rollout"
 
@@ -52,7 +52,7 @@ class _Bounded:
         give_back = await context.calls.set_aside(likely)
         keys: list[str] = []
         try:
-            trajectory = await made(self._domain, context)
+            trajectory = await make_trajectory(self._domain, context)
         finally:
             try:
                 keys = [await _note(context, one) for one in context.elsewhere]
@@ -61,19 +61,19 @@ class _Bounded:
             self._learn(context.elsewhere)
         return replace(trajectory, calls=(*keys, *trajectory.calls)) if keys else trajectory
 
-    def _learn(self, told: Sequence[Elsewhere]) -> None:
+    def _learn(self, reported: Sequence[Elsewhere]) -> None:
         """Takes note of what an attempt took elsewhere, for those that follow."""
         before = self._dearest or Answer("", "")
         self._dearest = Answer(
             "",
             "",
-            max(before.prompt_tokens, sum(one.prompt_tokens for one in told)),
+            max(before.prompt_tokens, sum(one.prompt_tokens for one in reported)),
             0,
-            max(before.completion_tokens, sum(one.completion_tokens for one in told)),
+            max(before.completion_tokens, sum(one.completion_tokens for one in reported)),
         )
 
 
 async def _note(context: Context, one: Elsewhere) -> str:
-    request = Request(STAGE, one.asked, 0.0, one.completion_tokens)
+    request = Request(STAGE, one.messages, 0.0, one.completion_tokens)
     answer = Answer(one.answer, "stop", one.prompt_tokens, one.cached_tokens, one.completion_tokens)
     return await context.calls.note(request, answer, call_path=(*context.call_path, context.sample))

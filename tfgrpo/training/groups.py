@@ -357,9 +357,9 @@ class GroupMaker:
     def _row(self, step: int, rollout: Rollout, library: Library) -> RolloutRow:
         run = self._store.runs.row_id(self._run)
         row = _row(run, step, rollout, library.version.number)
-        if len(rollout.calls) != 1 or self._domain.rollout is not answer_once:
-            row.verdict["response"] = rollout.response  # else it is what the call says
-        return row
+        if len(rollout.calls) == 1 and self._domain.rollout is answer_once:
+            return row  # what it says is in the call
+        return row._replace(verdict={**row.verdict, "response": rollout.response})
 
     def _context(
         self,
