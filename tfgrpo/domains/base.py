@@ -252,6 +252,8 @@ Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
 Foresee: TypeAlias = Callable[[PlannedAttempt], PlannedCalls]
 Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
 """Returns the requests that judging a trajectory makes at most. It makes none itself."""
+Read: TypeAlias = Callable[[str], Any]
+"""Returns the answer in a response, as JSON; None where there is none."""
 Answers: TypeAlias = Callable[[Problem], Sequence[str]]
 """Returns all answers that there are to a problem, as responses; none where they are not few."""
 Check: TypeAlias = Callable[[Problem], str | None]
@@ -275,6 +277,7 @@ class Domain:
     `shared_answers` many problems have the same few answers, as labels are: a lesson then says
     when the answer is that of the problem which taught it, and reflection is asked for that.
     `answers` tells all that there are where they are few, so that a reward can be an expectation.
+    `read` gives an application the answer in a response, as the verifier reads it.
     """
 
     name: str
@@ -297,6 +300,7 @@ class Domain:
     options_from: Callable[[Sequence[Problem]], str] | None = None
     shared_answers: bool = False
     answers: Answers | None = None
+    read: Read | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.origin import shown_in_training, trained_with
@@ -68,14 +68,8 @@ class PromptLibrary(Library):
         somebody else's store.
         """
         from tfgrpo.domains.base import problem_messages
-        from tfgrpo.domains.lookup import find
 
-        problem = _as_problem(problem)
-        if isinstance(self.domain, str):
-            if self._require_trust is not None:
-                self._require_trust()
-            self.domain = find(self.domain, self._folders)
-        domain = self.domain
+        problem, domain = _as_problem(problem), self._known_domain()
         template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
         render = domain.render if domain else problem_messages
         return [
@@ -87,6 +81,34 @@ class PromptLibrary(Library):
                 self.agent_objective,
             )
         ]
+
+    def answer(self, response: str) -> Any:
+        """Returns the answer in a model's response, as training read it: a label, the value of
+        JSON, a text; None where there is none.
+
+        Raises DomainError where the domain only judges answers, and as `render` does.
+        """
+        from tfgrpo.domains.base import DomainError
+
+        domain = self._known_domain()
+        if domain is None or domain.read is None:
+            name = "this domain" if domain is None else f"the domain {domain.name}"
+            raise DomainError(
+                f"{name} does not say how an answer is read",
+                hint="choice, json and exact do; a Domain of your own says it with read=",
+            )
+        return domain.read(response)
+
+    def _known_domain(self) -> Domain | None:
+        """Returns the domain, looked for by its name where that is needed. Raises DomainError and
+        NotTrusted."""
+        from tfgrpo.domains.lookup import find
+
+        if isinstance(self.domain, str):
+            if self._require_trust is not None:
+                self._require_trust()
+            self.domain = find(self.domain, self._folders)
+        return self.domain
 
 
 def _as_problem(problem: object) -> Problem:
