@@ -23,7 +23,6 @@ from tfgrpo.agents.reward import read_reward
 from tfgrpo.agents.settings import AgentSettings
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.store.errors import SettingsError
 
@@ -300,17 +299,10 @@ def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
         scores = cli("eval", "heldout.jsonl", "--samples", "2", "--against", "v0", *where).stdout
         assert re.search(r"v1 +1\.000", scores), scores
         page = cli("rollouts", "problems").stdout
-        assert "boxed" in page
+        assert len(re.findall("answered", page)) == 32, page
         asked = len(server.requests)
         cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl")
         assert len(server.requests) == asked, "it is finished"
         (tmp_path / "agent.py").write_text(AGENT + "# another one\n")
         told = cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl").stdout
         assert "problems-2" in told, "an agent that was changed is another run's"
-
-
-def test_the_same_failures_are_raised_as_call_failures(rig: Rig, tmp_path: Path) -> None:
-    """One attempt's failure is no other's: it is an error of that call alone."""
-    assert issubclass(CallFailed, Exception)
-    assert made(rig, tmp_path, run=script(tmp_path, "raise SystemExit(1)")).outcome == "failed"
-    assert made(rig, tmp_path, run=script(tmp_path, "print(12)", "two.py")).reward == 1.0

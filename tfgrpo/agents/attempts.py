@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +19,7 @@ from tfgrpo.agents.context import Attempt, Place
 from tfgrpo.agents.conversation import transcript
 from tfgrpo.agents.function import FunctionAgent, find_function
 from tfgrpo.agents.gateway import Desk, Gateway
+from tfgrpo.agents.guard import guarded
 from tfgrpo.agents.reward import Judged, RewardCommand
 from tfgrpo.agents.settings import OBJECT, AgentSettings
 from tfgrpo.agents.workspace import Workspace, remove
@@ -74,8 +75,10 @@ class AgentRollout:
                 if copy is not None:
                     await asyncio.shield(asyncio.to_thread(remove, copy))
 
+        starts = isinstance(self._runner, CommandAgent)
         try:
-            yield rollout
+            with guarded(gateway.family) if starts else nullcontext():
+                yield rollout
         finally:
             await gateway.close()
 

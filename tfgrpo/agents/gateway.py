@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import h11
 
 from tfgrpo.agents.conversation import Passed, answer_message, prompt_of, request_messages
+from tfgrpo.agents.guard import RUN_MARK
 from tfgrpo.domains.base import Context
 from tfgrpo.model import tokens
 from tfgrpo.model.budget import BudgetReached
@@ -60,6 +61,7 @@ class Desk:
     context: Context
     base_url: str
     token: str
+    family: str
     addition: Addition | None
     shown: str
     passed: list[Passed] = field(default_factory=list)
@@ -81,6 +83,7 @@ class Desk:
             "ANTHROPIC_BASE_URL": self.base_url,
             "ANTHROPIC_API_KEY": self.token,
             "ANTHROPIC_AUTH_TOKEN": self.token,
+            RUN_MARK: self.family,
             "NO_PROXY": f"{HOST},localhost",
             "no_proxy": f"{HOST},localhost",
         }
@@ -94,6 +97,8 @@ class Gateway:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
         self._port = 0
+        self.family = secrets.token_hex(16)
+        """What all attempts of this gateway have in common."""
 
     async def start(self) -> None:
         """Begins to listen. Raises OSError."""
@@ -115,7 +120,7 @@ class Gateway:
         readable = library is not None and bool(library.readable)
         new = addition(library) if readable and library is not None else None
         shown = prompt_text(rules_of(library)) if readable and library is not None else ""
-        desk = Desk(context, f"http://{HOST}:{self._port}/{token}", token, new, shown)
+        desk = Desk(context, f"http://{HOST}:{self._port}/{token}", token, self.family, new, shown)
         self._desks[token] = desk
         return desk
 
