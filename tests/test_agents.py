@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Cli, one_line_error
-from scripted import LESSON, Reply, ScriptedEndpoint, restless, stage, teachable, write_problems
+from scripted import LESSON, ScriptedEndpoint, restless, stage, teachable, write_problems
 
 import tfgrpo
 from tfgrpo import AgentContext, Attempt
@@ -155,8 +155,16 @@ def test_an_attempt_is_shown_in_the_evaluation_and_scores_are_kept(
         tfgrpo.evaluate_sync("heldout.jsonl", samples=1, store=".")
 
 
-def anything(request: dict[str, Any]) -> str | Reply:
-    return teachable(request) if stage(request) != "rollout" else "\\boxed{1}"
+def test_an_estimate_goes_by_the_attempts_that_there_were(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    options = where(endpoint, ".", agent=ask_plainly)
+    before = tfgrpo.estimate_sync("problems.jsonl", **options)
+    assert any("does not say what an attempt takes" in one for one in before.left_out)
+    tfgrpo.train_sync("problems.jsonl", **options)
+    after = tfgrpo.estimate_sync("problems.jsonl", **options, new=True)
+    calls = {one.stage: one.calls for one in after.expected}
+    assert calls["rollout"] == 2 * 64
 
 
 def takes_one(problem: Problem) -> str:

@@ -167,14 +167,19 @@ class Project:
             argument = str(beside) if os.path.exists(beside) else argument
         return domains.find(name + colon + argument, (Path.cwd(), self.root))
 
-    def by_agent(self, domain: Domain, settings: Settings) -> Domain:
+    def by_agent(self, domain: Domain, settings: Settings, store: Store | None = None) -> Domain:
         """Returns a domain as settings have it attempted and judged: by an agent, by a command.
 
-        Raises SettingsError where one is not there.
+        Earlier attempts in the `store` tell what an attempt takes. Raises SettingsError where an
+        agent or a command is not there.
         """
         from tfgrpo.agents.attempts import by_agent
+        from tfgrpo.agents.foresight import foreseen
 
-        return by_agent(domain, settings.agent, self.root, self.agents, settings.concurrency)
+        agent = settings.agent
+        attempted = by_agent(domain, agent, self.root, self.agents, settings.concurrency)
+        known = foreseen(store, agent) if store is not None and agent.run else None
+        return attempted if known is None else replace(attempted, foresee=known)
 
     def record_domain(self, spec: str) -> str:
         """Returns a domain's name as it goes into a record, a file in it as seen from here."""

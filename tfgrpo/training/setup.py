@@ -109,7 +109,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             "HEAD is detached: training needs a branch",
             hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
         )
-    domain = project.by_agent(domain, settings)
+    domain = project.by_agent(domain, settings, store)
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
