@@ -43,6 +43,11 @@ SHARED = (
         help="Have attempts made by a command, or a Python function as module:function.",
     ),
     click.option(
+        "--inspect",
+        metavar="FILE[@TASK]",
+        help="In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
+    ),
+    click.option(
         "--workspace",
         type=click.Path(),
         metavar="FOLDER",
@@ -125,7 +130,7 @@ SHARED_GROUPS = {
     ),
     "Attempts": ("--agent-objective", "--answers", "--prompts", "--inject", "--top-k"),
     "Agents": (
-        *("--agent", "--workspace", "--answer-file", "--reward"),
+        *("--agent", "--inspect", "--workspace", "--answer-file", "--reward"),
         *("--mode", "--turns", "--corpus", "--sandbox"),
     ),
 }

@@ -47,7 +47,7 @@ GROUPS = {
         "--dropout",
     ),
     "Agents": (
-        *("--agent", "--workspace", "--answer-file", "--reward"),
+        *("--agent", "--inspect", "--workspace", "--answer-file", "--reward"),
         *("--mode", "--turns", "--corpus", "--sandbox"),
     ),
     "Learning": (

@@ -167,6 +167,12 @@ class Project:
             argument = str(beside) if os.path.exists(beside) else argument
         return domains.find(name + colon + argument, (Path.cwd(), self.root))
 
+    def problem_domain(self, settings: Settings) -> Domain:
+        """Returns the domain that problems are read by: without a ground truth where a command
+        judges. Raises DomainError."""
+        domain = self.domain(settings.domain)
+        return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
+
     def by_agent(self, domain: Domain, settings: Settings, store: Store | None = None) -> Domain:
         """Returns a domain as settings have it attempted and judged: by an agent, by a command.
 
@@ -227,10 +233,25 @@ class Project:
         if isinstance(table.get("corpus"), str):
             table["corpus"] = self.record_path(table["corpus"])
         layer = {"tools": table} if table else {}
+        task = given.pop("inspect", None)
+        if task is not None:
+            given |= self._inspected(str(task))
         agent = {**self.table("agent"), **given.pop("agent", {})}
         if isinstance(agent.get("workspace"), str):
             agent["workspace"] = self.record_path(agent["workspace"])
         return {**layer, "agent": agent} if agent else layer
+
+    def _inspected(self, task: str) -> dict[str, Any]:
+        """Returns the settings under which a task of inspect_ai, FILE@TASK, is learned from: its
+        samples as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
+        from tfgrpo.agents.inspect_task import write_samples
+        from tfgrpo.agents.settings import INSPECT, OWN_REWARD
+
+        file, at, name = task.rpartition("@")
+        spec = f"{self.record_path(file)}{at}{name}" if at else self.record_path(task)
+        data = write_samples(spec, self.root)
+        agent = {"run": INSPECT + spec, "reward": OWN_REWARD}
+        return {"data": str(data), "agent": agent, "domain": "exact"}
 
 
 def _address(layer: Mapping[str, Any]) -> object:

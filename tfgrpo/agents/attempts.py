@@ -16,11 +16,11 @@ from typing import Any, Protocol
 
 from tfgrpo.agents.command import CommandAgent
 from tfgrpo.agents.context import Attempt, Place
-from tfgrpo.agents.conversation import transcript
+from tfgrpo.agents.conversation import request_messages, transcript
 from tfgrpo.agents.function import FunctionAgent, find_function
 from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.agents.guard import guarded
-from tfgrpo.agents.reward import Judged, RewardCommand
+from tfgrpo.agents.reward import Judged, RewardCommand, judged_as
 from tfgrpo.agents.settings import OBJECT, AgentSettings
 from tfgrpo.agents.workspace import Workspace, remove
 from tfgrpo.domains import base
@@ -93,7 +93,7 @@ class AgentRollout:
         trajectory = _trajectory(desk, attempt, files)
         if self._judge is not None:
             judged = Judged(context.problem, trajectory, files, place.workspace)
-            await self._judge.look(context, judged)
+            await self._judge.look(context, judged, attempt)
         return trajectory
 
 
@@ -117,7 +117,8 @@ async def _until_over(desk: Desk, running: Any) -> Attempt:
 def _trajectory(desk: Desk, attempt: Attempt, files: Json) -> Trajectory:
     """Returns an attempt as it goes on record."""
     response, passed = attempt.response, desk.passed
-    messages = tuple(attempt.messages) or transcript(passed, response)
+    own = request_messages({"messages": list(attempt.messages)})
+    messages = own or transcript(passed, response)
     if files:
         change_text = "\n".join(f"{path}: {change}" for path, change in files.items())
         answer_message = {"role": "assistant", "content": response}
@@ -127,16 +128,15 @@ def _trajectory(desk: Desk, attempt: Attempt, files: Json) -> Trajectory:
 
 
 class Judge:
-    """The verdicts of a command, made while the workspace is there."""
+    """The verdicts of a command, made while the workspace is there, or of the agent itself."""
 
-    def __init__(self, command: RewardCommand) -> None:
+    def __init__(self, command: RewardCommand | None) -> None:
         self._command = command
         self._verdicts: dict[int, Verdict] = {}
 
-    async def look(self, context: Context, judged: Judged) -> None:
+    async def look(self, context: Context, judged: Judged, attempt: Attempt) -> None:
         """Judges an attempt before its workspace goes."""
-        verdict = await self._command.verdict(judged, context.verifier.seconds)
-        self._verdicts[id(context.elsewhere)] = verdict
+        self._verdicts[id(context.elsewhere)] = await self._verdict(context, judged, attempt)
 
     async def __call__(self, context: Context, trajectory: Trajectory) -> Verdict:
         """Returns the verdict on an attempt: the one that was made already, if there is one."""
@@ -144,6 +144,11 @@ class Judge:
         if known is not None:
             return known
         judged = Judged(context.problem, trajectory, {})
+        return await self._verdict(context, judged, Attempt(trajectory.response))
+
+    async def _verdict(self, context: Context, judged: Judged, attempt: Attempt) -> Verdict:
+        if self._command is None:
+            return judged_as(attempt.reward, attempt.words, attempt.response)
         return await self._command.verdict(judged, context.verifier.seconds)
 
 
@@ -165,12 +170,13 @@ def by_agent(
     workspace = None
     if settings.workspace is not None:
         workspace = Workspace(root / settings.workspace, settings.copy_limit)
-    command = None if settings.reward is None else RewardCommand(settings, root, workspace)
-    judge = None if command is None else Judge(command)
+    judges = settings.reward_command is not None
+    command = RewardCommand(settings, root, workspace) if judges else None
+    judge = None if settings.reward is None else Judge(command)
     parts: list[str] = []
     changes: dict[str, Any] = {}
-    if command is not None:
-        parts.append(f"reward:{command.identity}")
+    if judge is not None:
+        parts.append(f"reward:{'agent' if command is None else command.identity}")
         changes |= {"verify": judge, "at_once": None, "answers": None, "ground_truth": False}
     if settings.run:
         runner = _runner(settings, root, (workspace, functions), concurrency)

@@ -19,12 +19,13 @@ from typing import Any
 from tfgrpo.agents.context import Attempt, Place
 from tfgrpo.agents.function import without_answer
 from tfgrpo.agents.program import Limits, Task, check_command, run
-from tfgrpo.agents.settings import AgentSettings
+from tfgrpo.agents.settings import INSPECT, AgentSettings
 from tfgrpo.agents.workspace import Workspace
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import field
+from tfgrpo.store import children
 from tfgrpo.store.canonical import digest
 
 LONGEST = 96 << 10
@@ -44,7 +45,10 @@ class CommandAgent:
     @property
     def identity(self) -> str:
         """A digest of the command and of the files that it names."""
-        return command_identity(self._command, self._root)
+        parts = self._command
+        if self.name.startswith(INSPECT):  # the file is before the name of its task
+            parts = ["inspect", *self.name.removeprefix(INSPECT).rsplit("@", 1)]
+        return command_identity(parts, self._root)
 
     async def run(self, place: Place) -> Attempt:
         """Makes one attempt. Raises CallFailed with the last words of a command that fails."""
@@ -100,6 +104,8 @@ def command_parts(command: str, root: Path, workspace: Workspace | None) -> list
     """Returns a command's parts. Files of the project that it names are found from a workspace too,
     unless that has one of the same name."""
     parts = shlex.split(command)
+    if command.startswith(INSPECT):
+        return children.python("-m", "tfgrpo.agents.inspect_task", command.removeprefix(INSPECT))
     if workspace is None:
         return parts
     there = workspace.folder
@@ -164,4 +170,6 @@ def _read_output(text: str, context: Context) -> Attempt:
     return Attempt(
         answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),
         [one for one in listed if isinstance(one, dict)],
+        reward=own if isinstance(own := reported.get("reward"), int | float) else None,
+        words=str(reported.get("words") or ""),
     )

@@ -23,12 +23,15 @@ class Attempt:
     """What an agent did: its answer, and what else there is to see of it.
 
     `messages` are chat messages with a `role`, where they did not pass through the gateway, or
-    should be told otherwise. `files` are the changes of a workspace, by path.
+    should be told otherwise. `files` are the changes of a workspace, by path. `reward` (0 to 1) and
+    `words` count with the reward `agent`; the words are shown to the reflection model.
     """
 
     response: str
     messages: Sequence[Json] = ()
     files: Json = field(default_factory=dict, hash=False)
+    reward: float | None = None
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

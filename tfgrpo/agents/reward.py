@@ -42,9 +42,9 @@ class RewardCommand:
     """Judges attempts by a command. Raises SettingsError for one that is not there."""
 
     def __init__(self, settings: AgentSettings, root: Path, workspace: Workspace | None) -> None:
-        assert settings.reward is not None
+        assert settings.reward_command is not None
         self._root = root
-        self._command = command_parts(settings.reward, root, workspace)
+        self._command = command_parts(settings.reward_command, root, workspace)
         check_command(self._command, root if workspace is None else workspace.folder, "reward")
         self._memory, self._output = settings.memory, settings.output
 
@@ -77,14 +77,15 @@ def read_reward(output: str, response: str) -> Verdict:
     match = NUMBER.match(output)
     if match is None:
         return Verdict(None, None, f"unverifiable: the reward printed {output.strip()[:80]!r}")
-    reward = float(match[1])
+    return judged_as(float(match[1]), output[match.end() :].strip(" \t\r\n:;,-–—"), response)
+
+
+def judged_as(reward: float | None, words: str, response: str) -> Verdict:
+    """Returns a reward with its words as a verdict; one that is not from 0 to 1 is none."""
+    if reward is None:
+        return Verdict(None, None, "unverifiable: the agent told no reward")
     if not 0.0 <= reward <= 1.0:
         return Verdict(None, None, f"unverifiable: the reward {reward:g} is not from 0 to 1")
-    words = output[match.end() :].strip(" \t\r\n:;,-–—")
     answer = response.strip() if len(response) <= SHORT else None
-    return Verdict(
-        reward,
-        answer,
-        words[:SHORT] or f"the reward is {reward:g}",
-        {"words": words} if words else {},
-    )
+    details = {"words": words} if words else {}
+    return Verdict(reward, answer, words[:SHORT] or f"the reward is {reward:g}", details)

@@ -8,6 +8,10 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+INSPECT = "inspect:"
+"""What the name of a task of inspect_ai begins with, before its `FILE@TASK`."""
+OWN_REWARD = "agent"
+"""The reward that an agent tells itself."""
 OBJECT = "object:"
 """What stands for a function that was given as a Python object, before its name."""
 _function = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z").match
@@ -16,7 +20,8 @@ _function = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-
 class AgentSettings(BaseModel):
     """An agent. `run` is `module:function` or a command; empty where attempts need none.
 
-    `workspace` is a folder of which each attempt gets a copy, `reward` a command that judges, and
+    `workspace` is a folder of which each attempt gets a copy, `reward` a command that judges, or
+    `agent` where the agent tells its reward, and
     `answer_file` the file in the workspace that holds the answer. `memory` is in MiB for all
     processes of an attempt together, `output` the bytes of standard output that are kept, and
     `copy_limit` the MiB of a workspace.
@@ -34,7 +39,7 @@ class AgentSettings(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for name, command in (("agent", self.command), ("reward", self.reward)):
+        for name, command in (("agent", self.command), ("reward", self.reward_command)):
             try:
                 empty = command is not None and not shlex.split(command)
             except ValueError as error:
@@ -46,6 +51,8 @@ class AgentSettings(BaseModel):
                 "an answer file is a command's, in a workspace, where each attempt has its own: "
                 "--agent COMMAND --workspace FOLDER"
             )
+        if self.reward == OWN_REWARD and not self.run:
+            raise ValueError("the reward `agent` needs --agent, which tells it")
         if self.workspace is not None and not self.run:
             raise ValueError("a workspace needs --agent")
         return self
@@ -57,10 +64,11 @@ class AgentSettings(BaseModel):
         return self.run if is_function else None
 
     @property
+    def reward_command(self) -> str | None:
+        """The command that judges; None where there is none."""
+        return None if self.reward == OWN_REWARD else self.reward
+
+    @property
     def command(self) -> str | None:
         """The command; None for a function, and where there is no agent."""
         return None if not self.run or self.function else self.run
-
-    def record(self) -> dict[str, object]:
-        """Returns what is said of it, as JSON, without what is as usual."""
-        return self.model_dump(mode="json", exclude_defaults=True)

@@ -182,7 +182,7 @@ def leak_warnings(
     settings = TrainSettings(**run.config)
     if not project.trusts_run(name, run.config, ("domain", "data")):
         return [f"cannot tell whether these problems were trained on: run {name} is not trusted"]
-    domain = project.domain(settings.domain)
+    domain = project.problem_domain(settings)
     data = project.open_data(settings.data)
     try:
         training = domain.problems(data, settings.fields)
@@ -202,7 +202,7 @@ def learned_from(
         if run is not None:
             project.require_run(run.name, run.config, ("domain", "data"))
             settings = TrainSettings(**run.config)
-            domain, data = project.domain(settings.domain), project.open_data(settings.data)
+            domain, data = project.problem_domain(settings), project.open_data(settings.data)
             training = domain.problems(data, settings.fields)
             return problems.without(training, settings.skipped.get("data", ()))
     return ()
