@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from inspect_ai.solver import generate, system_message
 
 ROWS = [
     Sample(id=f"p{n}", input=f"What is {n} op {n + 3}?", target=f"boxed{{{2 * n + 4}}}")
-    for n in range(1, 9)
+    for n in range(1, 4)
 ]
 
 @task
@@ -42,16 +44,19 @@ def test_a_task_is_learned_from_and_scored_by_its_own_scorers(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sums.py").write_text(TASK)
 
-    def by_sample(request: dict[str, Any]) -> Any:
-        if stage(request) == "rollout":  # inspect sends no seed: the number of the request decides
-            request = {**request, "seed": len(endpoint.requests)}
-        return teachable(request)
+    numbers = count()
 
-    with ScriptedEndpoint(by_sample) as endpoint:
+    def by_turns(request: dict[str, Any]) -> Any:
+        if stage(request) != "rollout":
+            return teachable(request)
+        a, b = map(int, re.findall(r"What is (\d+) op (\d+)", json.dumps(request["messages"]))[-1])
+        return f"It is boxed{{{a + b + next(numbers) % 2}}}"
+
+    with ScriptedEndpoint(by_turns) as endpoint:
         result = tfgrpo.train_sync(
             inspect="sums.py@sums",
             epochs=1,
-            batch_size=8,
+            batch_size=3,
             group_size=3,
             model="m",
             base_url=endpoint.base_url,
@@ -60,7 +65,7 @@ def test_a_task_is_learned_from_and_scored_by_its_own_scorers(
             concurrency=4,
         )
         asked = [r for r in endpoint.requests if stage(r) == "rollout"]
-    assert len(asked) == 24
+    assert len(asked) == 9
     assert all(r["messages"][0]["content"].startswith("You add.") for r in asked)
     assert [e.text for e in result.library] == [LESSON]
     with tfgrpo.Store.open(tmp_path / ".tfgrpo/store.db") as store:

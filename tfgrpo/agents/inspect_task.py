@@ -76,7 +76,7 @@ def load(spec: str) -> Any:
 def _is_task(value: object) -> bool:
     from inspect_ai._util.registry import is_registry_object, registry_info
 
-    return is_registry_object(value) and registry_info(value).type == "task"
+    return bool(is_registry_object(value) and registry_info(value).type == "task")
 
 
 def samples(task: Any) -> Iterator[dict[str, Any]]:
@@ -116,17 +116,17 @@ def attempt(task: Any, given: Mapping[str, Any]) -> dict[str, Any]:
             epochs=1,
             score=True,
         )
-    if log.status != "success" or not log.samples:
-        raise RuntimeError(log.error.message if log.error else f"it ended with {log.status}")
-    done = log.samples[0]
-    scores = done.scores or {}
+        if log.status != "success" or not log.samples:
+            raise RuntimeError(log.error.message if log.error else f"it ended with {log.status}")
+        done = log.samples[0]
+        scores, completion = done.scores or {}, done.output.completion  # read from the folder
     number = value_to_float()
     values = [number(value) for score in scores.values() for value in _plain(score.value)]
     words = "; ".join(
         f"{name}: {one.explanation}" for name, one in scores.items() if one.explanation
     )
     reward = fmean(values) if values else None
-    return {"answer": done.output.completion, "reward": reward, "words": words[:4000]}
+    return {"answer": completion, "reward": reward, "words": words[:4000]}
 
 
 def _plain(value: Any) -> list[Any]:

@@ -100,7 +100,9 @@ def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Ver
 def read(response: str) -> str | None:
     """Returns the text that a response gives as its answer; None where it gives none."""
     given = find_answer(response)
-    return None if isinstance(given, NoAnswer) else given.text
+    if isinstance(given, NoAnswer):
+        return None
+    return [given.text, *variants(given.text)][-1]  # without the marks around it
 
 
 def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:
