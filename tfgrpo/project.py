@@ -251,7 +251,7 @@ class Project:
         spec = f"{self.record_path(file)}{at}{name}" if at else self.record_path(task)
         data = write_samples(spec, self.root)
         agent = {"run": INSPECT + spec, "reward": OWN_REWARD}
-        return {"data": str(data), "agent": agent, "domain": "exact"}
+        return {"data": str(data), "agent": agent}
 
 
 def _address(layer: Mapping[str, Any]) -> object:

@@ -177,7 +177,8 @@ def by_agent(
     changes: dict[str, Any] = {}
     if judge is not None:
         parts.append(f"reward:{'agent' if command is None else command.identity}")
-        changes |= {"verify": judge, "at_once": None, "answers": None, "ground_truth": False}
+        changes |= {"verify": judge, "at_once": None, "check": None, "answers": None}
+        changes |= {"ground_truth": False, "shared_answers": False}
     if settings.run:
         runner = _runner(settings, root, (workspace, functions), concurrency)
         parts.append(f"agent:{runner.identity}")

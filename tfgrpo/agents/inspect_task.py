@@ -67,10 +67,10 @@ def load(spec: str) -> Any:
         if len(own) != 1:
             raise LookupError(f"{file} has the tasks {', '.join(own) or '(none)'}: name one @TASK")
         name = own[0]
-    made = getattr(module, name)()
-    if not isinstance(made, Task):
+    task = getattr(module, name)()
+    if not isinstance(task, Task):
         raise LookupError(f"{name} of {file} is no task")
-    return made
+    return task
 
 
 def _is_task(value: object) -> bool:
@@ -80,14 +80,14 @@ def _is_task(value: object) -> bool:
 
 
 def samples(task: Any) -> Iterator[dict[str, Any]]:
-    """Yields the samples of a task as rows: id, problem, and the target as the answer."""
+    """Yields the samples of a task as rows: id and problem. A target is what scorers look for, and
+    mostly no answer: it is told with the reward."""
     for number, sample in enumerate(task.dataset, 1):
         given = sample.input
         if not isinstance(given, str):
             given = "\n\n".join(f"{message.role}: {message.text}" for message in given)
-        target = sample.target if isinstance(sample.target, str) else "; ".join(sample.target)
         id = str(sample.id) if sample.id is not None else f"sample-{number}"
-        yield {"id": id, "problem": given, "answer": target or "(none)"}
+        yield {"id": id, "problem": given}
 
 
 def attempt(task: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,9 +122,9 @@ def attempt(task: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         scores, completion = done.scores or {}, done.output.completion  # read from the folder
     number = value_to_float()
     values = [number(value) for score in scores.values() for value in _plain(score.value)]
-    words = "; ".join(
-        f"{name}: {one.explanation}" for name, one in scores.items() if one.explanation
-    )
+    explained = [f"{name}: {one.explanation}" for name, one in scores.items() if one.explanation]
+    target = sample.target if isinstance(sample.target, str) else "; ".join(sample.target)
+    words = "; ".join([*explained, *([f"target: {target}"] if target else [])])
     reward = fmean(values) if values else None
     return {"answer": completion, "reward": reward, "words": words[:4000]}
 
@@ -142,10 +142,10 @@ def main(arguments: list[str]) -> None:
     os.dup2(2, 1)
     if arguments[0] == "--samples":
         for row in samples(load(arguments[1])):
-            print(json.dumps(row), file=out)
+            out.write(json.dumps(row) + "\n")
     else:
         given = json.load(sys.stdin)
-        print(json.dumps(attempt(load(arguments[0]), given)), file=out)
+        out.write(json.dumps(attempt(load(arguments[0]), given)) + "\n")
     out.flush()
 
 
