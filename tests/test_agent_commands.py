@@ -95,6 +95,15 @@ def test_what_is_printed_is_the_answer_or_the_last_line_is_json(rig: Rig, tmp_pa
     assert not found.calls, "its own rollout counts what is told, with the run's"
 
 
+def test_the_key_of_the_endpoint_is_not_in_a_commands_environment(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_PROVIDERS_KEY", "endpoint-key-1")
+    monkeypatch.setenv("SOME_OTHER", "there")
+    names = "import os; print('SOME_PROVIDERS_KEY' in os.environ, os.environ['SOME_OTHER'])"
+    assert made(rig, tmp_path, run=script(tmp_path, names)).response == "False there"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

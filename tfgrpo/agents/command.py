@@ -57,10 +57,11 @@ class CommandAgent:
         environment = desk.environment() | _environment(desk.context)
         if len(task_text) <= LONGEST:
             environment["TFGRPO_PROBLEM"] = task_text.decode()
+        secret = desk.context.calls.endpoint.api_key or ""
         limits = Limits(place.seconds, settings.memory, settings.output)
         folder = place.workspace or self._root
         output, errors = await run(
-            Task(self._command, folder, environment, task_text), limits, desk.token
+            Task(self._command, folder, environment, task_text, secret), limits, desk.token
         )
         if settings.answer_file is not None:
             path = folder / settings.answer_file

@@ -42,13 +42,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A program to be run: its command, where, with which environment beside this process's, and
-    what it reads."""
+    """A program to be run: its command, where, with which environment beside this process's, what
+    it reads, and a value that none of its variables may have."""
 
     command: Sequence[str]
     folder: Path
     environment: Mapping[str, str]
     given: bytes
+    secret: str = ""
 
 
 def check_command(command: Sequence[str], folder: Path, what: str) -> None:
@@ -72,10 +73,12 @@ async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     is killed whole.
     """
     name = Path(task.command[0]).name
+    there = children.whole(**task.environment, **{MARK: token})
+    environment = {k: v for k, v in there.items() if not task.secret or v != task.secret}
     try:
         process = children.start_as_written(
             task.command,
-            children.whole(**task.environment, **{MARK: token}),
+            environment,
             cwd=task.folder,
             stdin=PIPE,
             stdout=PIPE,
