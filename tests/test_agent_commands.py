@@ -209,6 +209,27 @@ def test_a_reward_command_sees_everything_and_its_words_are_shown(rig: Rig, tmp_
     assert found.details == {"words": "the file is too short"}
 
 
+def test_an_agent_may_tell_its_own_reward(rig: Rig, tmp_path: Path) -> None:
+    lines = {
+        "half": {"answer": "x", "reward": 0.5, "words": "half of it"},
+        "none": {"answer": "x"},
+        "large": {"answer": "x", "reward": 7},
+    }
+    found = {
+        name: made(
+            rig,
+            tmp_path,
+            run=script(tmp_path, f"print({json.dumps(line)!r})", f"{name}.py"),
+            reward="agent",
+        )
+        for name, line in lines.items()
+    }
+    assert (found["half"].reward, found["half"].details) == (0.5, {"words": "half of it"})
+    assert (found["none"].outcome, found["large"].outcome) == ("unverifiable", "unverifiable")
+    with pytest.raises(ValueError, match="needs --agent, which tells it"):
+        AgentSettings(reward="agent")
+
+
 @pytest.mark.parametrize(
     ("said", "reward", "reason"),
     [
@@ -313,5 +334,5 @@ def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
         cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl")
         assert len(server.requests) == asked, "it is finished"
         (tmp_path / "agent.py").write_text(AGENT + "# another one\n")
-        told = cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl").stdout
-        assert "problems-2" in told, "an agent that was changed is another run's"
+        done = cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl", ok=False)
+        assert "problems-2" in done.stderr, "an agent that was changed is another run's"
