@@ -38,6 +38,32 @@ SHARED = (
     ),
     click.option("--domain", help="Kind of problem: a name or package.module:object.  [math]"),
     click.option(
+        "--agent",
+        metavar="AGENT",
+        help="Have attempts made by a command, or a Python function as module:function.",
+    ),
+    click.option(
+        "--inspect",
+        metavar="FILE[@TASK]",
+        help="In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
+    ),
+    click.option(
+        "--workspace",
+        type=click.Path(),
+        metavar="FOLDER",
+        help="With --agent: make each attempt in a copy of this folder.",
+    ),
+    click.option(
+        "--answer-file",
+        metavar="FILE",
+        help="File in the workspace with the answer.  [standard output]",
+    ),
+    click.option(
+        "--reward",
+        metavar="COMMAND",
+        help="Judge by a command that prints a number from 0 to 1.  [the domain's verifier]",
+    ),
+    click.option(
         "--mode",
         type=click.Choice(["prompt", "agent"]),
         help="Answer directly, or use the tools from [tools] in tfgrpo.toml.  [prompt]",
@@ -95,7 +121,10 @@ SHARED_GROUPS = {
         *("--concurrency", "--task-timeout", "--patience", "--seed"),
     ),
     "Attempts": ("--agent-objective", "--answers", "--prompts", "--top-k"),
-    "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
+    "Agents": (
+        *("--agent", "--inspect", "--workspace", "--answer-file", "--reward"),
+        *("--mode", "--turns", "--corpus", "--sandbox"),
+    ),
 }
 """How the help of a command with the shared flags, and few of its own, lists them."""
 

@@ -45,7 +45,10 @@ GROUPS = {
         *("--epochs", "--batch-size", "--group-size", "--answers", "--agent-objective"),
         *("--prompts", "--top-k"),
     ),
-    "Agents": ("--mode", "--turns", "--corpus", "--sandbox"),
+    "Agents": (
+        *("--agent", "--inspect", "--workspace", "--answer-file", "--reward"),
+        *("--mode", "--turns", "--corpus", "--sandbox"),
+    ),
     "Learning": (
         *("--policy", "--examples", "--learning-objective", "--library-tokens", "--ground-truth"),
     ),

@@ -67,9 +67,14 @@ def start(command: Sequence[str], env: Mapping[str, str], **options: Any) -> Pop
     Raises OSError where it cannot be started, and ValueError for Python that is not kept from
     the working folder's modules.
     """
+    check(command)
+    return start_as_written(command, env, **options)
+
+
+def start_as_written(command: Sequence[str], env: Mapping[str, str], **options: Any) -> Popen[Any]:
+    """Starts a command that the user has written, which may be a script for this very Python."""
     import subprocess
 
-    check(command)
     return subprocess.Popen(list(command), env=dict(env), **options)
 
 

@@ -113,6 +113,7 @@ ROOMS = (
     ("data", "model", "interchange"),
     ("trust",),
     ("domains", "tools", "connect", "mirror"),
+    ("agents",),
     ("settings", "session", "library_file"),
     ("project", "rollout", "own_data", "editing"),
     ("evaluation",),

@@ -12,6 +12,8 @@ from scripted import ScriptedEndpoint, stage
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import DomainError, Verdict, find
 from tfgrpo.domains.lookup import with_data
+from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.store import Store
 
 LABELS = ["card_arrival", "card_linking", "transfer", "transfer_timing", "reverted_payment?", "no"]
 CHOICE = find("choice:" + json.dumps(LABELS))
@@ -247,3 +249,17 @@ def test_a_run_on_labels_records_them_and_evaluations_use_the_same(
     judged = cli("verify", "cases.jsonl", "--all").stdout
     assert "last line: equal" in judged
     assert "no label: last line: 'spam or ham' is none of the labels" in judged
+
+
+def test_an_application_reads_answers_as_training_did(tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="tests") as store:
+        stored = store.library("HEAD")
+    labels = PromptLibrary(stored, domain='choice:["refund","damage"]')
+    assert labels.answer("It is torn.\nLabel: Damage") == "damage"
+    assert labels.answer('{"label": "refund"}') == "refund"
+    assert labels.answer("Refund or damage, who knows?") is None
+    assert PromptLibrary(stored, domain="json").answer('So: {"a": [1]}') == {"a": [1]}
+    assert PromptLibrary(stored, domain="json").answer("nothing") is None
+    assert PromptLibrary(stored, domain="exact").answer("Thinking.\nAnswer: 12 May") == "12 May"
+    with pytest.raises(DomainError, match="does not say how an answer is read"):
+        PromptLibrary(stored, domain="math").answer("12")

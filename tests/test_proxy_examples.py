@@ -13,7 +13,9 @@ from providers import OK, Provider, ProxyThread, post
 from test_proxy_splice import bodies, messages, values
 
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.proxy.placement import (
+from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, upstreams
+from tfgrpo.rendering.examples import example_text
+from tfgrpo.rendering.placement import (
     INTRODUCTION,
     KEYS,
     addition,
@@ -21,9 +23,7 @@ from tfgrpo.proxy.placement import (
     place_in_messages,
     place_in_responses,
 )
-from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, upstreams
-from tfgrpo.proxy.splice import document, edited
-from tfgrpo.rendering.examples import example_text
+from tfgrpo.rendering.splice import document, edited
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store
 
 TEXTS = ("When it is late, say so.", example_text('My "card"?', "Label: late"))

@@ -18,6 +18,8 @@ from os import path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfgrpo.agents.context import AgentContext as AgentContext
+    from tfgrpo.agents.context import Attempt as Attempt
     from tfgrpo.api import compare as compare
     from tfgrpo.api import compare_sync as compare_sync
     from tfgrpo.api import estimate as estimate
@@ -45,6 +47,7 @@ HOMES = {
     **{name: "tfgrpo.api" for call in CALLS for name in (call, f"{call}_sync")},
     **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),
     "TrainResult": "tfgrpo.training.run",
+    **dict.fromkeys(("AgentContext", "Attempt"), "tfgrpo.agents.context"),
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
 }
 """Where each name is defined; it is loaded when it is first used."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -74,11 +75,12 @@ async def train(
 
     `data` is a JSONL file of problem and answer, the name of a dataset, or rows. A store is made
     where there is none. `options` are those of `tfgrpo train` (`model`, `base_url`, `epochs`,
-    `batch_size`, `run`, `resume`, `new`, `budget`, `heldout`, …) and three more: `domain` may be a
+    `batch_size`, `run`, `resume`, `new`, `budget`, `heldout`, …) and four more: `domain` may be a
     Domain, `verify` a function from a Problem and a response to a Verdict, a number or a bool,
-    and `tools` a list of Python functions that an agent may call. The same call again resumes a
-    run that was cut off. One whose first attempts are all right, or all wrong, says so
-    (`notices.NothingToLearn`) and raises StoppedEarly, unless `keep_going` is true.
+    and `tools` a list of Python functions that an agent may call. `agent` has the attempts made:
+    `async def run(problem, context) -> str`, or a command (docs/your-agent.md). The same call
+    again resumes a run that was cut off. One whose first attempts are all right, or all wrong,
+    says so (`notices.NothingToLearn`) and raises StoppedEarly, unless `keep_going` is true.
     `on_progress` is called with notices (`tfgrpo.notices`) on the event
     loop. Cancelled, the run is recorded as interrupted. Raises TfgrpoError.
     """
@@ -115,8 +117,9 @@ async def evaluate(
     """Scores a library on problems: mean@k, pass@k and maj@k, with intervals by problem.
 
     `library` and `against` are revisions. `options` are those of `tfgrpo eval` (`samples`,
-    `problems`, `model`, `base_url`, `budget`, `config`, …), and `domain`, `verify` and `tools` as
-    for `train`. Scores are kept with the version and not paid for twice. Raises TfgrpoError.
+    `problems`, `model`, `base_url`, `budget`, `config`, …), and `domain`, `verify`, `tools` and
+    `agent` as for `train`. Scores are kept with the version and not paid for twice. Raises
+    TfgrpoError.
     """
     request = _Request(store, options.pop("config", None), options)
     revisions = [library] if against is None else [library, against]
@@ -287,6 +290,7 @@ class _Request:
             )
         self.functions: tuple[ToolFunction, ...] = tuple(tools)
         self._objects = self._given_domain()
+        self._agents = self._given_agent()
 
     @contextmanager
     def open(self) -> Iterator[tuple[Store, Project]]:
@@ -294,7 +298,8 @@ class _Request:
         none and one may be made, an empty one in memory."""
         with self._opened() as store:
             root = project_root(store.path)
-            yield store, open_project(root, self._config, self._objects, self._function_names())
+            project = open_project(root, self._config, self._objects, self._function_names())
+            yield store, replace(project, agents=self._agents)
 
     def _opened(self) -> Store:
         if self._make and not is_there(self._path):
@@ -387,6 +392,17 @@ class _Request:
         name = OBJECT + domain.name
         self._options["domain"] = name
         return {name: domain.identified()}
+
+    def _given_agent(self) -> dict[str, Callable[..., Any]]:
+        """Returns the agent that was given as a function, by the name it has in records."""
+        agent = self._options.get("agent")
+        if agent is None or isinstance(agent, str):
+            return {}
+        if not callable(agent):
+            raise SettingsError("agent takes a function or a command", hint="run(problem, context)")
+        name = OBJECT + getattr(agent, "__name__", type(agent).__name__)
+        self._options["agent"] = name
+        return {name: agent}
 
     def _function_names(self) -> tuple[str, ...]:
         return tuple(getattr(function, "__name__", "tool") for function in self.functions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.model.prices import ModelPrices, model_prices
-from tfgrpo.settings import FILE, read_toml
+from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.find import project_root
 from tfgrpo.trust import gate
@@ -45,7 +45,8 @@ class Project:
     """A folder, the tables of its settings file, the domains that were given as objects, and the
     names of the Python functions that agents have as tools.
 
-    `raw` are the tables of `file` as they are written there, which trust rests on.
+    `raw` are the tables of `file` as they are written there, which trust rests on. `agents` are
+    functions that make attempts, by the names that they have in records.
     """
 
     root: Path
@@ -54,6 +55,7 @@ class Project:
     functions: tuple[str, ...] = ()
     file: Path | None = None
     raw: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    agents: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     # trust:
 
@@ -65,6 +67,8 @@ class Project:
         if self.file is None:
             return
         known, typed = domains.names(), {k for k, value in given.items() if value is not None}
+        typed |= {f"agent.{name}" for name in given.get("agent") or ()}
+        typed.discard("agent")  # one may be given in part
         if of_file(self.file, self.raw, known, typed).needed:
             gate.require(of_file(self.file, self.raw, known))
 
@@ -163,6 +167,26 @@ class Project:
             argument = str(beside) if os.path.exists(beside) else argument
         return domains.find(name + colon + argument + written, (Path.cwd(), self.root))
 
+    def problem_domain(self, settings: Settings) -> Domain:
+        """Returns the domain that problems are read by: without a ground truth where a command
+        judges. Raises DomainError."""
+        domain = self.domain(settings.domain)
+        return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
+
+    def by_agent(self, domain: Domain, settings: Settings, store: Store | None = None) -> Domain:
+        """Returns a domain as settings have it attempted and judged: by an agent, by a command.
+
+        Earlier attempts in the `store` tell what an attempt takes. Raises SettingsError where an
+        agent or a command is not there.
+        """
+        from tfgrpo.agents.attempts import by_agent
+        from tfgrpo.agents.foresight import foreseen
+
+        agent = settings.agent
+        attempted = by_agent(domain, agent, self.root, self.agents, settings.concurrency)
+        known = foreseen(store, agent) if store is not None and agent.run else None
+        return attempted if known is None else replace(attempted, foresee=known)
+
     def record_domain(self, spec: str) -> str:
         """Returns a domain's name as it goes into a record, a file in it as seen from here."""
         base, written = split(spec)
@@ -190,8 +214,8 @@ class Project:
     # tools:
 
     def tool_layer(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the settings of tools as a layer: [tools], and over it what is `given`, which
-        loses those keys.
+        """Returns the settings of tools and of an agent as a layer: [tools] and [agent], and over
+        them what is `given`, which loses those keys.
 
         A corpus is recorded relative to the project, and makes search and visit tools to use.
         With Python functions attempts are made by an agent, which has no other tools unless they
@@ -209,7 +233,26 @@ class Project:
         table |= options
         if isinstance(table.get("corpus"), str):
             table["corpus"] = self.record_path(table["corpus"])
-        return {"tools": table} if table else {}
+        layer = {"tools": table} if table else {}
+        task = given.pop("inspect", None)
+        if task is not None:
+            given |= self._inspected(str(task))
+        agent = {**self.table("agent"), **given.pop("agent", {})}
+        if isinstance(agent.get("workspace"), str):
+            agent["workspace"] = self.record_path(agent["workspace"])
+        return {**layer, "agent": agent} if agent else layer
+
+    def _inspected(self, task: str) -> dict[str, Any]:
+        """Returns the settings under which a task of inspect_ai, FILE@TASK, is learned from: its
+        samples as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
+        from tfgrpo.agents.inspect_task import write_samples
+        from tfgrpo.agents.settings import INSPECT, OWN_REWARD
+
+        file, at, name = task.rpartition("@")
+        spec = f"{self.record_path(file)}{at}{name}" if at else self.record_path(task)
+        data = write_samples(spec, self.root)
+        agent = {"run": INSPECT + spec, "reward": OWN_REWARD}
+        return {"data": str(data), "agent": agent}
 
 
 def _address(layer: Mapping[str, Any]) -> object:
@@ -233,7 +276,7 @@ def open_project(
     raw = read_toml(path)
     tables = deepcopy(raw)
     for table in tables.values():
-        for key in (*PATHS, "corpus"):
+        for key in (*PATHS, "corpus", "workspace"):
             if isinstance(table.get(key), str) and not datasets.parse(table[key]).on_hub:
                 table[key] = str(path.parent / table[key])
         base, written = split(str(table.get("domain", "")))
@@ -301,4 +344,8 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"{pair!r} is not OURS=THEIRS", hint="for example --field answer=gold"
             )
         options.setdefault("fields", {})[ours] = theirs
+    names = {"agent": "run", **{name: name for name in ("workspace", "answer_file", "reward")}}
+    agent = {own: options.pop(name) for name, own in names.items() if name in options}
+    if agent:
+        options["agent"] = {name: str(value) for name, value in agent.items()}
     return options

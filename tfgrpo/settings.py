@@ -26,6 +26,7 @@ from pydantic import (
 )
 
 from tfgrpo import domains
+from tfgrpo.agents.settings import AgentSettings
 from tfgrpo.author import SETTING
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.prices import LOCAL
@@ -36,7 +37,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.toolbox import ToolSettings
 
 FILE = "tfgrpo.toml"
-TABLES = ("model", "train", "eval", "prices", "tools")
+TABLES = ("model", "train", "eval", "prices", "tools", "agent")
 LISTED = "endpoints"
 """An array of tables, [[endpoints]], which are told apart by their number."""
 Mode: TypeAlias = Literal["prompt", "agent"]
@@ -85,9 +86,16 @@ class Settings(BaseModel):
     mode: Mode = "prompt"
     answers: Answering = "sampled"
     tools: ToolSettings = ToolSettings()
+    agent: AgentSettings = AgentSettings()
     turns: int = Field(default=10, ge=1)
     top_k: int = Field(default=0, ge=0)
     """The experiences that a prompt gets, 0 for all."""
+
+    @model_validator(mode="after")
+    def _one_agent(self) -> Self:
+        if self.agent.run and self.mode == "agent":
+            raise ValueError("--agent has the attempts made by yours, --mode agent by ours: one")
+        return self
 
     @field_validator("patience", mode="before")
     @classmethod

@@ -1,4 +1,4 @@
-"""Five kinds of users, each from an empty folder to what they came for."""
+"""Six kinds of users, each from an empty folder to what they came for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from walking import Walk
 
-WALKS = ("git", "reference", "notebook", "engineer", "newcomer")
+WALKS = ("git", "reference", "notebook", "engineer", "newcomer", "agent")
 
 
 @pytest.mark.parametrize("name", WALKS)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from math import ceil
 from pathlib import Path
@@ -87,6 +87,16 @@ class Trajectory:
     sampled: str = ""
 
 
+class Elsewhere(NamedTuple):
+    """A model's answer that an attempt had from elsewhere, and what it took, in tokens."""
+
+    answer: str
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    messages: tuple[Message, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a rollout or an asynchronous verifier works with.
@@ -94,6 +104,7 @@ class Context:
     `messages` is the rendered prompt; `calls` asks the policy model and `judge` the reflection
     model; `verifier` runs plain functions in worker processes. `call_path` and `sample` say which
     attempt this is. `prefix` are the messages of another attempt that this one goes on from.
+    `library` is what of the library the attempt is shown, and `elsewhere` what `record` was told.
     """
 
     problem: Problem
@@ -105,6 +116,33 @@ class Context:
     sample: int
     call_path: CallPath
     prefix: tuple[Json, ...] = ()
+    library: Library | None = None
+    elsewhere: list[Elsewhere] = field(default_factory=list)
+
+    @property
+    def seed(self) -> int:
+        """The seed of this attempt's first call (31 bits): another one for each sample."""
+        return sample_seed(self.sampling.seed, *self.call_path, self.sample)
+
+    def record(
+        self,
+        answer: str = "",
+        *,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
+        cached_tokens: int = 0,
+        messages: Sequence[Message] = (),
+    ) -> None:
+        """Tells of a model's answer that was had elsewhere, and of the tokens that it took.
+
+        It goes on record when the attempt ends, at the policy model's price, and counts towards
+        the budget. `messages` are what was asked, each (role, text). May be called from any thread.
+        Raises ValueError for a number of tokens below 0.
+        """
+        tokens = (prompt_tokens, completion_tokens, cached_tokens)
+        if min(tokens) < 0:
+            raise ValueError("a number of tokens is 0 or more")
+        self.elsewhere.append(Elsewhere(answer, *tokens, tuple(messages)))
 
     async def ask(
         self,
@@ -215,6 +253,8 @@ Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
 Foresee: TypeAlias = Callable[[PlannedAttempt], PlannedCalls]
 Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
 """Returns the requests that judging a trajectory makes at most. It makes none itself."""
+Read: TypeAlias = Callable[[str], Any]
+"""Returns the answer in a response, as JSON; None where there is none."""
 Answers: TypeAlias = Callable[[Problem], Sequence[str]]
 """Returns all answers that there are to a problem, as responses; none where they are not few."""
 More: TypeAlias = Callable[[Sequence[float | None], int], int]
@@ -244,6 +284,7 @@ class Domain:
     `retrieve` ranks a library for `--top-k` in the place of BM25: it returns the ids of the
     experiences that fit a text, the best first. `group` says how many attempts a group makes next.
     With `needs_search` a run without an agent that can search is refused.
+    `read` gives an application the answer in a response, as the verifier reads it.
     """
 
     name: str
@@ -269,6 +310,7 @@ class Domain:
     needs_search: bool = False
     retrieve: Rank | None = None
     group: More | None = None
+    read: Read | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

@@ -106,6 +106,12 @@ def verify(problem: Problem, response: str, labels: Labels) -> Verdict:
     return Verdict(0.0, label, f"{place}: {show(label)} is not {show(golds[0])}")
 
 
+def read(response: str, labels: Labels) -> str | None:
+    """Returns the label that a response gives; None where it gives none, or several."""
+    given = _in_json(response, labels) or _in_words(response, labels)
+    return None if isinstance(given, NoAnswer) else given[0]
+
+
 def _in_words(response: str, labels: Labels) -> tuple[str, str] | NoAnswer:
     """Returns the label that a response gives in words, and where; or why it gives none."""
     given = find_answer(response)
@@ -213,6 +219,7 @@ def _domain(labels: Labels) -> Domain:
         options_from=partial(labels_in, labels=labels),
         shared_answers=True,
         answers=partial(answers, labels=labels),
+        read=partial(read, labels=labels),
     )
 
 

@@ -97,6 +97,14 @@ def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Ver
     )
 
 
+def read(response: str) -> str | None:
+    """Returns the text that a response gives as its answer; None where it gives none."""
+    given = find_answer(response)
+    if isinstance(given, NoAnswer):
+        return None
+    return [given.text, *variants(given.text)][-1]  # without the marks around it
+
+
 def _matching(texts: Sequence[str], golds: Sequence[str], rules: Normalisation) -> bool:
     """Returns whether any of some texts is one of others, in normal form, and says something."""
     known = {rules.apply(gold) for gold in golds} - {""}
@@ -137,6 +145,7 @@ def _domain(rules: Normalisation, identity: str) -> Domain:
         learning_objective=LEARNING_OBJECTIVE,
         identity=identity,
         configure=with_options,
+        read=read,
     )
 
 

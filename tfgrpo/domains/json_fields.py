@@ -53,6 +53,12 @@ def verify(problem: Problem, response: str, rules: FieldRules) -> Verdict:
     return max(verdicts, key=lambda verdict: verdict.reward or 0.0)
 
 
+def read(response: str) -> Any:
+    """Returns the JSON that a response gives; None where it gives none."""
+    answer = last_json(response)
+    return None if isinstance(answer, NoAnswer) else answer[0]
+
+
 def at_once(problem: Problem, response: str, rules: FieldRules) -> Verdict | None:
     """Returns what `verify` would for a short response, unless a schema may search for ever."""
     if len(response) > SHORT or rules.searches:
@@ -206,6 +212,7 @@ def _domain(rules: FieldRules, identity: str = "") -> Domain:
         configure=with_options,
         options_from=partial(fields_in, rules=rules),
         answers=partial(answers, rules=rules),
+        read=read,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.origin import shown_in_training, trained_with
@@ -69,8 +69,7 @@ class PromptLibrary(Library):
         """
         from tfgrpo.domains.base import problem_messages
 
-        problem = _as_problem(problem)
-        domain = self._domain_object()
+        problem, domain = _as_problem(problem), self._known_domain()
         template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
         render = domain.render if domain else problem_messages
         return [
@@ -83,7 +82,26 @@ class PromptLibrary(Library):
             )
         ]
 
-    def _domain_object(self) -> Domain | None:
+    def answer(self, response: str) -> Any:
+        """Returns the answer in a model's response, as training read it: a label, the value of
+        JSON, a text; None where there is none.
+
+        Raises DomainError where the domain only judges answers, and as `render` does.
+        """
+        from tfgrpo.domains.base import DomainError
+
+        domain = self._known_domain()
+        if domain is None or domain.read is None:
+            name = "this domain" if domain is None else f"the domain {domain.name}"
+            raise DomainError(
+                f"{name} does not say how an answer is read",
+                hint="choice, json and exact do; a Domain of your own says it with read=",
+            )
+        return domain.read(response)
+
+    def _known_domain(self) -> Domain | None:
+        """Returns the domain, looked for by its name where that is needed. Raises DomainError and
+        NotTrusted."""
         from tfgrpo.domains.lookup import find
 
         if isinstance(self.domain, str):
@@ -94,7 +112,7 @@ class PromptLibrary(Library):
 
     @property
     def _rank(self) -> Rank | None:
-        domain = self._domain_object() if self.top_k is not None else None
+        domain = self._known_domain() if self.top_k is not None else None
         return domain.retrieve if domain else None
 
 

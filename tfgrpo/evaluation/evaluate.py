@@ -251,6 +251,7 @@ async def _attempt_each(
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
             call_path=(problem.id,),
+            library=library,
         )
         rollout = await attempt(acting, context)
         progress.count_attempt()

@@ -49,6 +49,7 @@ FROM_RUN = (
     "mode",
     "answers",
     "tools",
+    "agent",
     "turns",
     "top_k",
 )
@@ -88,7 +89,7 @@ def plan_evaluation(
     settings, notes = eval_settings(store, project, trained or versions, given)
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
-    domain, name = project.domain(settings.domain), settings.data
+    domain, name = project.by_agent(project.domain(settings.domain), settings, store), settings.data
     require_search(domain, settings)
     dataset = domain.problems(name, settings.fields)[:count]
     warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
@@ -171,7 +172,7 @@ def leak_warnings(
     settings = TrainSettings(**run.config)
     if not project.trusts_run(name, run.config, ("domain", "data")):
         return [f"cannot tell whether these problems were trained on: run {name} is not trusted"]
-    domain = project.domain(settings.domain)
+    domain = project.problem_domain(settings)
     data = project.open_data(settings.data)
     try:
         training = domain.problems(data, settings.fields)
@@ -191,7 +192,7 @@ def learned_from(
         if run is not None:
             project.require_run(run.name, run.config, ("domain", "data"))
             settings = TrainSettings(**run.config)
-            domain, data = project.domain(settings.domain), project.open_data(settings.data)
+            domain, data = project.problem_domain(settings), project.open_data(settings.data)
             training = domain.problems(data, settings.fields)
             return problems.without(training, settings.skipped.get("data", ()))
     return ()

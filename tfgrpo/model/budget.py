@@ -32,6 +32,7 @@ UNIT = 10**12
 """Parts of a dollar: a millionth of the price of a million tokens is a whole number of them."""
 ROOMY = 4
 """So many times the most that a call could take is enough to set aside that most."""
+LARGER = "every answer is saved; run the same command with a larger --budget to resume"
 FIRST_ANSWER = 128
 """The tokens that an answer gets at least, where nothing is known of such answers."""
 
@@ -119,13 +120,31 @@ class Budget:
                     f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
                     f"{self._account()}, and the next {request.stage} call could "
                     f"cost {self.format(self._likely(request, price, least, most).amount)}",
-                    hint="every answer is saved; run the same command with a larger --budget to "
-                    "resume",
+                    hint=LARGER,
                 )
-            self._settled = self._settled or asyncio.Event()
-            await self._settled.wait()
+            await self._until_settled()
         self._reserved += reservation.amount
         return reservation
+
+    async def hold(self, amount: int) -> None:
+        """Sets aside an amount for what is asked elsewhere, at least what is the smallest; waits
+        while others may give back enough. Raises BudgetReached."""
+        while self._limit - self._spent - self._reserved < max(amount, 1):
+            before = self._spent, self._reserved
+            if await self._extend(max(amount, 1)) or before != (self._spent, self._reserved):
+                continue
+            if self._reserved <= 0:
+                raise BudgetReached(
+                    f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
+                    f"{self._account()}, and the next attempt could take {self.format(amount)}",
+                    hint=LARGER,
+                )
+            await self._until_settled()
+        self._reserved += amount
+
+    async def _until_settled(self) -> None:
+        self._settled = self._settled or asyncio.Event()
+        await self._settled.wait()
 
     def _account(self) -> str:
         return f"{self.format(self._spent)} spent"
@@ -278,6 +297,9 @@ def most_tokens(request: Request) -> int:
     A schema may be sent as one and be said in words too, and is read with spaces between its parts,
     as templates write it.
     """
+    if request.wire is not None:
+        parts = len(request.messages) + len(request.turns) + 1
+        return len(json.dumps(request.wire["body"]).encode()) + PER_MESSAGE * parts
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
     text += sum(len(json.dumps(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
     if request.schema:

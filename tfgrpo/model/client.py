@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -271,6 +271,35 @@ class Calls:
             self.meter.count(request.stage, _paid(call, answer), self._price_of(answer))
         return RecordedAnswer(answer, key.hex())
 
+    async def note(self, request: Request, answer: Answer, *, call_path: CallPath) -> str:
+        """Records an answer that was had by other ways than `ask`: it is journalled and counted,
+        and taken from the budget. Returns its key, in hex. Raises StoreError."""
+        key = digest(["tfgrpo.elsewhere", self._scope, list(call_path), time.time_ns()])
+        step = call_path[0] if call_path and isinstance(call_path[0], int) else None
+        await self._journal.append(self._row(_Attempts(key, request, step), key, answer))
+        self.meter.count(request.stage, answer, self._price)
+        if self._budget is not None:
+            self._budget.settle(Reservation(0, 0), self._budget.cost(answer, self._price))
+        return key.hex()
+
+    async def set_aside(self, answer: Answer) -> Callable[[], None]:
+        """Sets aside what an attempt may take that makes its calls elsewhere, as much as an answer
+        took; waits while others may give back enough. Returns what gives it back.
+
+        Raises BudgetReached.
+        """
+        budget = self._budget
+        if budget is None:
+            return lambda: None
+        amount = budget.cost(answer, self._price)
+        await budget.hold(amount)
+        return lambda: budget.settle(Reservation(amount, 0), 0)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether there is a budget."""
+        return self._budget is not None
+
     async def recorded(self, keys: Sequence[str]) -> list[Call | None]:
         """Returns the journalled calls of keys in hex, None for one that is not there: one query
         for all that is asked for at once."""
@@ -365,6 +394,8 @@ class Calls:
         """Returns a call's request as it is sent: with room for the thinking that its model is
         known to need, within what fits."""
         endpoint, request = self.endpoint, call.request
+        if request.wire is not None:  # a program says itself how long its answers may be
+            return request
         tokens = endpoint.adaptation.limit(request, endpoint.options.max_completion_tokens)
         if call.most is not None:
             tokens = max(request.max_tokens, min(tokens, call.most))
@@ -443,7 +474,8 @@ class Calls:
                 call.least = 2 * request.max_tokens
                 self._waste(call, answer)
                 raise _CutShort
-            if used_up(answer, call.request) and self._widen(call, widened):
+            thinks = request.wire is None and used_up(answer, call.request)
+            if thinks and self._widen(call, widened):
                 self._waste(call, answer)
                 raise _CutShort
         except LimitRefused:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tfgrpo.model import refusals, secrets
 from tfgrpo.model import response as responses
+from tfgrpo.model import wire as wires
 from tfgrpo.model.adaptation import Adaptation
 from tfgrpo.model.connection import CONNECT, Connection, open_client
 from tfgrpo.model.refusals import Refusal
@@ -95,6 +96,8 @@ class Request:
     `turns` are chat messages that followed the prompt, as the API has them: answers with tool
     calls, and results. `tools` may be called; `top_logprobs` asks how certain the answer is.
     `in_words` puts the schema into the prompt as well: the same request, said more clearly.
+    `wire` is a request that a program wrote itself (`route`, `body`, `headers`): it is sent in the
+    place of all that, which then only describes it.
     """
 
     stage: str
@@ -107,10 +110,11 @@ class Request:
     tools: tuple[Json, ...] = ()
     top_logprobs: int = 0
     in_words: bool = False
+    wire: Json | None = None
 
     def key_fields(self) -> dict[str, object]:
         """Returns the fields that tell requests apart: later ones only where they are used."""
-        later = ("turns", "tools", "top_logprobs")
+        later = ("turns", "tools", "top_logprobs", "wire")
         fields = {name: getattr(self, name) for name in self.__slots__ if name != "in_words"}
         return {name: value for name, value in fields.items() if value or name not in later}
 
@@ -139,10 +143,20 @@ class Answer:
     estimated: bool = False
     sent: Json = field(default_factory=dict, hash=False)
     endpoint: str = ""
+    wire: Json = field(default_factory=dict, hash=False)
+    """What a program gets whose own request this answers: its `body`, JSON or a stream's text."""
 
     def journal_fields(self) -> dict[str, object]:
         """Returns the answer as the journal keeps it: later fields where they say something."""
-        later = ("tool_calls", "uncertainty", "first_choices", "estimated", "sent", "endpoint")
+        later = (
+            "tool_calls",
+            "uncertainty",
+            "first_choices",
+            "estimated",
+            "sent",
+            "endpoint",
+            "wire",
+        )
         fields = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in fields.items() if value or name not in later}
 
@@ -208,10 +222,11 @@ class Endpoint:
         response: object = None
         while True:
             arguments = self._arguments(request, adaptation.refused | trying)
+            path, options = self._where(request)
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
-                response = await client.post(self._path, cast_to=object, body=arguments)
-                failure = refusals.failure_in(response)
+                response = await client.post(path, cast_to=object, body=arguments, options=options)
+                failure = wires.failure_in(response)
                 if failure is None or not failure.status:
                     break
                 refusal = failure
@@ -247,8 +262,12 @@ class Endpoint:
             if self._learn_limit(refusal, arguments):
                 continue
             refused = self._refused_parameter(refusal, arguments)
+            if request.wire is not None and (
+                refused != "max_tokens" or wires.limit_of(request.wire)
+            ):
+                refused = None  # what a program wrote is its own
             if refused is None:
-                trouble = self._status_error(refusal)
+                trouble = self._status_error(refusal, path)
                 if isinstance(trouble, Transient) and responses.field(response, "usage"):
                     trouble.paid = _unusable_answer(request, response)
                 raise trouble
@@ -289,8 +308,25 @@ class Endpoint:
 
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
         """Returns the answer that a response holds. Raises UnusableResponse."""
-        answer = _answer(self._without_secrets(response), request, seconds)
-        return replace(answer, sent=self.adaptation.sent())
+        sent = self.adaptation.sent()
+        if request.wire is None:
+            response = self._without_secrets(response)
+            return replace(_answer(response, request, seconds), sent=sent)
+        response = secrets.scrub(response, *(s for s in self._secrets if len(s) >= secrets.LONG))
+        read = wires.completion(request.wire["route"], response)
+        body = {"body": wires.handed_on(request.wire, response)}
+        return replace(_answer(read, request, seconds), sent=sent, wire=body)
+
+    def _where(self, request: Request) -> tuple[str, Any]:
+        """Returns the path of a request, and what the client is told of it."""
+        if request.wire is None:
+            return self._path, {}
+        more: dict[str, Any] = dict(wires.headers(request.wire, self.api_key))
+        if "x-api-key" in more:
+            import openai
+
+            more["Authorization"] = openai.Omit()
+        return request.wire["route"], {"headers": more}
 
     def _without_secrets(self, response: object) -> object:
         """Returns a response whose answer holds no secret in any field: taken out before names
@@ -348,6 +384,11 @@ class Endpoint:
         return self._client
 
     def _arguments(self, request: Request, refused: set[str]) -> dict[str, Any]:
+        if request.wire is not None:
+            model, renamed = self.served or self.model, "max_tokens" in refused
+            tokens = min(self.adaptation.most or request.max_tokens, request.max_tokens)
+            body = wires.arguments(request.wire, model, tokens, renamed=renamed)
+            return {**body, **self.options.extra_body}
         messages: list[dict[str, Any]] = [
             {"role": role, "content": text} for role, text in request.messages
         ]
@@ -402,7 +443,7 @@ class Endpoint:
                 return name
         return None
 
-    def _status_error(self, refusal: Refusal) -> Exception:
+    def _status_error(self, refusal: Refusal, path: str = "") -> Exception:
         status = refusal.status
         page = refusals.page_of(self.scrub(refusal.body))
         text = page or self.scrub(responses.as_text(" ".join(refusal.text.split())))[:300]
@@ -417,6 +458,12 @@ class Endpoint:
                 f"{self._address} refused the key: {text}",
                 hint="name the variable with its key: --api-key-env NAME, or set TFGRPO_API_KEY "
                 "(OPENAI_API_KEY alone goes only to OpenAI)",
+            )
+        if status == 404 and path not in ("", self._path):
+            return EndpointError(
+                f"{self._address} does not answer {path}: {text}",
+                hint="the agent speaks another wire format than the endpoint; --base-url names "
+                "one that speaks it",
             )
         if status == 404:
             return EndpointError(
@@ -513,6 +560,7 @@ def _unusable_answer(request: Request, response: object = None, arrived: str = "
 def prompt_tokens(request: Request) -> int:
     """Returns about how many tokens a request's prompt has, for a server that does not say."""
     text = sum(responses.count_tokens(content) + 4 for _, content in request.messages)
-    parts = (*request.turns, *request.tools)
+    own = (request.wire or {}).get("body", {}).get("tools")
+    parts = (*request.turns, *request.tools, *([own] if own else ()))
     text += sum(responses.count_tokens(json.dumps(part)) + 4 for part in parts)
     return text + (responses.count_tokens(json.dumps(request.schema)) if request.schema else 0)

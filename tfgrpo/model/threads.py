@@ -22,10 +22,10 @@ class OutOfTime(Exception):
 
 
 class Threads:
-    """Runs functions of the caller's: plain ones in threads, `MOST` at a time."""
+    """Runs functions of the caller's: plain ones in threads, so many at a time."""
 
-    def __init__(self) -> None:
-        self._free = asyncio.Semaphore(MOST)
+    def __init__(self, most: int = MOST) -> None:
+        self._free = asyncio.Semaphore(most)
 
     async def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
         """Returns what a function gives within `seconds`: an `async` one on the event loop, where

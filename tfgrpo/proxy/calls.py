@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from tfgrpo.proxy.choice import Chosen
     from tfgrpo.proxy.message import Request
-    from tfgrpo.proxy.placement import Members
     from tfgrpo.proxy.recorder import Recorder
+    from tfgrpo.rendering.placement import Members
 
 BEGINNING = 4 << 10
 ENDING = 16 << 10

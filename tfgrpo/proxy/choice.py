@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.proxy.arms import Arms, RunningExperiment
-from tfgrpo.proxy.placement import Addition, Members, addition
 from tfgrpo.proxy.settings import LOOPBACK, Classifier, LibraryChoice, ProxySettings, Rule
+from tfgrpo.rendering.placement import Addition, Members, addition
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError

@@ -13,7 +13,7 @@ from tfgrpo.proxy.exchange import Exchange
 from tfgrpo.proxy.heads import KnownHead
 from tfgrpo.proxy.message import BadRequest, Headers, Request, error_body, own_answer
 from tfgrpo.proxy.own import OwnExchange
-from tfgrpo.proxy.placement import place_of
+from tfgrpo.rendering.placement import place_of
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.server import Proxy

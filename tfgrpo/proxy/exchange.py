@@ -24,7 +24,9 @@ from tfgrpo.proxy.message import (
     own_answer,
     request_head,
 )
-from tfgrpo.proxy.placement import (
+from tfgrpo.proxy.seen import CUT
+from tfgrpo.proxy.upstream import UpstreamConnection
+from tfgrpo.rendering.placement import (
     Members,
     conversation,
     opening,
@@ -32,9 +34,7 @@ from tfgrpo.proxy.placement import (
     question,
     subject,
 )
-from tfgrpo.proxy.seen import CUT
-from tfgrpo.proxy.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
-from tfgrpo.proxy.upstream import UpstreamConnection
+from tfgrpo.rendering.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.connection import ClientConnection

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from tfgrpo.proxy import names
-from tfgrpo.proxy.placement import place_of
+from tfgrpo.rendering.placement import place_of
 from tfgrpo.store.traffic import CallRecord, Feedback
 
 MOST_LABELS = 100

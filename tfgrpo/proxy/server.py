@@ -18,11 +18,11 @@ from tfgrpo.proxy.decider import Decider
 from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OPEN, OWN
-from tfgrpo.proxy.placement import KEYS, looks_like_chat
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.upstream import Pool
+from tfgrpo.rendering.placement import KEYS, looks_like_chat
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.find import located
 from tfgrpo.store.traffic import make_traffic_folder, traffic_path

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from tfgrpo.agents.attempts import AgentRollout
 from tfgrpo.domains.base import (
     Context,
     Domain,
@@ -27,6 +28,7 @@ from tfgrpo.domains.base import (
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.rollout.exact import exactly
+from tfgrpo.rollout.own_code import bounded
 from tfgrpo.settings import Settings
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
@@ -171,19 +173,23 @@ async def equipped(
     folder: Path,
     functions: Sequence[Callable[..., object]] = (),
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
-    """Yields a domain whose attempts are made as the settings say: by an agent, with exact rewards,
-    or as they were.
+    """Yields a domain whose attempts are made as the settings say: by the user's agent, by ours,
+    with exact rewards, or as they were.
 
     Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
     Raises ToolError.
     """
+    if isinstance(domain.rollout, AgentRollout):
+        async with domain.rollout.opened(settings.task_timeout) as rollout:
+            yield bounded(replace(domain, rollout=rollout), settings.concurrency), None
+        return
     if settings.mode == "prompt":
-        yield exactly(domain, settings), None
+        yield bounded(exactly(domain, settings), settings.concurrency), None
         return
     async with toolbox.opened(settings.tools, folder, functions) as box:
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
         agent = Agent(box, record, limits=limits, protocol=_protocol(settings))
-        yield agent.of(domain), agent
+        yield bounded(agent.of(domain), settings.concurrency), agent
 
 
 def require_search(domain: Domain, settings: Settings) -> None:

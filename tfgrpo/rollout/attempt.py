@@ -180,7 +180,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
     """
     problem, sample = context.problem, context.sample
     try:
-        trajectory = await _trajectory(domain, context)
+        trajectory = await make_trajectory(domain, context)
     except CallFailed as error:
         return failed(problem, sample, str(error))
     except TfgrpoError:
@@ -215,7 +215,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
     )
 
 
-async def _trajectory(domain: Domain, context: Context) -> Trajectory:
+async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
     """Returns what a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
     outcome = domain.rollout(context)
     if not inspect.isawaitable(outcome):

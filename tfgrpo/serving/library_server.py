@@ -34,7 +34,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.proxy.placement import INTRODUCTION
+from tfgrpo.rendering.placement import INTRODUCTION
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.serving.lookups import Lookups

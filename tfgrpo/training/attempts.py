@@ -321,7 +321,7 @@ def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], 
     """Returns the problems of a run by id, or none and why the data does not have them."""
     try:
         settings = TrainSettings(**run.config)
-        loaded = reload_training(project, run, settings, project.domain(settings.domain))
+        loaded = reload_training(project, run, settings, project.problem_domain(settings))
     except (TfgrpoError, ValueError) as error:
         return {}, str(error)
     return {problem.id: problem for problem in loaded}, ""
@@ -336,7 +336,7 @@ def known_evaluation_problems(
         version = store.version(evaluation.version)
         settings, _ = eval_settings(store, project, [version], {"data": evaluation.dataset})
         path = project.open_data(evaluation.dataset)
-        loaded = project.domain(settings.domain).problems(path, settings.fields)
+        loaded = project.problem_domain(settings).problems(path, settings.fields)
     except (TfgrpoError, ValueError) as error:
         return {}, str(error)
     loaded = problems.without(loaded, config.get("skipped", ()))[: config["problems"]]
@@ -367,7 +367,9 @@ def _messages(store: Store, attempt: RecordedAttempt) -> Iterator[tuple[str, str
             function = call["function"]
             content += f" {function['name']}({function['arguments']})"
         yield message["role"] + (" (cached)" if message.get("cached") else ""), content.strip()
-    if "messages" not in verdict and attempt.calls:
+    if "messages" not in verdict and "response" in verdict:
+        yield "assistant", str(verdict["response"])
+    elif "messages" not in verdict and attempt.calls:
         recorded = store.runs.call(bytes.fromhex(attempt.calls[-1]))
         if recorded is not None:
             yield "assistant", str(recorded.answer["content"])

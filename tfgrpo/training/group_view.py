@@ -222,7 +222,7 @@ def _messages(one: RecordedAttempt, words: AttemptText) -> Iterator[Message]:
         )
         role = str(message.get("role"))
         content = str(message.get("content") or "")
-        yield Message(role, content.strip(), role in ("tool", "function"), calls)
+        yield Message(role, content.strip(), role in ("tool", "function", "files"), calls)
 
 
 def _decided(

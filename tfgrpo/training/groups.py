@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.data.problems import KIND, Problem
-from tfgrpo.domains.base import Context, Domain, DomainError, More, Sampling
+from tfgrpo.domains.base import Context, Domain, DomainError, More, Sampling, answer_once
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.model.gather import gather_all
@@ -221,7 +221,11 @@ class GroupMaker:
         await self._journal.rollout(self._row(step, rollout, library))
 
     def _row(self, step: int, rollout: Rollout, library: Library) -> RolloutRow:
-        return _row(self._store.runs.row_id(self._run), step, rollout, library.version.number)
+        run = self._store.runs.row_id(self._run)
+        row = _row(run, step, rollout, library.version.number)
+        if len(rollout.calls) == 1 and self._domain.rollout is answer_once:
+            return row  # what it says is in the call
+        return row._replace(verdict={**row.verdict, "response": rollout.response})
 
     def _context(
         self,
@@ -244,6 +248,7 @@ class GroupMaker:
             sampling=Sampling(settings.temperature, settings.max_tokens, settings.seed),
             sample=sample,
             call_path=call_path,
+            library=library,
         )
 
     async def recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
@@ -251,18 +256,18 @@ class GroupMaker:
         failed, since what failed then may well succeed now."""
         if row.outcome == "failed":
             return None
-        response = ""
+        response: str | None = None
         for call in await self._policy.recorded(row.calls):
             if call is None:
                 return None
             answer = Answer(**call.answer)
-            response = answer.content
+            response = answer.visible
             self._policy.count_replayed("rollout", answer)
         verdict = row.verdict
         return Rollout(
             problem=problem,
             sample=row.sample,
-            response=verdict.get("response", response),
+            response=verdict.get("response", response or ""),
             outcome=row.outcome,
             reward=row.reward,
             answer=verdict.get("answer"),
@@ -297,8 +302,6 @@ def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
         verdict["details"] = dict(rollout.details)
     if rollout.messages:
         verdict["messages"] = list(rollout.messages)
-    if rollout.messages or len(rollout.calls) > 1:  # else it is what the call says
-        verdict["response"] = rollout.response
     if KIND in rollout.problem.meta:
         verdict[KIND] = str(rollout.problem.meta[KIND])
     if rollout.without:

@@ -117,6 +117,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             "its rewards measures wrongly",
             hint="--policy paper",
         )
+    domain = project.by_agent(domain, settings, store)
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
@@ -149,7 +150,7 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
     project.require_run(run.name, run.config)
     if settings.models.endpoints:  # which are the settings file's, and not the record's
         project.require_trust({})
-    domain = project.domain(settings.domain)
+    domain = project.by_agent(project.domain(settings.domain), settings)
     return RunPlan(
         settings,
         project.open_path(settings.prompts) if settings.prompts else None,

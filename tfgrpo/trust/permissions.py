@@ -63,6 +63,7 @@ JUDGED = frozenset(
         "policy",
         "tools",
         "models",
+        "agent",
     )
 )
 """Settings that permissions are made from."""
@@ -125,7 +126,7 @@ def of_file(
     listed = {"endpoints": bool(tables.get("endpoints"))}
     for name in ("train", "eval"):
         values = model | _names(tables.get(name, {})) | listed
-        for more in ({}, {"tools": tools}):
+        for more in ({}, {"tools": tools}, {"agent": tables.get("agent", {})}):
             needed += of_values(values | more, path.parent, known, given)
     return Permissions(path.parent, path.name, _distinct(needed), path)
 
@@ -218,6 +219,8 @@ def of_values(
             yield from _path(key, own[key], folder)
     if isinstance(own.get("tools"), Mapping):
         yield from _tools(own["tools"], folder, given)
+    if isinstance(own.get("agent"), Mapping):
+        yield from _agent(_names(own["agent"]), folder, given)
 
 
 def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permission]:
@@ -314,6 +317,20 @@ def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> It
 def _env(server: Mapping[str, Any]) -> list[Any]:
     env = server.get("env")
     return list(env) if isinstance(env, list | tuple) else []
+
+
+def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
+    """Yields what an agent needs that makes attempts, and a command that judges them."""
+    table = {name: value for name, value in table.items() if f"agent.{name}" not in given}
+    for name, what in (("run", "for each attempt"), ("reward", "to judge each attempt")):
+        value = table.get(name)
+        if value and not str(value).startswith(OBJECT):
+            words = f"runs {plain(value)} {what}, with your rights and your environment"
+            yield Permission(f"agent.{name}", str(value), words)
+    outside = _outside(str(table.get("workspace") or ""), folder)
+    if outside is not None:
+        words = f"gives each attempt a copy of {plain(outside)}, outside of this folder"
+        yield Permission("agent.workspace", outside, words)
 
 
 def _outside(value: str, folder: Path) -> str | None:

@@ -24,7 +24,17 @@ from tfgrpo.training.run_problems import PROMPTS
 if TYPE_CHECKING:
     from types import ModuleType
 
-ROOMS = ("data", "domains", "model", "rendering", "rollout", "tools", "training", "prompts")
+ROOMS = (
+    "agents",
+    "data",
+    "domains",
+    "model",
+    "rendering",
+    "rollout",
+    "tools",
+    "training",
+    "prompts",
+)
 """The rooms of the package that a group passes through."""
 
 

@@ -57,7 +57,7 @@ def plan_work(store: Store, project: Project, name: str, models: Mapping[str, An
     return WorkPlan(
         run,
         settings.model_copy(update={"models": own}),
-        project.domain(settings.domain),
+        project.by_agent(project.domain(settings.domain), settings),
         project.open_path(settings.prompts) if settings.prompts else None,
     )
 

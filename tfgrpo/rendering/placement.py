@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.proxy.splice import Edit, Value, escaped, items, members, skip, string_end
 from tfgrpo.rendering.render import examples_of, prompt_text, rules_of
+from tfgrpo.rendering.splice import Edit, Value, escaped, items, members, skip, string_end
 from tfgrpo.store.records import Library
 
 SYSTEM = ("system", "developer")

@@ -1,0 +1,338 @@
+"""Agents that are commands: a process for each attempt, its limits, its workspace, its reward."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, one_line_error
+from scripted import ScriptedEndpoint, write_problems
+from test_agent_gateway import Rig, looks_up, rigged
+from wires import WireEndpoint
+
+from tfgrpo.agents.attempts import AgentRollout, by_agent
+from tfgrpo.agents.program import MARK
+from tfgrpo.agents.reward import read_reward
+from tfgrpo.agents.settings import AgentSettings
+from tfgrpo.domains.base import Domain, Trajectory, Verdict
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.rollout.attempt import Rollout, attempt
+from tfgrpo.store.errors import SettingsError
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="process groups")
+PYTHON = sys.executable
+
+
+async def right(context: Any, trajectory: Trajectory) -> Verdict:
+    return Verdict(float(trajectory.response == "12"), trajectory.response, "")
+
+
+DOMAIN = Domain(name="x", verify=right)
+
+
+def script(folder: Path, text: str, name: str = "agent.py") -> str:
+    (folder / name).write_text(textwrap.dedent(text))
+    return f"{PYTHON} {name}"
+
+
+def made(rig: Rig, root: Path, seconds: float = 20.0, **settings: Any) -> Rollout:
+    """Makes one attempt by a command and judges it."""
+    domain = by_agent(DOMAIN, AgentSettings(**settings), root, {}, 4)
+    assert isinstance(domain.rollout, AgentRollout)
+
+    async def run() -> Rollout:
+        try:
+            async with domain.rollout.opened(seconds) as rollout:  # type: ignore[attr-defined]
+                from dataclasses import replace
+
+                return await attempt(replace(domain, rollout=rollout), rig.context())
+        finally:
+            await rig.calls.endpoint.close()
+
+    return asyncio.run(run())
+
+
+@pytest.fixture
+def rig(tmp_path: Path, verifier: Verifier) -> Any:
+    with WireEndpoint(looks_up) as server, rigged(tmp_path, server, verifier) as opened:
+        yield opened
+
+
+def left() -> list[int]:
+    """The processes of attempts that still run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes()
+            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        of_tests = f"TEST_OF={os.getpid()}".encode() in environment.split(b"\0")
+        if of_tests and f"{MARK}=attempt-".encode() in environment and state not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+@pytest.fixture(autouse=True)
+def marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_OF", str(os.getpid()))
+
+
+def test_what_is_printed_is_the_answer_or_the_last_line_is_json(rig: Rig, tmp_path: Path) -> None:
+    told = {"answer": 12, "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    plain = script(tmp_path, "print('some'); print('words')")
+    assert made(rig, tmp_path, run=plain).response == "some\nwords"
+    last = script(tmp_path, f"print('log'); print({json.dumps(told)!r})", "last.py")
+    found = made(rig, tmp_path, run=last)
+    assert (found.response, found.reward) == ("12", 1.0)
+    assert not found.calls, "its own rollout counts what is told, with the run's"
+
+
+def test_the_key_of_the_endpoint_is_not_in_a_commands_environment(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_PROVIDERS_KEY", "endpoint-key-1")
+    monkeypatch.setenv("SOME_OTHER", "there")
+    names = "import os; print('SOME_PROVIDERS_KEY' in os.environ, os.environ['SOME_OTHER'])"
+    assert made(rig, tmp_path, run=script(tmp_path, names)).response == "False there"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "import sys; sys.stderr.write('the last words'); sys.exit(3)",
+            "ended with 3: the last words",
+        ),
+        ("import sys; sys.stderr.write('nothing to say')", "printed no answer: nothing to say"),
+        ("import os, signal; print('hm', flush=True); os.kill(os.getpid(), 11)", "SIGSEGV: hm"),
+        (
+            "import time; print('thinking', flush=True); time.sleep(60)",
+            "not done in 1.5 s: thinking",
+        ),
+        ("while True: print('flood' * 1000)", "wrote more than 65,536 bytes"),
+        ("a = bytearray(400 << 20); import time; time.sleep(60)", "took more than 200 MiB"),
+    ],
+)
+def test_one_that_dies_hangs_or_floods_fails_alone_with_its_last_words(
+    rig: Rig, tmp_path: Path, text: str, said: str
+) -> None:
+    seconds = 1.5 if "thinking" in text else 30.0
+    command = script(tmp_path, text)
+    found = made(rig, tmp_path, seconds, run=command, output=1 << 16, memory=200)
+    assert (found.outcome, found.reward) == ("failed", None)
+    assert said in found.reason
+    assert not left()
+
+
+def test_what_a_command_leaves_running_is_ended_wherever_it_went(rig: Rig, tmp_path: Path) -> None:
+    command = script(
+        tmp_path,
+        """
+        import os, subprocess, sys, time
+        wait = [sys.executable, "-c", "import time; time.sleep(600)"]
+        subprocess.Popen(wait)
+        subprocess.Popen(wait, start_new_session=True)
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(600)
+            os._exit(0)
+        print("12")
+        """,
+    )
+    assert made(rig, tmp_path, run=command).reward == 1.0
+    assert not left()
+
+
+def test_each_attempt_has_its_own_copy_and_its_changes_are_in_the_trajectory(
+    rig: Rig, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    (work / "src").mkdir(parents=True)
+    (work / "src" / "main.py").write_text("a = 1\n")
+    (work / "gone.txt").write_text("gone\n")
+    (work / "run.sh").write_text("#!/bin/sh\necho 12\n")
+    (work / "run.sh").chmod(0o755)
+    (work / "link").symlink_to("src/main.py")
+    command = script(
+        tmp_path,
+        """
+        import pathlib, subprocess
+        pathlib.Path("src/main.py").write_text("a = 2\\n")
+        pathlib.Path("gone.txt").unlink()
+        pathlib.Path("new.bin").write_bytes(bytes(range(256)))
+        pathlib.Path("answer.txt").write_text(subprocess.check_output(["./run.sh"], text=True))
+        print("not the answer")
+        """,
+    )
+    options = {"run": command, "workspace": "work", "answer_file": "answer.txt"}
+    found = made(rig, tmp_path, **options)
+    assert (found.response, found.reward) == ("12", 1.0)
+    assert [m["role"] for m in found.messages] == ["assistant", "files"]
+    changes = found.messages[-1]["content"]
+    assert "-a = 1\n+a = 2" in str(changes)
+    assert "gone.txt: removed" in str(changes)
+    assert "new.bin: new" in str(changes)
+    assert (work / "src" / "main.py").read_text() == "a = 1\n"
+    assert not (work / "answer.txt").exists()
+    missing = made(rig, tmp_path, **{**options, "answer_file": "other.txt"})
+    assert missing.outcome == "failed"
+    assert "there is no answer file other.txt" in missing.reason
+
+
+def test_a_reward_command_sees_everything_and_its_words_are_shown(rig: Rig, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    agent = script(tmp_path, "open('made.txt', 'w').write('made'); print('12')")
+    reward = script(
+        tmp_path,
+        """
+        import json, os, sys
+        told = json.load(sys.stdin)
+        assert told["problem"]["answer"] == told["answer"] == "12", told
+        assert open("made.txt").read() == "made" and os.getcwd() == told["workspace"]
+        assert "made.txt" in told["files"] and told["messages"]
+        print("0.25: the file is too short")
+        """,
+        "reward.py",
+    )
+    found = made(rig, tmp_path, run=agent, workspace="work", reward=reward)
+    assert (found.reward, found.reason) == (0.25, "the file is too short")
+    assert found.details == {"words": "the file is too short"}
+
+
+def test_an_agent_may_tell_its_own_reward(rig: Rig, tmp_path: Path) -> None:
+    lines = {
+        "half": {"answer": "x", "reward": 0.5, "words": "half of it"},
+        "none": {"answer": "x"},
+        "large": {"answer": "x", "reward": 7},
+    }
+    found = {
+        name: made(
+            rig,
+            tmp_path,
+            run=script(tmp_path, f"print({json.dumps(line)!r})", f"{name}.py"),
+            reward="agent",
+        )
+        for name, line in lines.items()
+    }
+    assert (found["half"].reward, found["half"].details) == (0.5, {"words": "half of it"})
+    assert (found["none"].outcome, found["large"].outcome) == ("unverifiable", "unverifiable")
+    with pytest.raises(ValueError, match="needs --agent, which tells it"):
+        AgentSettings(reward="agent")
+
+
+@pytest.mark.parametrize(
+    ("said", "reward", "reason"),
+    [
+        ("1", 1.0, "the reward is 1"),
+        ("0.5\n", 0.5, "the reward is 0.5"),
+        (".75 - nearly", 0.75, "nearly"),
+        ("1e-1 words", 0.1, "words"),
+        ("", None, "printed ''"),
+        ("good", None, "printed 'good'"),
+        ("2", None, "2 is not from 0 to 1"),
+        ("-0.1", None, "is not from 0 to 1"),
+        ("50%", None, "printed '50%'"),
+        ("1st place", None, "printed '1st place'"),
+        ("nan", None, "printed 'nan'"),
+    ],
+)
+def test_a_reward_is_a_number_and_nothing_else_is(
+    said: str, reward: float | None, reason: str
+) -> None:
+    verdict = read_reward(said, "12")
+    assert verdict.reward == reward
+    assert reason in verdict.reason
+
+
+def test_a_workspace_that_is_none_is_refused_before_the_first_attempt(tmp_path: Path) -> None:
+    agent = script(tmp_path, "print(12)")
+
+    def refused(workspace: str, **more: Any) -> str:
+        settings = AgentSettings(run=agent, workspace=workspace, **more)
+        with pytest.raises(SettingsError) as raised:
+            by_agent(DOMAIN, settings, tmp_path, {}, 4)
+        assert raised.value.hint
+        return str(raised.value)
+
+    assert "is no folder" in refused("nowhere")
+    assert "is no folder" in refused("agent.py")
+    leads_out = tmp_path / "leads-out"
+    leads_out.mkdir()
+    (leads_out / "passwd").symlink_to("/etc/passwd")
+    assert "a link that leads out of it" in refused("leads-out")
+    large = tmp_path / "large"
+    large.mkdir()
+    with (large / "big").open("wb") as file:
+        file.truncate(3 << 20)
+    assert "more than 2 MiB" in refused("large", copy_limit=2)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / "pipe")
+    assert "is no file" in refused("pipes")
+    with pytest.raises(SettingsError, match="no command no-such for the reward"):
+        by_agent(DOMAIN, AgentSettings(run=agent, reward="no-such"), tmp_path, {}, 4)
+    with pytest.raises(ValueError, match="an answer file is a command's, in a workspace"):
+        AgentSettings(run=agent, answer_file="answer.txt")
+
+
+AGENT = """
+import json, os, sys, urllib.request
+task = json.load(sys.stdin)
+body = {"messages": [{"role": "user", "content": task["problem"]}], "seed": task["seed"]}
+request = urllib.request.Request(
+    os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
+    {"content-type": "application/json"})
+print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
+"""
+
+
+def test_a_folder_of_somebody_elses_runs_no_command_before_trust(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "problems.jsonl", 4)
+    run = "touch ran.txt"
+    (tmp_path / "tfgrpo.toml").write_text(f'[agent]\nrun = "{run}"\nreward = "echo 1"\n')
+    untrusted = {"TFGRPO_TRUST": ""}
+    with ScriptedEndpoint() as server:
+        command = ("train", "problems.jsonl", "--base-url", server.base_url, "--model", "m")
+        for more in ((), ("--workspace", "."), ("--agent", "echo 12")):
+            done = cli(*command, *more, ok=False, env=untrusted)
+            one_line_error(done, "tfgrpo.toml")
+            assert ("runs touch ran.txt for each attempt" in done.stderr) is (
+                "--agent" not in more
+            ) or "touch" in done.stderr
+        assert not (tmp_path / "ran.txt").exists()
+        assert not server.requests
+
+
+def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 8)
+    write_problems(tmp_path / "heldout.jsonl", 4, start=20)
+    (tmp_path / "agent.py").write_text(AGENT)
+    with ScriptedEndpoint() as server:
+        once = ("--epochs", "1", "--batch-size", "8", "--group-size", "4", "--model", "m")
+        agent = ("--agent", f"{PYTHON} agent.py", "--base-url", server.base_url)
+        cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl")
+        cost = json.loads(cli("cost", "--json").stdout)["calls"]
+        assert sum(one["calls"] for one in cost if one["stage"] == "rollout") == 32
+        where = ("--base-url", server.base_url)
+        scores = cli("eval", "heldout.jsonl", "--samples", "2", "--against", "v0", *where).stdout
+        assert re.search(r"v1 +1\.000", scores), scores
+        page = cli("rollouts", "problems").stdout
+        assert len(re.findall("answered", page)) == 32, page
+        asked = len(server.requests)
+        cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl")
+        assert len(server.requests) == asked, "it is finished"
+        (tmp_path / "agent.py").write_text(AGENT + "# another one\n")
+        done = cli("train", "problems.jsonl", *once, *agent, "--gate", "heldout.jsonl", ok=False)
+        assert "problems-2" in done.stderr, "an agent that was changed is another run's"

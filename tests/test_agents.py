@@ -1,0 +1,203 @@
+"""Agents of the user's: functions and commands that make the attempts, through a gateway."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, one_line_error
+from scripted import LESSON, ScriptedEndpoint, restless, stage, teachable, write_problems
+
+import tfgrpo
+from tfgrpo import AgentContext, Attempt
+from tfgrpo.data.problems import Problem
+
+ONCE = {"epochs": 2, "batch_size": 4, "group_size": 4, "model": "m", "learner": "controller"}
+FLAGS = (
+    *("--epochs", "2", "--batch-size", "4", "--group-size", "4", "--model", "m"),
+    *("--learner", "controller"),
+)
+PROGRAM = """
+import json, sys, urllib.request, os
+task = json.load(sys.stdin)
+assert "answer" not in task
+assert json.loads(os.environ["TFGRPO_PROBLEM"]) == task
+body = {"model": "whatever", "messages": task["prompt"], "seed": task["seed"],
+        "temperature": task["temperature"], "max_tokens": task["max_tokens"]}
+request = urllib.request.Request(
+    os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
+    {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"})
+print(json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write_problems(tmp_path / "problems.jsonl", 8)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def where(endpoint: ScriptedEndpoint, store: str, **more: Any) -> dict[str, Any]:
+    return {**ONCE, "base_url": endpoint.base_url, "store": store, **more}
+
+
+async def asks(problem: Problem, context: AgentContext) -> str:
+    assert not problem.answer, "an agent is not told the answer"
+    client = context.openai()
+    answer = await client.chat.completions.create(
+        model="some-other",
+        messages=context.messages,
+        seed=context.seed,
+        temperature=context.temperature,
+        max_tokens=context.max_tokens,
+    )
+    return str(answer.choices[0].message.content)
+
+
+def asks_in_a_thread(problem: Problem, context: AgentContext) -> str:
+    client = context.openai()
+    answer = client.chat.completions.create(
+        model="some-other",
+        messages=context.messages,
+        seed=context.seed,
+        temperature=context.temperature,
+        max_tokens=context.max_tokens,
+    )
+    return str(answer.choices[0].message.content)
+
+
+def texts(result: tfgrpo.TrainResult) -> list[str]:
+    return [experience.text for experience in result.library]
+
+
+def learned(folder: Path, store: str) -> list[list[str]]:
+    """The library at every version, in words."""
+    with tfgrpo.Store.open(folder / store / ".tfgrpo/store.db") as opened:
+        (run,) = opened.runs.all()
+        return [
+            [e.text for e in opened.library(f"{run.name}/step_{number}")] for number in range(1, 5)
+        ]
+
+
+@pytest.mark.parametrize("script", [teachable, restless])
+def test_every_way_learns_the_very_library_of_the_built_in_loop(folder: Path, script: Any) -> None:
+    (folder / "my_agent.py").write_text(PROGRAM)
+    command = f"{sys.executable} my_agent.py"
+    agents: dict[str, Any] = {"own": None, "async": asks, "sync": asks_in_a_thread}
+    asked = {}
+    for name, agent in (agents | {"command": command}).items():
+        (folder / name).mkdir()
+        (folder / name / "my_agent.py").write_text(PROGRAM)
+        with ScriptedEndpoint(script) as endpoint:
+            more = {} if agent is None else {"agent": agent}
+            result = tfgrpo.train_sync("problems.jsonl", **where(endpoint, name, **more))
+            asked[name] = sorted(
+                json.dumps(r["messages"]) for r in endpoint.requests if stage(r) == "rollout"
+            )
+            assert result.cost.usage.calls == len(endpoint.requests)
+    assert len({json.dumps(learned(folder, name)) for name in asked}) == 1
+    assert learned(folder, "own")[-1], "something is learned"
+    assert asked["own"] == asked["async"] == asked["sync"] == asked["command"]
+
+
+async def ask_plainly(problem: Problem, context: AgentContext) -> Attempt:
+    """As a program does that knows nothing of a library."""
+    client = context.openai()
+    messages: list[Any] = [
+        {"role": "system", "content": "You are an agent."},
+        {"role": "user", "content": problem.problem},
+    ]
+    first = await client.chat.completions.create(model="x", messages=messages, seed=context.seed)
+    said = first.choices[0].message.content
+    messages += [
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": f"Sure? {problem.problem}"},
+    ]
+    again = await client.chat.completions.create(model="x", messages=messages, seed=context.seed)
+    return Attempt(str(again.choices[0].message.content))
+
+
+def test_the_library_goes_into_each_call_and_the_trajectory_comes_off_the_wire(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    result = tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent=ask_plainly))
+    assert texts(result) == [LESSON]
+    taught = [r for r in endpoint.requests if "You are an agent." in r["messages"][0]["content"]]
+    later = [r for r in taught if LESSON in r["messages"][0]["content"]]
+    assert len(taught) == 2 * 2 * 8 * 4
+    assert len(later) == 3 * len(taught) // 4, "from the second of four steps on"
+    assert all(r["messages"][0]["content"].count(LESSON) == 1 for r in later)
+    assert all(r["model"] == "m" for r in taught)
+    with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
+        rows = store.rollouts("problems")
+        roles = [[m["role"] for m in row.verdict["messages"]] for row in rows]
+        assert set(map(tuple, roles)) == {("assistant", "user", "assistant")}
+        assert all(len(row.calls) == 2 for row in rows)
+
+
+def test_an_attempt_is_shown_in_the_evaluation_and_scores_are_kept(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    write_problems(folder / "heldout.jsonl", 6, start=20)
+    tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent=ask_plainly))
+    options: dict[str, Any] = {"samples": 2, "store": ".", "agent": ask_plainly}
+    scores = tfgrpo.evaluate_sync("heldout.jsonl", against="v0", **options)
+    assert scores.mean == 1.0
+    asked = len(endpoint.requests)
+    verdict = tfgrpo.compare_sync("v0", "HEAD", "heldout.jsonl", **options)
+    assert verdict.mean > 0
+    assert len(endpoint.requests) == asked
+    with pytest.raises(tfgrpo.TfgrpoError, match="ask_plainly is a Python object"):
+        tfgrpo.evaluate_sync("heldout.jsonl", samples=1, store=".")
+
+
+def test_an_estimate_goes_by_the_attempts_that_there_were(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    options = where(endpoint, ".", agent=ask_plainly)
+    before = tfgrpo.estimate_sync("problems.jsonl", **options)
+    assert any("does not say what an attempt takes" in one for one in before.left_out)
+    tfgrpo.train_sync("problems.jsonl", **options)
+    after = tfgrpo.estimate_sync("problems.jsonl", **options, new=True)
+    calls = {one.stage: one.calls for one in after.expected}
+    assert calls["rollout"] == 2 * 64
+
+
+def takes_one(problem: Problem) -> str:
+    return ""
+
+
+def generates(problem: Problem, context: AgentContext) -> Any:
+    yield "no"
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("no-such-command --at all", "there is no command no-such-command for the agent"),
+        ("./here.sh", "there is no command ./here.sh"),
+        ("no_such_module:run", "cannot load the agent no_such_module:run"),
+        ("json:no_such_function", "the module json has no no_such_function"),
+        ("json:JSONEncoder", "is no function"),
+        (takes_one, "does not take a problem and a context"),
+        (generates, "is a generator"),
+        ("'unclosed", "is no command"),
+    ],
+)
+def test_an_agent_that_is_none_is_refused_before_a_call(
+    folder: Path, endpoint: ScriptedEndpoint, agent: Any, said: str
+) -> None:
+    with pytest.raises(tfgrpo.TfgrpoError, match=said.replace("(", "\\(")) as refused:
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent=agent))
+    assert refused.value.hint
+    assert not endpoint.requests
+    assert not (folder / ".tfgrpo").exists()
+
+
+def test_a_command_that_is_none_is_refused_on_one_line(cli: Cli, folder: Path) -> None:
+    done = cli("train", "problems.jsonl", *FLAGS, "--agent", "no-such-command", ok=False)
+    one_line_error(done, "there is no command no-such-command", code=2)

@@ -1,0 +1,307 @@
+"""The gateway: an address on loopback for each attempt, through which its calls to the model pass.
+
+An attempt is known by a token, which is its key and stands in its address too, for programs that
+have a key of their own. Its library goes into each request, where the proxy would put it, unless
+it is in there already. The call is then made like all others: looked up, paced, retried, bounded
+by the budget, journalled, and handed on when it is on record. It is told from others of its attempt
+by what it asks and how often that was asked before. So an attempt that is made again is answered
+from the record for as long as it asks the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import h11
+
+from tfgrpo.agents.conversation import Passed, answer_message, prompt_of, request_messages
+from tfgrpo.agents.guard import RUN_MARK
+from tfgrpo.domains.base import Context
+from tfgrpo.model import tokens
+from tfgrpo.model.budget import BudgetReached
+from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
+from tfgrpo.model.wire import LIMITS, RESPONSES, limit_of, response_id
+from tfgrpo.rendering.placement import KEYS, Addition, addition, place_of
+from tfgrpo.rendering.render import prompt_text, rules_of
+from tfgrpo.rendering.splice import NotJson, RepeatedKey, document, edited
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Json
+
+HOST = "127.0.0.1"
+MOST = 64 << 20
+"""Bytes of a request's body."""
+READ = 256 << 10
+COUNTING = ("/messages/count_tokens", "/responses/input_tokens")
+PASSED_ON = ("anthropic-version", "anthropic-beta", "openai-beta")
+"""Headers of a request that go on with it."""
+FINAL = "x-should-retry"
+"""The header that tells clients not to try again: that was done here."""
+
+
+class Reply(NamedTuple):
+    """An answer over HTTP."""
+
+    status: int
+    body: bytes
+    kind: str = "application/json"
+    final: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Desk:
+    """One attempt's place at the gateway: what passed, and what ended it, if anything has."""
+
+    context: Context
+    base_url: str
+    token: str
+    family: str
+    addition: Addition | None
+    shown: str
+    passed: list[Passed] = field(default_factory=list)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    error: TfgrpoError | None = None
+    turns: Counter[bytes] = field(default_factory=Counter)
+
+    @property
+    def openai_url(self) -> str:
+        """The address as clients of OpenAI's take it."""
+        return f"{self.base_url}/v1"
+
+    def environment(self) -> dict[str, str]:
+        """Returns the variables by which programs find the gateway."""
+        return {
+            "OPENAI_BASE_URL": self.openai_url,
+            "OPENAI_API_BASE": self.openai_url,
+            "OPENAI_API_KEY": self.token,
+            "ANTHROPIC_BASE_URL": self.base_url,
+            "ANTHROPIC_API_KEY": self.token,
+            "ANTHROPIC_AUTH_TOKEN": self.token,
+            RUN_MARK: self.family,
+            "NO_PROXY": f"{HOST},localhost",
+            "no_proxy": f"{HOST},localhost",
+        }
+
+
+class Gateway:
+    """The server. Use `start`, and `close` at the end, on one event loop."""
+
+    def __init__(self) -> None:
+        self._desks: dict[str, Desk] = {}
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.Task[None]] = set()
+        self._port = 0
+        self.family = secrets.token_hex(16)
+        """What all attempts of this gateway have in common."""
+
+    async def start(self) -> None:
+        """Begins to listen. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, HOST, 0, limit=READ)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._open:
+            task.cancel()
+        await asyncio.gather(*self._open, return_exceptions=True)
+
+    def admit(self, context: Context) -> Desk:
+        """Opens a place for an attempt."""
+        token = f"attempt-{secrets.token_hex(16)}"
+        library = context.library
+        readable = library is not None and bool(library.readable)
+        new = addition(library) if readable and library is not None else None
+        shown = prompt_text(rules_of(library)) if readable and library is not None else ""
+        desk = Desk(context, f"http://{HOST}:{self._port}/{token}", token, self.family, new, shown)
+        self._desks[token] = desk
+        return desk
+
+    def dismiss(self, desk: Desk) -> None:
+        """Closes an attempt's place: its token leads nowhere from now on."""
+        self._desks.pop(desk.token, None)
+
+    # connections:
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            await self._requests(reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the client is gone, or the gateway ends
+        finally:
+            self._open.discard(task)
+            writer.close()
+
+    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        http = h11.Connection(h11.SERVER)
+        while True:
+            try:
+                request, body = await _read(http, reader, writer)
+            except h11.RemoteProtocolError as error:
+                reply, request = _refused(400, f"the request is not HTTP/1.1: {error}"), None
+            else:
+                if request is None:
+                    return
+                reply = await self._answer(request, body)
+            await _send(http, writer, reply)
+            if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
+                return
+            http.start_next_cycle()
+
+    async def _answer(self, request: h11.Request, body: bytes | None) -> Reply:
+        headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
+        desk, path = self._desk(request.target.decode("latin-1").partition("?")[0], headers)
+        if desk is None:
+            return _refused(401, "the key is no attempt's, or its attempt is over", final=True)
+        if body is None:
+            return _refused(413, f"the body has more than {MOST >> 20} MiB", final=True)
+        path = "/" + "/".join(part for part in path.split("/") if part)
+        route = path.removeprefix("/v1")
+        model = desk.context.calls.endpoint.model
+        if request.method == b"GET" and route.startswith("/models"):
+            listed = {"id": model, "object": "model", "created": 0, "owned_by": "tfgrpo"}
+            one = route != "/models"
+            return _json(200, listed if one else {"object": "list", "data": [listed]})
+        if request.method != b"POST" or route not in (*LIMITS, *COUNTING):
+            offered = ", ".join((*LIMITS, *COUNTING, "/models"))
+            return _refused(404, f"an attempt's gateway answers {offered}, not {path}", final=True)
+        try:
+            placed = _placed(desk, path, body)
+        except RepeatedKey as error:
+            return _refused(400, f"the body has the key {error} twice", final=True)
+        except (NotJson, ValueError, RecursionError) as error:
+            return _refused(400, f"the body is no JSON object: {error}", final=True)
+        if route in COUNTING:
+            return _json(200, {"input_tokens": tokens.count(json.dumps(placed))})
+        more = {name: headers[name] for name in PASSED_ON if name in headers}
+        return await self._ask(desk, route, placed, more)
+
+    def _desk(self, path: str, headers: Mapping[str, str]) -> tuple[Desk | None, str]:
+        """Returns whose request it is, by its address or its key, and the path."""
+        first, _, rest = path.lstrip("/").partition("/")
+        if first in self._desks:
+            return self._desks[first], rest
+        key = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        keys = (key, headers.get("x-api-key", ""), headers.get("api-key", ""))
+        return next((self._desks[one] for one in keys if one in self._desks), None), path
+
+    async def _ask(self, desk: Desk, route: str, body: Json, headers: Json) -> Reply:
+        if desk.error is not None:
+            return _refused(403, str(desk.error), final=True)
+        context, messages = desk.context, request_messages(body)
+        prompt, turns = prompt_of(messages)
+        wire = {"route": route, "body": {k: v for k, v in body.items() if k != "model"}}
+        wire |= {"headers": dict(headers)}
+        most = limit_of(wire) or context.sampling.max_tokens
+        request = Request("rollout", prompt, 0.0, most, turns=turns, wire=wire)
+        same = digest(["tfgrpo.agent", wire])
+        turn, desk.turns[same] = desk.turns[same], desk.turns[same] + 1
+        call_path = (*context.call_path, turn) if turn else context.call_path
+        try:
+            recorded = await context.calls.ask(request, call_path=call_path, sample=context.sample)
+        except CallFailed as error:
+            return _refused(400, str(error), final=True)
+        except (BudgetReached, EndpointError) as error:
+            desk.error = error
+            desk.over.set()
+            return _refused(403, str(error), final=True)
+        answer = recorded.answer
+        given = answer.wire.get("body")
+        desk.passed.append(
+            Passed(
+                messages,
+                answer_message(route, answer),
+                recorded.key,
+                answer.truncated,
+                body.get("previous_response_id"),
+                response_id(given) if route == RESPONSES else None,
+            )
+        )
+        if isinstance(given, str):
+            return Reply(200, given.encode(), "text/event-stream; charset=utf-8")
+        return _json(200, given)
+
+
+def _placed(desk: Desk, path: str, body: bytes) -> dict[str, Any]:
+    """Returns a request's body with the attempt's library in it. Raises NotJson, RepeatedKey and
+    ValueError."""
+    text = body.decode()
+    members = document(text, KEYS)
+    whole: dict[str, Any] = json.loads(text)
+    there = bool(desk.shown) and any(desk.shown in one for one in _texts(whole))
+    place = place_of(b"POST", path)
+    if desk.addition is None or there or place is None:
+        return whole
+    placed: dict[str, Any] = json.loads(edited(body, text, place(text, members, desk.addition)))
+    return placed
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yields every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
+
+
+async def _read(
+    http: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> tuple[h11.Request | None, bytes | None]:
+    """Returns the next request and its body: no request where the client is gone, and no body where
+    that is too long. Raises RemoteProtocolError."""
+    request: h11.Request | None = None
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        event = http.next_event()
+        if event is h11.NEED_DATA:
+            if http.they_are_waiting_for_100_continue:
+                go_on = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+                writer.write(http.send(go_on) or b"")
+            data = await reader.read(READ)
+            if not data and request is None:
+                return None, b""
+            http.receive_data(data)
+        elif isinstance(event, h11.Request):
+            request = event
+        elif isinstance(event, h11.Data):
+            size += len(event.data)
+            if size > MOST:
+                return request, None
+            pieces.append(bytes(event.data))
+        elif isinstance(event, h11.EndOfMessage):
+            return request, b"".join(pieces)
+        else:  # the connection is closed
+            return None, b""
+
+
+async def _send(http: h11.Connection, writer: asyncio.StreamWriter, reply: Reply) -> None:
+    headers = [("content-type", reply.kind), ("content-length", str(len(reply.body)))]
+    if reply.final:
+        headers.append((FINAL, "false"))
+    response = h11.Response(status_code=reply.status, headers=headers)
+    parts = (response, h11.Data(data=reply.body), h11.EndOfMessage())
+    writer.write(b"".join(http.send(part) or b"" for part in parts))
+    await writer.drain()
+
+
+def _json(status: int, value: object) -> Reply:
+    return Reply(status, json.dumps(value).encode())
+
+
+def _refused(status: int, message: str, *, final: bool = False) -> Reply:
+    """Returns an error in the form that the clients of both providers read."""
+    error = {"type": "tfgrpo_gateway", "message": message, "code": None}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    return Reply(status, body, final=final)
