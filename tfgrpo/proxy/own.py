@@ -51,7 +51,7 @@ class OwnExchange:
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         self._proxy = proxy
         self._client = client
-        self._request = request
+        self.request = request
         self._task: asyncio.Task[None] | None = None
 
     def start(self, body: bytes | None) -> None:
@@ -67,7 +67,7 @@ class OwnExchange:
             self._task.cancel()
 
     async def _answer(self, body: bytes) -> None:
-        request, proxy = self._request, self._proxy
+        request, proxy = self.request, self._proxy
         kind, text = "application/json", ""
         report: dict[str, Any] | None
         try:
