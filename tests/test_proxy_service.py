@@ -121,7 +121,7 @@ def test_a_list_of_revisions_stands_in_the_file_and_a_short_token_is_refused(
     file.write_text('[libraries.support]\nstore = "s"\nallow = ["prod", "v2"]\n')
     assert read_file(file)["libraries"]["support"].allow == ("prod", "v2")
     file.write_text('[libraries.support]\nstore = "s"\nallow = "prod"\n')
-    with pytest.raises(SettingsError, match="allow lists"):
+    with pytest.raises(SettingsError, match="allow is a list"):
         read_file(file)
     for token in ("x", "eleven-char"):
         with pytest.raises(SettingsError, match="can be guessed"):

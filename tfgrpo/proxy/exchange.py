@@ -27,6 +27,7 @@ from tfgrpo.proxy.message import (
 from tfgrpo.proxy.placement import (
     Members,
     conversation,
+    metadata,
     opening,
     place_of,
     question,
@@ -161,6 +162,8 @@ class Exchange:
         if who is None:
             who = conversation(members)
         call.read(members, who)
+        if self.proxy.settings.tags:
+            call.metadata = metadata(members, self.proxy.settings.tags)
         if self.proxy.keeps_words(call):
             call.keep(plain)
         name, model, classifier = self.proxy.chooser.named(request.index, members)
@@ -225,6 +228,8 @@ class Exchange:
     def _sent(self, connection: UpstreamConnection) -> None:
         self._connection = connection
         self.call.sent = perf_counter()
+        self.call.tries += 1
+        self.call.provider = self.upstream.name
         connection.ask(self, self._wire, self._body, headless=self.request.method == b"HEAD")
         if self._streaming:
             self._wire = b""

@@ -190,7 +190,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             unknown = error
         else:
             if recorder.telemetry is not None:
-                recorder.telemetry.send_feedback(feedback)
+                recorder.telemetry.send_feedback(feedback, call)
             return {"call": call.id}
         finally:
             traffic.close()

@@ -29,6 +29,7 @@ from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.traffic import (
     CUT_OFF,
     CallContent,
@@ -244,9 +245,24 @@ class RecordWriter:
                     int(call.stale),
                     caller,
                     _whole(error or unread),
+                    call.trace(),
+                    self._tags(call),
+                    call.virtual,
+                    call.provider,
+                    call.tries or None,
                 )
             )
         return rows
+
+    def _tags(self, call: SeenCall) -> str | None:
+        """Returns the tags of a call as they stand on record, less what is taken out of words."""
+        if not call.labels and not call.metadata:
+            return None
+        clean = (
+            (_whole(name), self._patterns.sub(REDACTED, _whole(value) or ""))
+            for name, value in sorted(call.tags().items())
+        )
+        return json.dumps(dict(clean)) or None
 
     def _identity(self, value: str) -> str:
         """Returns what stands on record for a user or a conversation."""

@@ -92,6 +92,7 @@ class Proxy:
             libraries=settings.libraries,
             default=settings.default,
             rules=settings.rules,
+            tags=settings.tags,
             openai=settings.openai,
             anthropic=settings.anthropic,
         )

@@ -48,6 +48,8 @@ class Upstream:
     prefix: str
     before_v1: bool = True
     query: str = ""
+    name: str = ""
+    """What it is called on record: its base URL."""
 
     def __hash__(self) -> int:
         return hash(self.authority)  # which is asked for in every request
@@ -138,7 +140,7 @@ class ProxySettings:
     pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
     good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
-    request.
+    request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -155,6 +157,7 @@ class ProxySettings:
     sample: float = 1.0
     drain: float = 30.0
     access_log: str | None = None
+    tags: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -197,7 +200,8 @@ def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
     before_v1 = anthropic or not path or path != prefix
     tls = parts.scheme == "https"
     port = port or (443 if tls else 80)
-    return Upstream(parts.hostname, port, tls, parts.netloc, prefix, before_v1, parts.query)
+    name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    return Upstream(parts.hostname, port, tls, parts.netloc, prefix, before_v1, parts.query, name)
 
 
 def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
@@ -229,7 +233,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log")
-    known = {"upstream", "anthropic", "libraries", "rules", "redact", *plain}
+    known = {"upstream", "anthropic", "libraries", "rules", "redact", "tags", *plain}
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -241,6 +245,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         if "redact" in tables:
             several = tables["redact"]
             settings["redact"] = either(several if isinstance(several, list) else [several])
+        settings["tags"] = _names(tables.get("tags", []), "tags")
         settings["openai"], settings["anthropic"] = upstreams(
             tables.get("upstream"), tables.get("anthropic")
         )
@@ -265,12 +270,16 @@ def either(patterns: Sequence[str]) -> str:
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
 
 
+def _names(listed: object, setting: str) -> tuple[str, ...]:
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise SettingsError(f"{setting} is a list of names", hint=f'{setting} = ["team"]')
+    return tuple(listed)
+
+
 def _library(folder: Path, table: Mapping[str, Any]) -> LibraryChoice:
     allow = table.get("allow")
     if allow is not None:
-        if not isinstance(allow, list) or not all(isinstance(one, str) for one in allow):
-            raise SettingsError("allow lists revisions", hint='allow = ["prod", "refunds"]')
-        allow = tuple(allow)
+        allow = _names(allow, "allow")
     return LibraryChoice(**{**table, "store": _store(folder, table["store"]), "allow": allow})
 
 
