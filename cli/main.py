@@ -82,6 +82,7 @@ COMMANDS = {
     "accept": ("proposals", "bring a proposal into its branch"),
     "reject": ("proposals", "turn a proposal down, for a reason"),
     "collect": ("collect", "turn calls that went wrong into problems"),
+    "key": ("key", "keys of the proxy's own: new, list, change, revoke"),
     "experiment": ("experiment", "two versions in production at once, compared"),
     "rollback": ("rollback", "move a branch back in an incident, on record"),
     "store": ("members", "who may do what in a shared store"),
@@ -116,7 +117,7 @@ SECTIONS = (
             *("export", "import", "mirror"),
         ),
     ),
-    ("Serve", ("proxy", "mcp", "watch", "traffic", "feedback", "experiment", "rollback")),
+    ("Serve", ("proxy", "key", "mcp", "watch", "traffic", "feedback", "experiment", "rollback")),
     ("Learn from it", ("collect", "improve", "proposals", "accept", "reject", "regress")),
     ("Maintain", ("trust", "store", "redact", "fsck", "model", "serve", "completion", "help")),
 )

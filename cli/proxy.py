@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text, trust
+from tfgrpo.cli import options, text, trust
 from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.installed import install_hint
@@ -34,6 +34,15 @@ FILE = "proxy.toml"
     multiple=True,
     type=REVISION,
     help="Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
+)
+@click.option(
+    "--key-env",
+    metavar="VARIABLE",
+    help="Variable with the provider's key, for callers with a key of `tfgrpo key new`.",
+)
+@click.option("--anthropic-key-env", metavar="VARIABLE", help="The same for the Anthropic routes.")
+@click.option(
+    "--require-key", is_flag=True, default=None, help="Take requests with such a key alone."
 )
 @click.option("--top-k", type=click.IntRange(1), help="Put in only the experiences that fit best.")
 @click.option(
@@ -109,7 +118,14 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """Returns what the flags and the file say together. Raises SettingsError."""
-    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, either, read_file, upstreams
+    from tfgrpo.proxy.settings import (
+        LibraryChoice,
+        ProxySettings,
+        either,
+        read_file,
+        upstreams,
+        with_key,
+    )
     from tfgrpo.store.errors import SettingsError
 
     if config is None and os.path.isfile(beside := app.root / FILE):
@@ -135,7 +151,9 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values.setdefault("default", next(iter(libraries)))
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
         values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
-    plain = ("host", "port", "record", "redact", "sample", "drain", "access_log")
+    for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
+        values[api] = with_key(values[api], flags[variable])
+    plain = ("host", "port", "record", "redact", "sample", "drain", "access_log", "require_key")
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":
@@ -147,4 +165,6 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
                 f"--keep says for how long, and {flags['keep']!r} does not",
                 hint="12h, 30d or forever",
             )
-    return ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)
+    prices = options.open_project(app, None).table("prices")
+    token = os.environ.get(TOKEN) or None
+    return ProxySettings(**values, keep=keep, prices=prices, token=token)

@@ -84,23 +84,27 @@ class Exchange:
 
     def start(self, body: bytes | None) -> None:
         """Sends the request on. With None as the body, `feed` brings it piece by piece."""
-        request, upstream = self.request, self.upstream
+        request, upstream, desk = self.request, self.upstream, self.proxy.desk
         try:
             if self.proxy.open > self.proxy.settings.limits.requests:
                 raise BadRequest(503, "too many requests are under way")
+            if desk is not None:
+                desk.admit(self.call, request)
             if body is None:
                 self._streaming = True
                 self._wire = request_head(request, upstream, None, chunked=request.chunked)
                 self.proxy.note_passed(request)
             else:
                 self._body = body = self._placed(body)
+                if desk is not None:
+                    desk.check(self.call, request)
                 if request.known is not None:
                     self._wire = request.known.wire(upstream, len(body))
                 else:
                     length = len(body) if request.has_body or body else None
                     self._wire = request_head(request, upstream, length)
         except BadRequest as refusal:
-            self._refuse(refusal.status, str(refusal))
+            self._refuse(refusal.status, str(refusal), refusal.after)
             return
         except Undecided as undecided:
             assert body is not None
@@ -334,11 +338,12 @@ class Exchange:
         self._finish()
         self.client.cut()
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(self, status: int, message: str, after: float | None = None) -> None:
         self.call.status, self.call.error = status, message
         keep = self.request.keep_alive and not self._streaming
         self.request.keep_alive = keep
-        self.client.write(own_answer(status, error_body(message), closing=not keep))
+        body = error_body(message)
+        self.client.write(own_answer(status, body, closing=not keep, after=after))
         self._finish()
         self.client.finished(self.request)
 

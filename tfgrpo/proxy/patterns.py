@@ -18,7 +18,7 @@ stands for a line break in a JSON string."""
 END = r"(?![A-Za-z0-9_])"
 PATTERNS = (
     START + r"[\w.+-]+@[\w-]+\.[\w.-]+\b",
-    START + r"(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
+    START + r"(?:sk|pk|rk|tfk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
     START + r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
     START + r"\d(?:[ -]?\d){12,18}" + END,
     START + r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}"

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from marshal import loads
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.proxy.calls import LENGTH
 from tfgrpo.proxy.counter import count_lost, settle
@@ -38,6 +38,9 @@ from tfgrpo.store.traffic import (
     UnknownCall,
     keyed,
 )
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.spending import Spending
 
 UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
 """What is told when the file cannot be written, before the reason, and when it can be again."""
@@ -58,7 +61,7 @@ NICE = 10
 class WriterSettings(NamedTuple):
     """What is recorded where: the file, the worker whose calls these are, the open file in which
     it counts them, how many of the first may be on record already, whether words are kept, for how
-    many seconds, and what is taken out of them."""
+    many seconds, what is taken out of them, and what is counted in dollars."""
 
     path: str
     worker: str
@@ -67,6 +70,7 @@ class WriterSettings(NamedTuple):
     content: bool
     keep: float | None
     redact: str
+    spending: list[Any] | None = None
 
 
 class RecordWriter:
@@ -90,6 +94,11 @@ class RecordWriter:
         self._trouble = False
         self._pruned = 0.0
         self._telemetry = Telemetry.of_environment(tell)
+        self._spending: Spending | None = None
+        if settings.spending is not None:
+            from tfgrpo.proxy.spending import Spending, SpendingSettings  # 20 MB of prices
+
+            self._spending = Spending(SpendingSettings(*settings.spending), tell)
 
     def run(self, pipe: int) -> None:
         """Reads and writes until the pipe ends."""
@@ -183,6 +192,8 @@ class RecordWriter:
             self._tell(str(self._settled))
         self._waiting.clear()
         self._bytes = 0
+        if self._spending is not None and rows:
+            self._spending.add(rows)
         if self._telemetry is not None:
             if rows:
                 self._telemetry.send_calls(rows)

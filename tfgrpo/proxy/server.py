@@ -15,6 +15,7 @@ from tfgrpo.proxy.access_log import AccessLog
 from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
 from tfgrpo.proxy.decider import Decider
+from tfgrpo.proxy.desk import Desk
 from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OPEN, OWN
@@ -22,9 +23,11 @@ from tfgrpo.proxy.placement import KEYS, looks_like_chat
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
+from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.upstream import Pool
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.find import located
+from tfgrpo.store.ledger import ledger_path
 from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 
 if TYPE_CHECKING:
@@ -50,6 +53,9 @@ class Proxy:
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
+        self.desk: Desk | None = None
+        if settings.has_keys or settings.budgets:
+            self.desk = Desk(settings, self._ledger())
         self.connections: set[ClientConnection] = set()
         self.open = 0
         self.stopping = False
@@ -66,6 +72,10 @@ class Proxy:
         self.access = AccessLog(settings.access_log) if settings.access_log else None
         self.passed: dict[str, int] = {}
         """Path → how many requests that looked like chats got no library there."""
+
+    def _ledger(self) -> str:
+        """Returns where keys and spending are: beside the default library's store."""
+        return ledger_path(located(self.settings.libraries[self.settings.default].store))
 
     async def start(self, listener: socket.socket | None = None) -> int:
         """Begins to answer, on a socket that listens already or on one of its own; returns the
@@ -96,6 +106,8 @@ class Proxy:
             openai=settings.openai,
             anthropic=settings.anthropic,
         )
+        if settings.has_keys and self.desk is None:
+            raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
         chooser, before = Chooser(settings), self.chooser
         self.settings, self.chooser = settings, chooser
         self.keys = KEYS | fields_of(settings.rules)
@@ -132,6 +144,8 @@ class Proxy:
         if self.access is not None:
             self.access.close()
         self.chooser.close()
+        if self.desk is not None:
+            self.desk.close()
 
     async def _sweep(self) -> None:
         while True:
@@ -151,6 +165,12 @@ class Proxy:
         if request.index.get(RECORD, b"off") not in RECORD_VALUES:
             raise BadRequest(400, "the header x-tfgrpo-record is counts or off")
         token = self.settings.token
+        if (
+            self.desk is not None
+            and request.path not in OWN
+            and (self.settings.require_key or self.desk.holds(request.index))
+        ):
+            return  # the key decides
         if token is None:
             if self.is_own(request.path) and not _is_local(request):
                 raise BadRequest(403, "this is answered on this machine only")
@@ -233,7 +253,11 @@ class Proxy:
             if recorder is None:
                 make_traffic_folder(store)
                 recorder = Recorder(
-                    path, content=content, keep=settings.keep, redact=settings.redact
+                    path,
+                    content=content,
+                    keep=settings.keep,
+                    redact=settings.redact,
+                    spending=self._spending(),
                 )
         except (StoreError, OSError) as error:
             if name not in self._unrecorded:
@@ -244,6 +268,14 @@ class Proxy:
             log.warning(RECORDED_AGAIN)
         self.recorders[name] = recorder
         return recorder
+
+    def _spending(self) -> SpendingSettings | None:
+        """Returns what is counted in dollars as it is recorded; None for nothing."""
+        settings = self.settings
+        if self.desk is None:
+            return None
+        budgets = [(one.scope, one.budget.dollars, one.budget.per) for one in settings.budgets]
+        return SpendingSettings(self._ledger(), settings.prices, budgets, settings.webhook)
 
     def why_unrecorded(self, name: str) -> str | None:
         """Returns why a library's calls cannot be recorded; None where they can, or need not."""

@@ -14,16 +14,19 @@ library = "sales@prod"
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.address import anchor, is_address
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.ledger import Budget, parse_budget
 from tfgrpo.trust import gate
 from tfgrpo.trust.permissions import of_proxy
 
@@ -50,12 +53,21 @@ class Upstream:
     query: str = ""
     name: str = ""
     """What it is called on record: its base URL."""
+    key: str = field(default="", repr=False)
+    """The provider's own key, for callers with a virtual one."""
+    anthropic: bool = False
 
     def __hash__(self) -> int:
         return hash(self.authority)  # which is asked for in every request
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+    @property
+    def credentials(self) -> bytes:
+        """The header with the provider's own key."""
+        name = "x-api-key: " if self.anthropic else "Authorization: Bearer "
+        return (name + self.key).encode()
 
     def target(self, wanted: bytes) -> bytes:
         """Returns what is asked of the provider for the target of a request."""
@@ -133,6 +145,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class SpendLimit:
+    """US dollars in a period for all calls, or for those of one library; with `stop` more are
+    refused, else that is told alone."""
+
+    budget: Budget
+    library: str | None = None
+    stop: bool = False
+
+    @property
+    def scope(self) -> str:
+        """What the spending counts under."""
+        return "all" if self.library is None else f"library:{self.library}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProxySettings:
     """All that a proxy is told. Without a `token` it answers only on this machine.
 
@@ -141,6 +168,8 @@ class ProxySettings:
     good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
     request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
+    With `require_key` every request has a virtual key; `budgets` are watched by the table `prices`,
+    and `webhook` is told.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -158,6 +187,10 @@ class ProxySettings:
     drain: float = 30.0
     access_log: str | None = None
     tags: tuple[str, ...] = ()
+    require_key: bool = False
+    budgets: tuple[SpendLimit, ...] = ()
+    webhook: str | None = field(default=None, repr=False)
+    prices: Mapping[str, Any] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -171,7 +204,15 @@ class ProxySettings:
             raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
         if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
             raise SettingsError(f"drain is no {self.drain!r}", hint="seconds, such as 30")
-        if self.host not in LOOPBACK and not self.token:
+        if not isinstance(self.require_key, bool):
+            raise SettingsError("require_key is true or false", hint="require_key = true")
+        if self.require_key and not self.has_keys:
+            raise SettingsError("require_key needs the provider's key", hint="name it: key_env")
+        if self.record == "off" and (self.has_keys or self.budgets):
+            raise SettingsError(
+                "what is not recorded cannot be counted", hint='record = "counts", or no keys'
+            )
+        if self.host not in LOOPBACK and not (self.token or self.require_key):
             raise SettingsError(
                 f"listening on {self.host} needs a token",
                 hint="set TFGRPO_PROXY_TOKEN to a long random text; "
@@ -182,6 +223,21 @@ class ProxySettings:
                 f"the token has {len(self.token)} characters, which can be guessed",
                 hint=f"use {SHORTEST_TOKEN} or more, such as what `openssl rand -hex 32` prints",
             )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether virtual keys are taken: the key of a provider is here."""
+        return bool(self.openai.key or self.anthropic.key)
+
+
+def with_key(upstream: Upstream, variable: str | None) -> Upstream:
+    """Returns a provider with its key, which the environment has. Raises SettingsError."""
+    if variable is None:
+        return upstream
+    key = os.environ.get(variable, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise SettingsError(f"the variable {variable} has no key", hint=f"export {variable}=…")
+    return replace(upstream, key=key)
 
 
 def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
@@ -201,7 +257,17 @@ def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
     tls = parts.scheme == "https"
     port = port or (443 if tls else 80)
     name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
-    return Upstream(parts.hostname, port, tls, parts.netloc, prefix, before_v1, parts.query, name)
+    return Upstream(
+        parts.hostname,
+        port,
+        tls,
+        parts.netloc,
+        prefix,
+        before_v1,
+        parts.query,
+        name,
+        anthropic=anthropic,
+    )
 
 
 def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
@@ -232,8 +298,9 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    plain = ("default", "host", "port", "record", "sample", "drain", "access_log")
-    known = {"upstream", "anthropic", "libraries", "rules", "redact", "tags", *plain}
+    plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
+    known = {*plain, *("upstream", "anthropic", "key_env", "anthropic_key_env", "libraries")}
+    known |= {"rules", "redact", "tags", "budgets", "webhook"}
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -249,6 +316,11 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         settings["openai"], settings["anthropic"] = upstreams(
             tables.get("upstream"), tables.get("anthropic")
         )
+        for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
+            settings[api] = with_key(settings[api], tables.get(variable))
+        settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
+        if "webhook" in tables:
+            settings["webhook"] = checked_webhook(tables["webhook"])
         settings["libraries"] = {
             name: _library(path.parent, table)
             for name, table in tables.get("libraries", {}).items()
@@ -257,7 +329,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         settings["rules"] = tuple(_rule(table) for table in tables.get("rules", ()))
     except (
         *(KeyError, TypeError, ValueError, AttributeError),
-        *(re.error, OverflowError, RecursionError),
+        *(re.error, OverflowError, RecursionError, InvalidOperation),
     ) as error:
         raise SettingsError(
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"
@@ -268,6 +340,12 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
 def either(patterns: Sequence[str]) -> str:
     """Returns the regular expression that finds what any of some finds."""
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
+
+
+def _spend_limit(
+    dollars: float, per: str = "month", library: str | None = None, stop: bool = False
+) -> SpendLimit:
+    return SpendLimit(parse_budget(f"{dollars}/{per}"), library, bool(stop))
 
 
 def _names(listed: object, setting: str) -> tuple[str, ...]:
