@@ -149,6 +149,8 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         )
     values["libraries"] = libraries
     values.setdefault("default", next(iter(libraries)))
+    if values.get("providers") and (flags["upstream"] or flags["anthropic"]):
+        raise SettingsError(f"{config} lists the providers", hint="set them there")
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
         values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
     for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):

@@ -210,7 +210,7 @@ class ClientConnection(asyncio.Protocol):
             whole = self.exchange is not None or place_of(request.method, request.path)
             if not whole and not self.proxy.is_own(request.path):
                 request.began = perf_counter()
-                self.exchange = self._streamed = Exchange(self.proxy, self, request)
+                self.exchange = self._streamed = self.proxy.exchange(self.proxy, self, request)
                 self._streamed.start(None)
 
     def on_body(self, data: bytes) -> None:
@@ -246,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
     def _begin(self, request: Request, body: bytes) -> None:
         request.began = perf_counter()
         own = self.proxy.is_own(request.path)
-        self.exchange = (OwnExchange if own else Exchange)(self.proxy, self, request)
+        self.exchange = (OwnExchange if own else self.proxy.exchange)(self.proxy, self, request)
         self.exchange.start(body)
 
     def write(self, data: bytes) -> None:

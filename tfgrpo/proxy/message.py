@@ -184,9 +184,10 @@ def head_around(
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
     authority = upstream.authority
     before = b""
-    if upstream.key and virtual_key(index.get(b"authorization") or index.get(b"x-api-key")):
+    if virtual_key(index.get(b"authorization") or index.get(b"x-api-key")):
         dropped |= CREDENTIALS
-        pieces += (upstream.credentials, b"\r\n")
+        if upstream.key:
+            pieces += (upstream.credentials, b"\r\n")
     for name, value in request.headers:
         known = _names.get(name) or header_name(name)
         fate = known.fate

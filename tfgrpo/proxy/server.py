@@ -16,6 +16,7 @@ from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
 from tfgrpo.proxy.decider import Decider
 from tfgrpo.proxy.desk import Desk
+from tfgrpo.proxy.exchange import Exchange
 from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OPEN, OWN
@@ -32,6 +33,7 @@ from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.calls import Call
+    from tfgrpo.proxy.routing import Router
 
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""
@@ -53,6 +55,9 @@ class Proxy:
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
+        self.router: Router | None = None
+        self.exchange: type[Exchange] = Exchange
+        self._route()
         self.desk: Desk | None = None
         if settings.has_keys or settings.budgets:
             self.desk = Desk(settings, self._ledger())
@@ -72,6 +77,15 @@ class Proxy:
         self.access = AccessLog(settings.access_log) if settings.access_log else None
         self.passed: dict[str, int] = {}
         """Path → how many requests that looked like chats got no library there."""
+
+    def _route(self) -> None:
+        """Has requests go by the providers that the settings list; without a list no step is
+        added."""
+        self.router, self.exchange = None, Exchange
+        if self.settings.providers:
+            from tfgrpo.proxy.routing import RoutedExchange, Router
+
+            self.router, self.exchange = Router(self.settings), RoutedExchange
 
     def _ledger(self) -> str:
         """Returns where keys and spending are: beside the default library's store."""
@@ -105,11 +119,15 @@ class Proxy:
             tags=settings.tags,
             openai=settings.openai,
             anthropic=settings.anthropic,
+            providers=settings.providers,
+            retries=settings.retries,
+            timeouts=settings.timeouts,
         )
         if settings.has_keys and self.desk is None:
             raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
         chooser, before = Chooser(settings), self.chooser
         self.settings, self.chooser = settings, chooser
+        self._route()
         self.keys = KEYS | fields_of(settings.rules)
         # A name may be another store's by now: records are found by their paths again.
         self.recorders = {f"\0{one.path}": one for one in self.recorders.values()}

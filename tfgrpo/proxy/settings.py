@@ -145,6 +145,28 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Provider:
+    """One of several: its share of requests (0: only where the others fail), and the models that it
+    serves, each with the name that it has there (None: all, as they are)."""
+
+    upstream: Upstream
+    weight: float = 1.0
+    models: Mapping[str, str] | None = None
+
+    def serves(self, model: str | None) -> bool:
+        """Returns whether a request for a model may be sent there."""
+        return self.models is None or model is None or model in self.models
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds until an answer has begun, and until it is over; None for any time."""
+
+    first_byte: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SpendLimit:
     """US dollars in a period for all calls, or for those of one library; with `stop` more are
     refused, else that is told alone."""
@@ -169,7 +191,8 @@ class ProxySettings:
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
     request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
     With `require_key` every request has a virtual key; `budgets` are watched by the table `prices`,
-    and `webhook` is told.
+    and `webhook` is told. Where there are `providers`, they take the place of `openai` and
+    `anthropic`, and what fails is sent again so many `retries`.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -191,6 +214,9 @@ class ProxySettings:
     budgets: tuple[SpendLimit, ...] = ()
     webhook: str | None = field(default=None, repr=False)
     prices: Mapping[str, Any] = field(default_factory=dict)
+    providers: tuple[Provider, ...] = ()
+    retries: int = 2
+    timeouts: Timeouts = Timeouts()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -227,7 +253,8 @@ class ProxySettings:
     @property
     def has_keys(self) -> bool:
         """Whether virtual keys are taken: the key of a provider is here."""
-        return bool(self.openai.key or self.anthropic.key)
+        upstreams = (self.openai, self.anthropic, *(one.upstream for one in self.providers))
+        return any(one.key for one in upstreams)
 
 
 def with_key(upstream: Upstream, variable: str | None) -> Upstream:
@@ -300,7 +327,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
     known = {*plain, *("upstream", "anthropic", "key_env", "anthropic_key_env", "libraries")}
-    known |= {"rules", "redact", "tags", "budgets", "webhook"}
+    known |= {"rules", "redact", "tags", "budgets", "webhook", "providers", "retries", "timeouts"}
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -318,6 +345,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         )
         for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
             settings[api] = with_key(settings[api], tables.get(variable))
+        settings |= _routes(tables, settings["openai"], settings["anthropic"])
         settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
         if "webhook" in tables:
             settings["webhook"] = checked_webhook(tables["webhook"])
@@ -340,6 +368,54 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
 def either(patterns: Sequence[str]) -> str:
     """Returns the regular expression that finds what any of some finds."""
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
+
+
+def _routes(tables: Mapping[str, Any], openai: Upstream, anthropic: Upstream) -> dict[str, Any]:
+    """Returns what a file says of providers, retries and time-outs; `openai` and `anthropic` are
+    the only ones where it names no others."""
+    listed = tuple(_provider(**one) for one in tables.get("providers", ()))
+    if listed and tables.keys() & {"upstream", "anthropic", "key_env", "anthropic_key_env"}:
+        raise SettingsError("providers take the place of upstream", hint="list it among them")
+    if not listed and not tables.keys() & {"retries", "timeouts"}:
+        return {}
+    retries, limits = tables.get("retries", 2), dict(tables.get("timeouts", {}))
+    if isinstance(retries, bool) or not isinstance(retries, int) or not 0 <= retries <= 20:
+        raise SettingsError(f"retries are no {retries!r}", hint="0 to 20")
+    if not all(_is_seconds(value) for value in limits.values()):
+        raise SettingsError("timeouts are seconds", hint="first_byte = 60")
+    connect = limits.pop("connect", Limits().connect)
+    if not listed:
+        listed = Provider(openai), Provider(anthropic)
+    first = {one.upstream.anthropic: one.upstream for one in reversed(listed)}
+    return {
+        "providers": listed,
+        "openai": first.get(False, openai),
+        "anthropic": first.get(True, anthropic),
+        "retries": retries,
+        "timeouts": Timeouts(**limits),
+        "limits": Limits(connect=connect),
+    }
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 86400
+
+
+def _provider(
+    url: str,
+    api: str = "openai",
+    key_env: str | None = None,
+    weight: float = 1.0,
+    models: Mapping[str, str] | Sequence[str] | None = None,
+) -> Provider:
+    if api not in ("openai", "anthropic"):
+        raise SettingsError(f"api is no {api!r}", hint="openai or anthropic")
+    if isinstance(weight, bool) or not 0 <= weight <= 1e6:
+        raise SettingsError(f"a weight is no {weight!r}", hint="1, 3, 0.5; 0 for a fallback")
+    if models is not None and not isinstance(models, Mapping):
+        models = {name: name for name in _names(models, "models")}
+    upstream = with_key(parse_upstream(url, anthropic=api == "anthropic"), key_env)
+    return Provider(upstream, float(weight), models)
 
 
 def _spend_limit(
