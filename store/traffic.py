@@ -149,6 +149,10 @@ class ArmScore(NamedTuple):
     label: str | None
 
 
+Tags: TypeAlias = tuple[tuple[str, str], ...]
+"""Names of tags, each with its value."""
+
+
 class CallFilter(NamedTuple):
     """Which calls are asked for: since when (microseconds), of which version (its name or the
     beginning of its digest), library, model, subject and arm, only failed ones, only with feedback,
@@ -165,7 +169,7 @@ class CallFilter(NamedTuple):
     arm: str | None = None
     trace: str | None = None
     key: str | None = None
-    tags: tuple[tuple[str, str], ...] = ()
+    tags: Tags = ()
 
 
 class ListedCall(NamedTuple):
@@ -244,12 +248,12 @@ class Traffic(Protocol):
     def scores(self, since: int) -> Mapping[str, float]:
         """Returns call → the mean of its scores, of the calls since then that have any."""
 
-    def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
-        """Returns the calls in these arms since then (microseconds), oldest first."""
+    def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
+        """Returns the calls in these arms since then (microseconds) with all of these tags, oldest
+        first."""
 
-    def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
-        """Returns the scores of the calls in these arms since then, in the order in which they
-        arrived."""
+    def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
+        """Returns the scores of the same calls, in the order in which they arrived."""
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         """Returns label → the least and the largest score with it; None for scores without."""

@@ -25,6 +25,7 @@ from tfgrpo.store.traffic import (
     Scale,
     Scales,
     Sums,
+    Tags,
     UnknownCall,
 )
 
@@ -60,6 +61,7 @@ create table facts (name text primary key, value blob not null) without rowid;
 ADDED = ("trace text", "tags text", "key text", "provider text", "tries integer")
 """The columns of calls that files of schema 1 lack."""
 CALL = ", ".join(CallRecord._fields)
+TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
 FEEDBACK = ", ".join(Feedback._fields)
 
 
@@ -239,11 +241,8 @@ class SqliteTraffic:
         if which.trace is not None:
             conditions.append("trace glob ?")
             values.append(which.trace + "*")
-        for tag in which.tags:
-            conditions.append(
-                "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
-            )
-            values += tag
+        conditions += [TAGGED] * len(which.tags)
+        values += [part for tag in which.tags for part in tag]
         if which.failed:
             conditions.append("(status >= 400 or status = 0)")
         if which.with_feedback:
@@ -270,21 +269,23 @@ class SqliteTraffic:
         )
         return dict(self._rows(query, (since,)))
 
-    def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
-        marks = ",".join("?" * len(arms))
+    def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
+        marks = ",".join("?" * len(arms)) + ")" + f" and {TAGGED}" * len(tags)
+        values = [part for tag in tags for part in tag]
         query = (
             f"select {', '.join(ArmCall._fields)} from calls"
-            f" where time >= ? and arm in ({marks}) order by time, id"
+            f" where time >= ? and arm in ({marks} order by time, id"
         )
-        return [ArmCall._make(row) for row in self._rows(query, (since, *arms))]
+        return [ArmCall._make(row) for row in self._rows(query, (since, *arms, *values))]
 
-    def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
-        marks = ",".join("?" * len(arms))
+    def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
+        marks = ",".join("?" * len(arms)) + ")" + f" and {TAGGED}" * len(tags)
+        values = [part for tag in tags for part in tag]
         query = (
             "select f.call, f.score, f.label from feedback f join calls c on c.id = f.call"
-            f" where f.score is not null and c.time >= ? and c.arm in ({marks}) order by f.row"
+            f" where f.score is not null and c.time >= ? and c.arm in ({marks} order by f.row"
         )
-        return [ArmScore._make(row) for row in self._rows(query, (since, *arms))]
+        return [ArmScore._make(row) for row in self._rows(query, (since, *arms, *values))]
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         query = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
 
 from tfgrpo.store.errors import SettingsError
 
 TIMEOUT = 5.0
+WEBHOOK = "TFGRPO_WEBHOOK"
+"""The variable with the address that is told: nobody sees it in a list of processes."""
 
 
 def checked_webhook(url: str) -> str:
@@ -24,6 +24,9 @@ def checked_webhook(url: str) -> str:
 def post_webhook(url: str, event: Mapping[str, object]) -> str | None:
     """Tells an address of an event; returns why that failed, None where it did not. The address
     itself, which is often a secret, is not in it."""
+    from urllib.error import URLError
+    from urllib.request import Request, urlopen
+
     request = Request(url, json.dumps(event).encode(), {"Content-Type": "application/json"})
     try:
         with urlopen(request, timeout=TIMEOUT) as answer:

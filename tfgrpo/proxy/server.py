@@ -101,7 +101,7 @@ class Proxy:
             lambda: ClientConnection(self), sock=listener, backlog=2048
         )
         self._sweeping = loop.create_task(self._sweep())
-        self._decider = Decider(self.chooser)
+        self._decider = Decider(self.chooser, self.settings.webhook)
         if self.settings.record != "off":
             for name in self.chooser.sources:
                 self._recorder(name)
