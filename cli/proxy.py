@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text, trust
+from tfgrpo.cli import text, trust
 from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.installed import install_hint
@@ -167,6 +168,9 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
                 f"--keep says for how long, and {flags['keep']!r} does not",
                 hint="12h, 30d or forever",
             )
-    prices = options.open_project(app, None).table("prices")
-    token = os.environ.get(TOKEN) or None
-    return ProxySettings(**values, keep=keep, prices=prices, token=token)
+    settings = ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)
+    if settings.has_keys or settings.budgets:  # a project is 12 MB of modules
+        from tfgrpo.cli import options
+
+        return replace(settings, prices=options.open_project(app, None).table("prices"))
+    return settings
