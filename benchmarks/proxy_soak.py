@@ -93,12 +93,10 @@ class Soak:
     def start(self) -> subprocess.Popen[str]:
         """Starts the proxy, and waits until it listens."""
         command = [str(Path(sys.executable).with_name("tfgrpo")), "proxy", "--workers", "2"]
-        environment = {**os.environ, "TFGRPO_TRUST": "1"}
         given = ["--upstream", f"http://127.0.0.1:{self.upstream}/v1"]
         process = subprocess.Popen(
             [*command, *given],
             cwd=self.folder,
-            env=environment,
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -67,6 +67,12 @@ FILE = "proxy.toml"
     help="What else to take out of words that are kept; repeatable.",
 )
 @click.option(
+    "--personal",
+    metavar="COUNTRY",
+    multiple=True,
+    help="Take telephones, as written there (DE), and IP addresses out too; repeatable.",
+)
+@click.option(
     "--sample",
     type=click.FloatRange(0, 1),
     help="Share of calls whose words are kept, with --record content.  [1]",
@@ -131,7 +137,8 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
 
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
-    flags["allow"] = flags["allow"] or None
+    for name in ("allow", "personal"):
+        flags[name] = flags[name] or None
     redact = flags["redact"]
     flags["redact"] = either(redact) if redact and not isinstance(redact, str) else redact or None
     given = [name for name, value in flags.items() if value is not None]
@@ -156,7 +163,8 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
     for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
         values[api] = with_key(values[api], flags[variable])
-    plain = ("host", "port", "record", "redact", "sample", "drain", "access_log", "require_key")
+    plain = ["host", "port", "record", "redact", "personal", "sample", "drain", "access_log"]
+    plain.append("require_key")
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":

@@ -184,7 +184,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
             now, scales = time.time_ns() // 1000, traffic.scales()
             checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
-            feedback = clean_feedback(checked, recorder.redact)
+            feedback = clean_feedback(checked, recorder.redact, recorder.personal)
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         except UnknownCall as error:
             unknown = error

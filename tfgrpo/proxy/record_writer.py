@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import sys
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfgrpo.proxy.calls import LENGTH
 from tfgrpo.proxy.counter import count_lost, settle
 from tfgrpo.proxy.metrics import Labels, sums_of
-from tfgrpo.proxy.patterns import PATTERNS, without_identities, without_secrets
+from tfgrpo.proxy.patterns import finder, without_identities, without_secrets
 from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
@@ -71,6 +70,7 @@ class WriterSettings(NamedTuple):
     keep: float | None
     redact: str
     spending: list[Any] | None = None
+    personal: list[str] | None = None
 
 
 class RecordWriter:
@@ -79,7 +79,7 @@ class RecordWriter:
     def __init__(self, settings: WriterSettings, tell: Callable[[str], None]) -> None:
         self._settings = settings
         self._tell = tell
-        self._patterns = re.compile("|".join(filter(None, (*PATTERNS, settings.redact))))
+        self._patterns = finder(settings.redact, settings.personal)
         self._labels = Labels()
         self._buffer = bytearray()
         self._waiting: list[SeenCall] = []

@@ -65,10 +65,12 @@ class Recorder:
         keep: float | None = None,
         redact: str = "",
         spending: SpendingSettings | None = None,
+        personal: tuple[str, ...] | None = None,
     ) -> None:
         self.path = path
         self.redact = redact
-        self._settings = content, keep, redact, spending
+        self.personal = personal
+        self._settings = content, keep, redact, spending, personal
         self.telemetry = Telemetry.of_environment(log.warning)
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()

@@ -276,6 +276,7 @@ class Proxy:
                     keep=settings.keep,
                     redact=settings.redact,
                     spending=self._spending(),
+                    personal=settings.personal,
                 )
         except (StoreError, OSError) as error:
             if name not in self._unrecorded:

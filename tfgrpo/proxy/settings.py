@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tfgrpo.production.webhook import checked_webhook
+from tfgrpo.proxy.personal import checked_regions
 from tfgrpo.store.address import anchor, is_address
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.ledger import Budget, parse_budget
@@ -190,9 +191,10 @@ class ProxySettings:
     good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
     request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
-    With `require_key` every request has a virtual key; `budgets` are watched by the table `prices`,
-    and `webhook` is told. Where there are `providers`, they take the place of `openai` and
-    `anthropic`, and what fails is sent again so many `retries`.
+    Where `personal` are countries, none or more, telephones and addresses of machines are taken out
+    of words too. With `require_key` every request has a virtual key; `budgets` are watched by the
+    table `prices`, and `webhook` is told. Where there are `providers`, they take the place of
+    `openai` and `anthropic`, and what fails is sent again so many `retries`.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -210,6 +212,7 @@ class ProxySettings:
     drain: float = 30.0
     access_log: str | None = None
     tags: tuple[str, ...] = ()
+    personal: tuple[str, ...] | None = None
     require_key: bool = False
     budgets: tuple[SpendLimit, ...] = ()
     webhook: str | None = field(default=None, repr=False)
@@ -226,6 +229,8 @@ class ProxySettings:
             re.compile(self.redact)
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+        if self.personal is not None:
+            checked_regions(self.personal)
         if isinstance(self.sample, bool) or not 0 <= self.sample <= 1:
             raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
         if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
@@ -327,7 +332,17 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
     known = {*plain, *("upstream", "anthropic", "key_env", "anthropic_key_env", "libraries")}
-    known |= {"rules", "redact", "tags", "budgets", "webhook", "providers", "retries", "timeouts"}
+    known |= {
+        "personal",
+        "rules",
+        "redact",
+        "tags",
+        "budgets",
+        "webhook",
+        "providers",
+        "retries",
+        "timeouts",
+    }
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -339,6 +354,8 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         if "redact" in tables:
             several = tables["redact"]
             settings["redact"] = either(several if isinstance(several, list) else [several])
+        if "personal" in tables:
+            settings["personal"] = _names(tables["personal"], "personal")
         settings["tags"] = _names(tables.get("tags", []), "tags")
         settings["openai"], settings["anthropic"] = upstreams(
             tables.get("upstream"), tables.get("anthropic")
