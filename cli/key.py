@@ -67,13 +67,13 @@ def new(app: App, /, name: str, **given: Any) -> None:
     """
     from tfgrpo.store.ledger import VirtualKey, key_digest, new_key
 
-    limits, made, now = _of(given), new_key(), time.time_ns() // 1000
+    limits, secret, now = _of(given), new_key(), time.time_ns() // 1000
     if not name.isprintable() or not name.strip() or len(name) > 100:
         raise click.UsageError("a key's name is a word or some")
     with _opened(app, create=True) as ledger:
-        ledger.add_key(VirtualKey(0, name, key_digest(made), app.author(), now, None, limits))
+        ledger.add_key(VirtualKey(0, name, key_digest(secret), app.author(), now, None, limits))
     text.echo(f"the key {name}, which is not shown again:", err=True)
-    text.echo(made)
+    text.echo(secret)
 
 
 @key.command("list")

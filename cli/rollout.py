@@ -73,12 +73,12 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
     share = parse_share(flags["share"])
     begun = records.start(store, name, arms, share, plan, why=flags["why"])
     text.echo(f"rollout {name}: {100 * begun.share:g}% of subjects get {candidate}")
-    said = ""
+    last = ""
     try:
         for shown in watch(store, name, until):
-            if shown.verdict.said != said:
-                said = shown.verdict.said
-                text.echo(said)
+            if shown.verdict.said != last:
+                last = shown.verdict.said
+                text.echo(last)
     except KeyboardInterrupt:
         text.echo(f"{name} goes on: `tfgrpo experiment status {name}`", err=True)
         raise

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Output JSON, with every experience.")
 @pass_app
-def stats(app: App, /, revision: str, number: int, live: bool, as_json: bool, **asked: Any) -> None:
+def stats(
+    app: App, /, revision: str, number: int, live: bool, as_json: bool, **filters: Any
+) -> None:
     """Show the size of a library's history, how much it changes, and which experiences are
     confirmed.
 
@@ -50,11 +52,11 @@ def stats(app: App, /, revision: str, number: int, live: bool, as_json: bool, **
     """
     from tfgrpo.store import stats as figures
 
-    given = [name for name, value in asked.items() if value]
+    given = [name for name, value in filters.items() if value]
     if given and not live:
         raise click.UsageError(f"--{given[0].removesuffix('s')} goes with --live")
     if live:
-        _live(app, asked, number, as_json)
+        _live(app, filters, number, as_json)
         return
     store = app.store
     summary = figures.stats(store, store.resolve(revision))
@@ -64,7 +66,7 @@ def stats(app: App, /, revision: str, number: int, live: bool, as_json: bool, **
         text.emit(app, _lines(store, summary, number))
 
 
-def _live(app: App, asked: Mapping[str, Any], number: int, as_json: bool) -> None:
+def _live(app: App, filters: Mapping[str, Any], number: int, as_json: bool) -> None:
     """Shows calls in figures: by version, by arm, and by the experiences that were in the
     prompt, or by another dimension alone."""
     import os
@@ -84,18 +86,18 @@ def _live(app: App, asked: Mapping[str, Any], number: int, as_json: bool) -> Non
         except TfgrpoError:  # of another store, or redacted away
             return []
 
-    start = parse_time(asked["since"] or "7d", now=time.time_ns() // 1000)
-    which = CallFilter(since=start, tags=tuple(map(parse_tag, asked["tags"])))
+    start = parse_time(filters["since"] or "7d", now=time.time_ns() // 1000)
+    which = CallFilter(since=start, tags=tuple(map(parse_tag, filters["tags"])))
     cost = dollars_of(app)
     if not os.path.isfile(traffic_path(app.file)):
         raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
     with opened(app) as traffic:
-        if asked["by"]:
-            groups = by_dimension(traffic, which, asked["by"], cost)
+        if filters["by"]:
+            groups = by_dimension(traffic, which, filters["by"], cost)
             if as_json:
                 text.emit_json([one._asdict() for one in groups])
             else:
-                text.emit(app, live_lines(shown(asked["by"]), groups, {}))
+                text.emit(app, live_lines(shown(filters["by"]), groups, {}))
             return
         versions = by_dimension(traffic, which, "version", cost)
         arms = sorted(by_dimension(traffic, which, "arm", cost))

@@ -99,7 +99,7 @@ class Ledger(Protocol):
     def notes(self) -> set[str]:
         """Returns what was told already."""
 
-    def note(self, told: str) -> None:
+    def note(self, line: str) -> None:
         """Records that something was told."""
 
 

@@ -137,9 +137,9 @@ class SqliteLedger:
     def notes(self) -> set[str]:
         return {note for (note,) in self._rows("select note from told")}
 
-    def note(self, told: str) -> None:
+    def note(self, line: str) -> None:
         with self._writing():
-            self._db.execute("insert or ignore into told values (?)", (told,))
+            self._db.execute("insert or ignore into told values (?)", (line,))
 
 
 def _limits(written: str) -> KeyLimits:

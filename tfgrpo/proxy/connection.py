@@ -50,7 +50,7 @@ class ClientConnection(asyncio.Protocol):
         self._head = b""
         self._missing = 0
         self._held = False
-        self._said_all = False
+        self._half_closed = False
         """Whether the client has closed its side: it asks no more, and may still read."""
 
     # asyncio:
@@ -133,14 +133,14 @@ class ClientConnection(asyncio.Protocol):
         sent, and the system of a client that is gone refuses it. In the middle of an answer and to
         HTTP/1.0 nothing can be, and it is taken for gone."""
         exchange, transport = self.exchange, self.transport
-        if self._said_all:
+        if self._half_closed:
             return True  # it is told again where reading goes on
         if exchange is None or self.arriving or self._streamed is not None or transport is None:
             return False
         if exchange.begun or not exchange.request.modern:
             return False
         transport.write(INTERIM)
-        self._said_all = True
+        self._half_closed = True
         self._look(LOOK)
         return True
 
@@ -274,7 +274,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
         elif self._waiting:
             self._begin(*self._waiting.popleft())
-        elif self._said_all:
+        elif self._half_closed:
             self.transport.close()
         else:
             self.hold(False)

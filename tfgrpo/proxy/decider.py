@@ -39,7 +39,7 @@ class Decider:
 
     def __init__(self, chooser: Chooser, webhook: str | None = None) -> None:
         self.chooser = chooser
-        self._told = {} if webhook is None else {WEBHOOK: webhook}
+        self._webhook = {} if webhook is None else {WEBHOOK: webhook}
         self._stop = threading.Event()
         self._locks: dict[str, IO[bytes]] = {}
         self._seen: dict[str, object] = {}
@@ -83,7 +83,7 @@ class Decider:
         if self._seen.get(path) == state or not self._locked(traffic):
             return
         command = children.python("-c", SETTLE, path)
-        environment = children.without_keys(*children.DATABASE) | self._told
+        environment = children.without_keys(*children.DATABASE) | self._webhook
         process = children.start(command, environment, stdin=DEVNULL, stderr=PIPE, text=True)
         self._process = process
         if self._stop.is_set():  # `close` may have looked for it before it was there

@@ -100,8 +100,8 @@ class Desk:
             return
         limits = self._keys[key_digest(virtual_key(sent_key(request.index)) or b"")].limits
         if limits.models is not None and not allows(limits.models, call.model or ""):
-            asked = call.model or "in a body that cannot be read"
-            raise BadRequest(403, f"the key {call.key} may not ask {asked}")
+            model = call.model or "in a body that cannot be read"
+            raise BadRequest(403, f"the key {call.key} may not ask {model}")
         whole = library.partition("@")[0] or self._settings.default
         if not allows(limits.libraries, library) and not allows(limits.libraries, whole):
             raise BadRequest(403, f"the key {call.key} may not use the library {library}")

@@ -76,8 +76,8 @@ class PersonalData:
             yield from (match.span() for match in _digits.finditer(text))
             return
         for region in self._regions:
-            for found in self._library.PhoneNumberMatcher(text, region):
-                yield found.start, found.end
+            for number in self._library.PhoneNumberMatcher(text, region):
+                yield number.start, number.end
 
 
 def plans() -> ModuleType:

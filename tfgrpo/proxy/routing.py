@@ -65,14 +65,14 @@ class Router:
 
     def order(self, anthropic: bool, model: str | None, coin: str) -> list[Member]:
         """Returns the providers that a request may be sent to, in its order. Raises BadRequest."""
-        found = [
+        serving = [
             one
             for one in self._members
             if one.provider.upstream.anthropic == anthropic and one.provider.serves(model)
         ]
-        if not found:
+        if not serving:
             raise BadRequest(404, f"no provider here has the model {model}")
-        return sorted(found, key=lambda member: member.rank(coin))
+        return sorted(serving, key=lambda member: member.rank(coin))
 
 
 class RoutedExchange(Exchange):
@@ -160,8 +160,8 @@ class RoutedExchange(Exchange):
     def _next(self) -> Member:
         """Returns whose turn it is: the first that takes requests, of those that were not asked
         yet; where none does, the one that will first."""
-        asked = self._tried % len(self._order)
-        turn: Sequence[Member] = [*self._order[asked:], *self._order[:asked]]
+        start = self._tried % len(self._order)
+        turn: Sequence[Member] = [*self._order[start:], *self._order[:start]]
         for member in turn:
             if member.throttle.takes:
                 return member
@@ -298,5 +298,5 @@ def _transient(status: int, waits: dict[str, str], text: str) -> Transient:
 
 def _waits(headers: Headers) -> dict[str, str]:
     """Returns the headers that say how long to wait."""
-    found = ((name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in headers)
-    return {name: value for name, value in found if name in ("retry-after", "retry-after-ms")}
+    pairs = ((name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return {name: value for name, value in pairs if name in ("retry-after", "retry-after-ms")}

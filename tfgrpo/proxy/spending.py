@@ -87,20 +87,20 @@ class Spending:
             for key in ledger.virtual_keys():
                 if key.revoked is None and key.limits.budget is not None:
                     budgets.append((f"key:{key.name}", key.limits.budget))
-            told, spent = ledger.notes(), ledger.spent("")
+            notes, spent = ledger.notes(), ledger.spent("")
             for scope, budget in budgets:
                 began = budget.began(today())
                 sums = [v for (of, day), v in spent.items() if of == scope and day >= began]
                 for level in LEVELS:
                     note = f"{scope} {budget} {began} {level}"
-                    if sum(sums) >= level * budget.dollars and note not in told:
-                        if not self._told(scope, budget, sum(sums)):
+                    if sum(sums) >= level * budget.dollars and note not in notes:
+                        if not self._announce(scope, budget, sum(sums)):
                             return
                         ledger.note(note)
         finally:
             ledger.close()
 
-    def _told(self, scope: str, budget: Budget, spent: float) -> bool:
+    def _announce(self, scope: str, budget: Budget, spent: float) -> bool:
         """Tells of a budget; returns whether that could be done."""
         text = f"budget of {scope}: ${spent:.4g} of {budget} spent"
         self._tell(text)
