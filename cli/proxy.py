@@ -116,7 +116,8 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.openai.shown("/v1/chat/completions")
         text.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
-        if settings.anthropic != settings.openai:
+        ways = [(str(one), one.before_v1) for one in (settings.openai, settings.anthropic)]
+        if ways[0] != ways[1]:
             address = settings.anthropic.shown("/v1/messages")
             text.echo(f"Anthropic's routes: {address}", err=True)
 
