@@ -165,22 +165,18 @@ def _of(given: dict[str, Any]) -> KeyLimits:
     )
 
 
-def _spent(one: VirtualKey, spent: Spent) -> float:
-    """What a key has spent in its budget's period, or in all."""
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    began = one.limits.budget.began(today) if one.limits.budget else ""
-    return sum(v for (of, day), v in spent.items() if of == f"key:{one.name}" and day >= began)
-
-
 def _object(one: VirtualKey, spent: Spent) -> dict[str, Any]:
+    from tfgrpo.store.ledger import spent_by
+
     limits = one.limits._asdict()
     limits["budget"] = one.limits.budget and one.limits.budget._asdict()
-    fields = one._asdict() | {"limits": limits, "spent": _spent(one, spent)}
+    fields = one._asdict() | {"limits": limits, "spent": spent_by(one, spent)}
     del fields["digest"]
     return fields
 
 
 def _lines(listed: list[VirtualKey], spent: Spent) -> Iterator[str]:
+    from tfgrpo.store.ledger import spent_by
     from tfgrpo.wording import money
 
     rows = []
@@ -196,6 +192,6 @@ def _lines(listed: list[VirtualKey], spent: Spent) -> Iterator[str]:
             parts.append(f"until {text.when(limits.expires)}")
         if one.revoked is not None:
             parts.append(f"revoked {text.age(one.revoked)}")
-        budget = money(_spent(one, spent)) + (f" of {limits.budget}" if limits.budget else "")
+        budget = money(spent_by(one, spent)) + (f" of {limits.budget}" if limits.budget else "")
         rows.append((shown(one.name), text.age(one.created), budget, shown("; ".join(parts))))
     yield from text.table(rows, header=("key", "made", "spent", "limits"))

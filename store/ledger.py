@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -123,6 +124,14 @@ def key_digest(key: str | bytes) -> bytes:
 def allows(patterns: tuple[str, ...] | None, name: str) -> bool:
     """Returns whether a name is one of those that patterns allow."""
     return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def spent_by(key: VirtualKey, spent: Spent) -> float:
+    """Returns what a key has spent in its budget's period, or in all, in US dollars."""
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    began = key.limits.budget.began(today) if key.limits.budget else ""
+    of = f"key:{key.name}"
+    return sum(v for (scope, day), v in spent.items() if scope == of and day >= began)
 
 
 def parse_budget(given: str) -> Budget:
