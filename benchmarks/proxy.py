@@ -1,6 +1,7 @@
 """What the proxy adds beside no proxy, a bare asyncio proxy and LiteLLM: one command, one table.
 
-    python benchmarks/proxy.py [--quick] [--litellm FOLDER] [--long] [--minutes N] [--write]
+    python benchmarks/proxy.py [--quick] [--litellm FOLDER] [--before FOLDER] [--long]
+        [--minutes N] [--write]
 
 A provider that answers at once, each proxy, and the load have processes of their own, on
 loopback. The request has 3.6 kB, the library that our proxy puts in 5 kB, and the call is recorded.
@@ -429,8 +430,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def all_targets(folder: Path, litellm: str | None) -> Iterator[list[Running]]:
-    """Starts the provider and all proxies before it."""
+def all_targets(
+    folder: Path, litellm: str | None, before: str | None = None
+) -> Iterator[list[Running]]:
+    """Starts the provider and all proxies before it; `before` is a folder with another tfgrpo."""
     library(folder)
     here = [sys.executable, os.path.abspath(__file__)]
     with ExitStack() as stack:
@@ -447,7 +450,13 @@ def all_targets(folder: Path, litellm: str | None) -> Iterator[list[Running]]:
         command = [tfgrpo, "proxy", "--port", "0", "--upstream", url]
         ours = stack.enter_context(started(command, pattern, folder=folder))
         two = stack.enter_context(started([*command, "--workers", "2"], pattern, folder=folder))
-        found = [provider, bare, ours, two]
+        found = dict(zip(TARGETS, (provider, bare, ours, two), strict=False))
+        if before:
+            own = folder / "before"  # another version may read no record of this one
+            own.mkdir()
+            library(own)
+            other = started(command, pattern, folder=own, PYTHONPATH=os.path.abspath(before))
+            found["the one before"] = stack.enter_context(other)
         if litellm:
             (folder / "litellm.yaml").write_text(LITELLM.format(port=port))
             say("starting LiteLLM, which takes a while")
@@ -460,8 +469,8 @@ def all_targets(folder: Path, litellm: str | None) -> Iterator[list[Running]]:
                 LITELLM_LOCAL_MODEL_COST_MAP="True",
                 LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY="true",
             )
-            found.append(stack.enter_context(one))
-        yield [one._replace(name=name) for name, one in zip(TARGETS, found, strict=False)]
+            found[TARGETS[-1]] = stack.enter_context(one)
+        yield [one._replace(name=name) for name, one in found.items()]
 
 
 def at(values: list[float], share: float) -> float:
@@ -532,6 +541,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few seconds")
     parser.add_argument("--litellm", help="a folder for an environment with litellm[proxy]")
+    parser.add_argument("--before", help="a folder with another tfgrpo package, measured beside")
     parser.add_argument("--long", action="store_true", help="200,000 requests, for memory")
     parser.add_argument("--minutes", type=float, default=15, help="no round begins after them (15)")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
@@ -546,7 +556,7 @@ def main() -> None:
     sizes = Sizes(3, 200, 640, 5, 3) if options.quick else Sizes(10, 1000, 6400, 20, 10)
     with (
         tempfile.TemporaryDirectory() as folder,
-        all_targets(Path(folder), options.litellm) as targets,
+        all_targets(Path(folder), options.litellm, options.before) as targets,
     ):
         load = os.getloadavg()[0]
         lines = table(uvloop.run(measure(targets, sizes, options.minutes)))

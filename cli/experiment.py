@@ -99,12 +99,12 @@ def start(
 
     plan = records.ExperimentPlan(
         flags["metric"],
-        _guards(flags["guards"], flags["metric"]),
+        guards_of(flags["guards"], flags["metric"]),
         flags["unit"],
         flags["auto"],
-        tuple(map(_scale, flags["scales"])),
+        tuple(map(scale_of, flags["scales"])),
     )
-    candidate = _candidate(app.store, candidate)
+    candidate = candidate_of(app.store, candidate)
     started = records.start(
         app.store, name, (control, candidate), parse_share(share), plan, why=why
     )
@@ -153,24 +153,30 @@ def list_(app: App, as_json: bool) -> None:
 
 @experiment.command()
 @click.argument("name", required=False, type=EXPERIMENT)
+@click.option(
+    "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only calls with this tag."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
-def status(app: App, name: str | None, as_json: bool) -> None:
+def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> None:
     """Show what an experiment has found; without NAME the one that is running.
 
-    Looking changes nothing, and may be done any time: the tests are made for it.
+    Looking changes nothing, and may be done any time: the tests are made for it. They are not
+    made for choosing the best of many tags: what one shows is for another experiment to confirm.
 
     \b
     Examples:
       tfgrpo experiment status shorter
+      tfgrpo experiment status shorter --tag team=blue
       tfgrpo experiment status shorter --json
     """
+    from tfgrpo.cli.traffic import parse_tag
     from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
 
     store = app.store
     chosen = named(store, name)
-    shown = evidence(store, chosen)
+    shown = evidence(store, chosen, tuple(map(parse_tag, tags)))
     if as_json:
         text.emit_json(_object(store, chosen) | {"evidence": shown.as_object()})
     else:
@@ -275,7 +281,7 @@ def stop(app: App, name: str, why: str | None) -> None:
     text.echo(f"stopped {name}: everybody gets {done.control.revision}")
 
 
-def _candidate(store: Store, named: str) -> str:
+def candidate_of(store: Store, named: str) -> str:
     """Returns the revision that a candidate is: a proposal's id stands for what it proposes."""
     from tfgrpo.improvement.proposals import get_proposal
     from tfgrpo.store.errors import UnknownRevision
@@ -301,7 +307,8 @@ def parse_share(value: str) -> float:
     return number
 
 
-def _guards(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...]:
+def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...]:
+    """Returns guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
     from tfgrpo.production.experiment import GUARDS, TOLERANCES
 
     if not given:
@@ -315,7 +322,8 @@ def _guards(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...
     return tuple(guards)
 
 
-def _scale(given: str) -> tuple[str, tuple[float, float]]:
+def scale_of(given: str) -> tuple[str, tuple[float, float]]:
+    """Returns a scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
     metric, _, ends = given.partition("=")
     try:
         low, high = map(float, ends.split(".."))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,15 @@ FILE = "proxy.toml"
     type=REVISION,
     help="Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
 )
+@click.option(
+    "--key-env",
+    metavar="VARIABLE",
+    help="Variable with the provider's key, for callers with a key of `tfgrpo key new`.",
+)
+@click.option("--anthropic-key-env", metavar="VARIABLE", help="The same for the Anthropic routes.")
+@click.option(
+    "--require-key", is_flag=True, default=None, help="Take requests with such a key alone."
+)
 @click.option("--top-k", type=click.IntRange(1), help="Put in only the experiences that fit best.")
 @click.option(
     "--dropout",
@@ -55,6 +65,12 @@ FILE = "proxy.toml"
     metavar="REGEX",
     multiple=True,
     help="What else to take out of words that are kept; repeatable.",
+)
+@click.option(
+    "--personal",
+    metavar="COUNTRY",
+    multiple=True,
+    help="Take telephones, as written there (DE), and IP addresses out too; repeatable.",
 )
 @click.option(
     "--sample",
@@ -100,7 +116,8 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.openai.shown("/v1/chat/completions")
         text.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
-        if settings.anthropic != settings.openai:
+        ways = [(str(one), one.before_v1) for one in (settings.openai, settings.anthropic)]
+        if ways[0] != ways[1]:
             address = settings.anthropic.shown("/v1/messages")
             text.echo(f"Anthropic's routes: {address}", err=True)
 
@@ -109,12 +126,20 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """Returns what the flags and the file say together. Raises SettingsError."""
-    from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, either, read_file, upstreams
+    from tfgrpo.proxy.settings import (
+        LibraryChoice,
+        ProxySettings,
+        either,
+        read_file,
+        upstreams,
+        with_key,
+    )
     from tfgrpo.store.errors import SettingsError
 
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
-    flags["allow"] = flags["allow"] or None
+    for name in ("allow", "personal"):
+        flags[name] = flags[name] or None
     redact = flags["redact"]
     flags["redact"] = either(redact) if redact and not isinstance(redact, str) else redact or None
     given = [name for name, value in flags.items() if value is not None]
@@ -133,9 +158,14 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         )
     values["libraries"] = libraries
     values.setdefault("default", next(iter(libraries)))
+    if values.get("providers") and (flags["upstream"] or flags["anthropic"]):
+        raise SettingsError(f"{config} lists the providers", hint="set them there")
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
         values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
-    plain = ("host", "port", "record", "redact", "sample", "drain", "access_log")
+    for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
+        values[api] = with_key(values[api], flags[variable])
+    plain = ["host", "port", "record", "redact", "personal", "sample", "drain", "access_log"]
+    plain.append("require_key")
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":
@@ -147,4 +177,9 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
                 f"--keep says for how long, and {flags['keep']!r} does not",
                 hint="12h, 30d or forever",
             )
-    return ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)
+    settings = ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)
+    if settings.has_keys or settings.budgets:  # a project is 12 MB of modules
+        from tfgrpo.cli import options
+
+        return replace(settings, prices=options.open_project(app, None).table("prices"))
+    return settings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,10 +27,18 @@ if TYPE_CHECKING:
 )
 @click.option("--live", is_flag=True, help="What calls through the proxy came to, instead.")
 @click.option("--since", help="With --live: from when on.  [7d]")
+@click.option(
+    "--by",
+    metavar="DIMENSION",
+    help="With --live: by version, arm, day, user, key, model, provider, or a tag's name.",
+)
+@click.option(
+    "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="With --live: only calls with it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON, with every experience.")
 @pass_app
 def stats(
-    app: App, revision: str, number: int, live: bool, since: str | None, as_json: bool
+    app: App, /, revision: str, number: int, live: bool, as_json: bool, **filters: Any
 ) -> None:
     """Show the size of a library's history, how much it changes, and which experiences are
     confirmed.
@@ -40,13 +48,15 @@ def stats(
       tfgrpo stats
       tfgrpo stats v1 --json
       tfgrpo stats --live --since 1d
+      tfgrpo stats --live --by day --tag team=blue
     """
     from tfgrpo.store import stats as figures
 
-    if since is not None and not live:
-        raise click.UsageError("--since goes with --live")
+    given = [name for name, value in filters.items() if value]
+    if given and not live:
+        raise click.UsageError(f"--{given[0].removesuffix('s')} goes with --live")
     if live:
-        _live(app, "7d" if since is None else since, number, as_json)
+        _live(app, filters, number, as_json)
         return
     store = app.store
     summary = figures.stats(store, store.resolve(revision))
@@ -56,16 +66,16 @@ def stats(
         text.emit(app, _lines(store, summary, number))
 
 
-def _live(app: App, since: str, number: int, as_json: bool) -> None:
+def _live(app: App, filters: Mapping[str, Any], number: int, as_json: bool) -> None:
     """Shows calls in figures: by version, by arm, and by the experiences that were in the
-    prompt."""
+    prompt, or by another dimension alone."""
     import os
     import time
 
-    from tfgrpo.cli.traffic import live_lines, opened
+    from tfgrpo.cli.traffic import dollars_of, live_lines, opened, parse_tag
     from tfgrpo.store.errors import TfgrpoError
     from tfgrpo.store.time_spec import parse_time
-    from tfgrpo.store.traffic import by_arm, by_experience, by_version, traffic_path
+    from tfgrpo.store.traffic import CallFilter, by_dimension, by_experience, traffic_path
     from tfgrpo.visible import shown
 
     store = app.store
@@ -76,13 +86,22 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
         except TfgrpoError:  # of another store, or redacted away
             return []
 
-    start = parse_time(since, now=time.time_ns() // 1000)
+    start = parse_time(filters["since"] or "7d", now=time.time_ns() // 1000)
+    which = CallFilter(since=start, tags=tuple(map(parse_tag, filters["tags"])))
+    cost = dollars_of(app)
     if not os.path.isfile(traffic_path(app.file)):
         raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
     with opened(app) as traffic:
-        versions = by_version(traffic, start)
-        arms = by_arm(traffic, start)
-        experiences = by_experience(traffic, start, library_of)
+        if filters["by"]:
+            groups = by_dimension(traffic, which, filters["by"], cost)
+            if as_json:
+                text.emit_json([one._asdict() for one in groups])
+            else:
+                text.emit(app, live_lines(shown(filters["by"]), groups, {}))
+            return
+        versions = by_dimension(traffic, which, "version", cost)
+        arms = sorted(by_dimension(traffic, which, "arm", cost))
+        experiences = by_experience(traffic, which, library_of)
         lost = traffic.lost()
     if as_json:
         text.emit_json(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ from click.core import ParameterSource
 from tfgrpo.cli import text
 from tfgrpo.cli.context import FINITE, App, pass_app
 from tfgrpo.visible import shown
+from tfgrpo.wording import money
 
 if TYPE_CHECKING:
-    from tfgrpo.store.traffic import CallRecord, Feedback, ListedCall, LiveFigures, Traffic
+    from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, LiveFigures, Traffic
 
 
 @click.command()
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
 @click.option("--model", help="Only calls of this model.")
 @click.option("--subject", help="Only calls for this subject (a conversation or user).")
 @click.option("--arm", help="Only calls in this arm of an experiment: NAME/candidate.")
+@click.option("--key", help="Only calls with this virtual key, by its name.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Only calls with this tag; repeatable.",
+)
+@click.option("--trace", help="Only calls of this trace, by its id.")
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
 @click.option("--below", type=FINITE, help="Only calls whose mean score is below this.")
@@ -50,7 +61,11 @@ def traffic(
         _refuse_filters(click.get_current_context())
     with opened(app) as log:
         if call is not None:
-            text.emit_json(_whole(log, call)) if as_json else text.emit(app, _shown(log, call))
+            cost = dollars_of(app)
+            if as_json:
+                text.emit_json(_whole(log, call, cost))
+            else:
+                text.emit(app, _shown(log, call, cost))
             return
         number = flags.pop("number")
         start = parse_time(since, now=time.time_ns() // 1000)
@@ -59,11 +74,13 @@ def traffic(
             if subject is None
             else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
         )
+        flags["tags"] = tuple(map(parse_tag, flags["tags"]))
         calls = log.calls(CallFilter(since=start, subject=who, **flags), number)
+        cost = dollars_of(app)
         if as_json:
-            text.emit_json([_object(one) for one in calls])
+            text.emit_json([_object(one, cost) for one in calls])
         else:
-            text.emit(app, _listed(calls))
+            text.emit(app, _listed(calls, cost))
 
 
 @click.command()
@@ -153,6 +170,22 @@ def opened(app: App) -> Any:
     return closing(open_traffic(traffic_path(app.file)))
 
 
+def dollars_of(app: App) -> Cost:
+    """Returns what tells the price of a call."""
+    from tfgrpo.cli import options
+    from tfgrpo.production.dollars import Dollars
+
+    return Dollars(options.open_project(app, None).table("prices")).of
+
+
+def parse_tag(given: str) -> tuple[str, str]:
+    """Returns a tag as it is typed: NAME=VALUE. Raises UsageError."""
+    name, equals, value = given.partition("=")
+    if not (name and equals):
+        raise click.UsageError(f"{given!r} is no tag: write team=blue")
+    return name, value
+
+
 def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
     """Yields the figures of calls as a table."""
     rows = [
@@ -165,12 +198,21 @@ def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) ->
             f"{one.p50 / 1000:.0f}",
             f"{one.p95 / 1000:.0f}",
             f"{one.added / 1000:.2f}",
+            "" if one.dollars is None else _sum(one),
             "" if one.score is None else f"{one.score:.3f} ({one.scored})",
         )
         for one in figures
     ]
-    head = (title, "calls", "errors", "tokens in", "out", "p50 ms", "p95", "added", "score")
-    yield from text.table(rows, header=head)
+    head = ("calls", "errors", "tokens in", "out", "p50 ms", "p95", "added", "cost", "score")
+    yield from text.table(rows, header=(title, *head))
+
+
+def _sum(one: LiveFigures) -> str:
+    """What calls cost together: more than the sum that is known, where some prices are not."""
+    known = one.calls - one.unpriced
+    if not known:
+        return "unknown"
+    return money(one.dollars) + (f" + {one.unpriced} unknown" if one.unpriced else "")
 
 
 def _score(value: str) -> bool | float:
@@ -182,31 +224,30 @@ def _score(value: str) -> bool | float:
         raise click.UsageError(f"--score {value!r} is neither true, false nor a number") from None
 
 
-def _object(one: ListedCall) -> dict[str, Any]:
-    return _call(one.call) | {"feedback": one.feedback, "score": one.score}
+def _object(one: ListedCall, cost: Cost) -> dict[str, Any]:
+    return _call(one.call, cost) | {"feedback": one.feedback, "score": one.score}
 
 
-def _call(call: CallRecord) -> dict[str, Any]:
-    import json
-
+def _call(call: CallRecord, cost: Cost) -> dict[str, Any]:
     fields = call._asdict()
     del fields["caller"]
-    ids = call.experiences
-    return fields | {"experiences": None if ids is None else json.loads(ids)}
+    for name in ("experiences", "tags"):
+        fields[name] = fields[name] and json.loads(fields[name])
+    return fields | {"dollars": cost(call)}
 
 
-def _whole(log: Traffic, id: str) -> dict[str, Any]:
+def _whole(log: Traffic, id: str, cost: Cost) -> dict[str, Any]:
     from tfgrpo.store.traffic import recent_call
 
     call = recent_call(log, id)
     content = log.content(call.id)
-    return _call(call) | {
+    return _call(call, cost) | {
         "content": None if content is None else content._asdict(),
         "feedback": [one._asdict() for one in log.feedback(call.id)],
     }
 
 
-def _listed(calls: list[ListedCall]) -> Iterator[str]:
+def _listed(calls: list[ListedCall], cost: Cost) -> Iterator[str]:
     rows = [
         (
             one.call.id[:17],
@@ -216,14 +257,19 @@ def _listed(calls: list[ListedCall]) -> Iterator[str]:
             shown(one.call.model or ""),
             str(one.call.status),
             _tokens(one.call),
+            _price(one.call, cost),
             f"{one.call.latency / 1000:.0f} ms",
             "" if one.score is None else f"{one.score:.2f}",
         )
         for one in calls
     ]
-    yield from text.table(
-        rows, header=("call", "age", "library", "arm", "model", "status", "tokens", "took", "score")
-    )
+    header = ("call", "age", "library", "arm", "model", "status", "tokens", "cost", "took", "score")
+    yield from text.table(rows, header=header)
+
+
+def _price(call: CallRecord, cost: Cost) -> str:
+    dollars = cost(call)
+    return "" if dollars is None else money(dollars)
 
 
 def _tokens(call: CallRecord) -> str:
@@ -242,7 +288,7 @@ def _counted(call: CallRecord) -> str:
     return f"{_count(call.prompt_tokens)} tokens in, {_count(call.completion_tokens)} out"
 
 
-def _shown(log: Traffic, id: str) -> Iterator[str]:
+def _shown(log: Traffic, id: str, cost: Cost) -> Iterator[str]:
     from tfgrpo.store.traffic import recent_call
 
     call = recent_call(log, id)
@@ -252,6 +298,16 @@ def _shown(log: Traffic, id: str) -> Iterator[str]:
         f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
         f"in the proxy; {_counted(call)}"
     )
+    if call.provider:
+        tried = f", asked {call.tries} times" if (call.tries or 1) > 1 else ""
+        yield f"provider {shown(call.provider)}{tried}; cost {money(cost(call))}"
+    if call.key:
+        yield f"key      {shown(call.key)}"
+    if call.tags:
+        pairs = json.loads(call.tags).items()
+        yield "tags     " + shown(", ".join(f"{name}={value}" for name, value in pairs))
+    if call.trace:
+        yield f"trace    {call.trace}"
     if call.arm:
         yield f"arm      {shown(call.arm)}"
     if call.error:

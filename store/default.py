@@ -15,6 +15,7 @@ from tfgrpo.store.sqlite.port import SqlitePort
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfgrpo.store.ledger import Ledger
     from tfgrpo.store.members import Members
     from tfgrpo.store.port import Port
     from tfgrpo.store.traffic import Traffic
@@ -25,6 +26,7 @@ __all__ = [
     "members_of",
     "memory_port",
     "new_library",
+    "open_ledger",
     "open_port",
     "open_traffic",
     "there_already",
@@ -96,6 +98,13 @@ def there_already(place: Path | str) -> StoreError:
 def memory_port(path: Path | str) -> Port:
     """Returns empty storage in memory, as it would be at `path`."""
     return SqlitePort(path, connection=memory_connection())
+
+
+def open_ledger(path: str, *, create: bool = False) -> Ledger:
+    """Opens the keys and the spending at `path`, or makes that with `create`. Raises StoreError."""
+    from tfgrpo.store.sqlite.ledger import SqliteLedger
+
+    return SqliteLedger(path, create=create)
 
 
 def open_traffic(path: str, *, create: bool = False) -> Traffic:

@@ -57,7 +57,9 @@ class CallRecord(NamedTuple):
     (what it waited in the proxy) are microseconds. `experiences` are the ids that were in the
     prompt, None for the whole library. `status` is HTTP's, 499 where the client was gone first,
     599 where the provider broke off; `error` says why it failed, or why its answer could not be
-    read."""
+    read. `trace` is what the caller's `traceparent` says (trace, span and flags, in hex), `tags` is
+    JSON, `key` the name of the virtual key, `provider` the address that was asked last, and `tries`
+    how often one was."""
 
     id: str
     time: int
@@ -81,6 +83,11 @@ class CallRecord(NamedTuple):
     stale: int
     caller: bytes | None
     error: str | None
+    trace: str | None = None
+    tags: str | None = None
+    key: str | None = None
+    provider: str | None = None
+    tries: int | None = None
 
 
 class CallContent(NamedTuple):
@@ -142,10 +149,14 @@ class ArmScore(NamedTuple):
     label: str | None
 
 
+Tags: TypeAlias = tuple[tuple[str, str], ...]
+"""Names of tags, each with its value."""
+
+
 class CallFilter(NamedTuple):
     """Which calls are asked for: since when (microseconds), of which version (its name or the
     beginning of its digest), library, model, subject and arm, only failed ones, only with feedback,
-    only with a mean score below a bar."""
+    only with a mean score below a bar; of a trace, of a virtual key, and with all of some tags."""
 
     since: int = 0
     version: str | None = None
@@ -156,6 +167,9 @@ class CallFilter(NamedTuple):
     with_feedback: bool = False
     below: float | None = None
     arm: str | None = None
+    trace: str | None = None
+    key: str | None = None
+    tags: Tags = ()
 
 
 class ListedCall(NamedTuple):
@@ -171,7 +185,8 @@ class LiveFigures(NamedTuple):
 
     Latencies are microseconds: `p50` and `p95` of the whole call, `added` the median of what it
     waited in the proxy. Tokens are None where no call says them. `scored` counts calls with a
-    score, `score` is the mean of their means.
+    score, `score` is the mean of their means. `dollars` is what the calls with a known price cost,
+    None where no prices were asked for; `unpriced` are those whose price is not known.
     """
 
     name: str
@@ -185,6 +200,8 @@ class LiveFigures(NamedTuple):
     added: int
     scored: int
     score: float | None
+    dollars: float | None = None
+    unpriced: int = 0
 
 
 class Traffic(Protocol):
@@ -231,12 +248,12 @@ class Traffic(Protocol):
     def scores(self, since: int) -> Mapping[str, float]:
         """Returns call → the mean of its scores, of the calls since then that have any."""
 
-    def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
-        """Returns the calls in these arms since then (microseconds), oldest first."""
+    def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
+        """Returns the calls in these arms since then (microseconds) with all of these tags, oldest
+        first."""
 
-    def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
-        """Returns the scores of the calls in these arms since then, in the order in which they
-        arrived."""
+    def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
+        """Returns the scores of the same calls, in the order in which they arrived."""
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         """Returns label → the least and the largest score with it; None for scores without."""
@@ -361,9 +378,16 @@ def _is_text(value: object) -> TypeGuard[str]:
     )
 
 
-def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float]) -> LiveFigures:
+Cost: TypeAlias = Callable[[CallRecord], float | None]
+"""What a call cost, in US dollars; None where that is not known."""
+
+
+def figures(
+    name: str, calls: Iterable[CallRecord], scores: Mapping[str, float], cost: Cost | None = None
+) -> LiveFigures:
     """Returns calls in figures."""
     listed = list(calls)
+    costs = [] if cost is None else [cost(call) for call in listed]
     latencies = sorted(call.latency for call in listed)
     added = sorted(call.added for call in listed)
     scored = [scores[call.id] for call in listed if call.id in scores]
@@ -379,6 +403,8 @@ def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float])
         _at(added, 0.5),
         len(scored),
         sum(scored) / len(scored) if scored else None,
+        None if cost is None else sum(one for one in costs if one is not None),
+        costs.count(None),
     )
 
 
@@ -392,40 +418,55 @@ def _at(values: Sequence[int], share: float) -> int:
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0
 
 
-def by_version(traffic: Traffic, since: int) -> list[LiveFigures]:
+DIMENSIONS: Mapping[str, Callable[[CallRecord], str | None]] = {
+    "version": lambda call: f"{call.library} {call.version}" if call.library else "no library",
+    "arm": lambda call: call.arm,
+    "day": lambda call: time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6)),
+    "user": lambda call: call.subject,
+    "key": lambda call: call.key,
+    "model": lambda call: call.model,
+    "provider": lambda call: call.provider,
+}
+"""What calls are grouped by, beside their tags; days are those of UTC."""
+
+
+def by_dimension(
+    traffic: Traffic, which: CallFilter, dimension: str, cost: Cost | None = None
+) -> list[LiveFigures]:
+    """Returns the figures of calls that have something in common, the last used first: one of
+    `DIMENSIONS`, or a tag's name. Calls that lack it are in none of them."""
+
+    def tag(call: CallRecord) -> str | None:
+        value: str | None = json.loads(call.tags or "{}").get(dimension)
+        return value
+
+    of = DIMENSIONS.get(dimension, tag)
+    scores = traffic.scores(which.since)
+    groups: dict[str, list[CallRecord]] = {}
+    for listed in traffic.calls(which, ALL):
+        name = of(listed.call)
+        if name is not None:
+            groups.setdefault(name, []).append(listed.call)
+    return [figures(name, calls, scores, cost) for name, calls in groups.items()]
+
+
+def by_version(traffic: Traffic, since: int, cost: Cost | None = None) -> list[LiveFigures]:
     """Returns the figures of each library and version that calls were answered under since then
     (microseconds), the last used first."""
-    scores = traffic.scores(since)
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(CallFilter(since=since), ALL):
-        call = listed.call
-        name = f"{call.library} {call.version}" if call.library else "no library"
-        groups.setdefault(name, []).append(call)
-    return [figures(name, calls, scores) for name, calls in groups.items()]
-
-
-def by_arm(traffic: Traffic, since: int) -> list[LiveFigures]:
-    """Returns the figures of each arm of an experiment that calls were in since then
-    (microseconds), by name."""
-    scores = traffic.scores(since)
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(CallFilter(since=since), ALL):
-        if listed.call.arm is not None:
-            groups.setdefault(listed.call.arm, []).append(listed.call)
-    return [figures(name, groups[name], scores) for name in sorted(groups)]
+    return by_dimension(traffic, CallFilter(since=since), "version", cost)
 
 
 def by_experience(
-    traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
+    traffic: Traffic, which: CallFilter, library_of: Callable[[str], Sequence[str]]
 ) -> list[LiveFigures]:
     """Returns the figures of the calls that had each experience in their prompt, most calls first.
 
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
     """
-    scores = traffic.scores(since)
+    scores = traffic.scores(which.since)
     whole: dict[str, Sequence[str]] = {}
     groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(CallFilter(since=since), ALL):
+    for listed in traffic.calls(which, ALL):
         call = listed.call
         if call.digest is None:
             continue

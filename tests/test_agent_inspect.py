@@ -61,7 +61,7 @@ def test_a_task_is_learned_from_and_scored_by_its_own_scorers(
             model="m",
             base_url=endpoint.base_url,
             store=".",
-            learner="controller",
+            policy="paper",
             concurrency=4,
         )
         asked = [r for r in endpoint.requests if stage(r) == "rollout"]

@@ -69,7 +69,7 @@ def start(folder: Path, base_url: str, tag: str) -> subprocess.Popen[bytes]:
         *(str(TFGRPO), "--store", "store.db", "train", "problems.jsonl", "--run", "run"),
         *("--base-url", base_url, "--model", "scripted", "--agent", f"{sys.executable} agent.py"),
         *("--epochs", "2", "--batch-size", "4", "--group-size", "3", "--concurrency", "4"),
-        *("--learner", "controller", "--keep-going"),
+        *("--policy", "paper", "--keep-going"),
     ]
     with (folder / "out.txt").open("ab") as out:
         return subprocess.Popen(

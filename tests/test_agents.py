@@ -15,10 +15,10 @@ import tfgrpo
 from tfgrpo import AgentContext, Attempt
 from tfgrpo.data.problems import Problem
 
-ONCE = {"epochs": 2, "batch_size": 4, "group_size": 4, "model": "m", "learner": "controller"}
+ONCE = {"epochs": 2, "batch_size": 4, "group_size": 4, "model": "m", "policy": "paper"}
 FLAGS = (
     *("--epochs", "2", "--batch-size", "4", "--group-size", "4", "--model", "m"),
-    *("--learner", "controller"),
+    *("--policy", "paper"),
 )
 PROGRAM = """
 import json, sys, urllib.request, os

@@ -14,11 +14,12 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 from providers import Provider
-from test_proxy import listen, make
+from test_proxy import listen
 from test_traffic import answer
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.proxy.settings import read_file
+from tfgrpo.proxy.settings import SpendLimit, Timeouts, read_file
+from tfgrpo.store.ledger import Budget
 
 PAGE = (ROOT / "docs/production.md").read_text()
 LEARN = re.search(r"^## Learn from it\n.*?(?=^## )", PAGE, re.M | re.S)
@@ -48,7 +49,8 @@ def test_every_step_of_the_page_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-page")
-    make(tmp_path / ".tfgrpo/store.db", "Give the price in euros.").close()
+    for variable in ("AZURE_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "sk-other")
     names: dict[str, Any] = {}
     processes = []
     port = 0
@@ -58,8 +60,11 @@ def test_every_step_of_the_page_works(
         words = shlex.split(line)
         if words[:2] == ["tfgrpo", "proxy"]:
             arguments = [word if word != "8484" else "0" for word in words[2:]]
-            process, port = listen([*arguments, "--upstream", base_url], tmp_path)
+            arguments += ["--upstream", base_url]
+            process, opened = listen(arguments, tmp_path, OPENAI_API_KEY="sk-page")
             processes.append(process)
+            if "--require-key" not in words:  # the page's clients bring the provider's key
+                port = opened
             return ""
         if words[0] != "tfgrpo":
             return ""
@@ -89,8 +94,17 @@ def test_every_step_of_the_page_works(
                 else:
                     (tmp_path / "page.toml").write_text(block)
                     found = read_file(tmp_path / "page.toml")
-                    assert set(found["libraries"]) == {"support", "sales"}
-                    assert len(found["rules"]) == 3
+                    if "[[rules]]" in block:
+                        assert set(found["libraries"]) == {"support", "sales"}
+                        assert len(found["rules"]) == 3
+                    elif "[[providers]]" in block:
+                        assert [one.weight for one in found["providers"]] == [3, 1, 1, 0]
+                        assert found["timeouts"] == Timeouts(first_byte=60, total=600)
+                    else:
+                        assert found["budgets"] == (
+                            SpendLimit(Budget(100, "day"), "support", stop=True),
+                        )
+                        assert found["require_key"]
         finally:
             for process in processes:
                 process.terminate()

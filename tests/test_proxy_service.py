@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -119,7 +121,7 @@ def test_a_list_of_revisions_stands_in_the_file_and_a_short_token_is_refused(
     file.write_text('[libraries.support]\nstore = "s"\nallow = ["prod", "v2"]\n')
     assert read_file(file)["libraries"]["support"].allow == ("prod", "v2")
     file.write_text('[libraries.support]\nstore = "s"\nallow = "prod"\n')
-    with pytest.raises(SettingsError, match="allow lists"):
+    with pytest.raises(SettingsError, match="allow is a list"):
         read_file(file)
     for token in ("x", "eleven-char"):
         with pytest.raises(SettingsError, match="can be guessed"):
@@ -248,6 +250,68 @@ def test_a_head_that_is_too_long_is_refused_however_it_comes(
     with ProxyThread(settings) as proxy:
         answer = proxy.ask(post(CHAT, ASK, b"X-A: " + b"a" * (66 << 10)))
         assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+def half_closed(port: int, request: bytes) -> bytes:
+    """What a client that sends no more after its request is answered."""
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as client:
+        client.sendall(request)
+        client.shutdown(socket.SHUT_WR)
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    return answer
+
+
+def test_a_client_that_sends_no_more_gets_its_answers(
+    settings: ProxySettings,  # noqa: F811
+    provider: Provider,  # noqa: F811
+    store: Store,  # noqa: F811
+) -> None:
+    def late(connection: socket.socket, request: Received) -> None:
+        time.sleep(0.1)
+        connection.sendall(OK)
+
+    provider.answer = late
+    one = post(CHAT, ASK).replace(b"Connection: close\r\n", b"")
+    with ProxyThread(settings) as proxy:
+        for request, times in ((post(CHAT, ASK), 1), (one, 1), (one + one, 2)):
+            answer = half_closed(proxy.port, request)
+            assert answer.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"").count(b"200 OK") == times
+        half = half_closed(proxy.port, post(CHAT, ASK)[:-5])
+        assert b" 200 " not in half
+    assert {call.status for call in recorded(store)} == {200}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_client_that_is_gone_is_told_from_one_that_only_sends_no_more(
+    begun: bool,
+    settings: ProxySettings,  # noqa: F811
+    provider: Provider,  # noqa: F811
+    store: Store,  # noqa: F811
+) -> None:
+    asked, taken_back, over = threading.Event(), threading.Event(), threading.Event()
+
+    def silent(connection: socket.socket, request: Received) -> None:
+        if begun:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+        asked.set()
+        with contextlib.suppress(OSError):
+            connection.recv(1)  # until the proxy closes its side
+        taken_back.set()
+        over.wait(60)
+
+    provider.answer = silent
+    with ProxyThread(settings) as proxy:
+        with socket.create_connection(("127.0.0.1", proxy.port)) as client:
+            client.sendall(post(CHAT, ASK))
+            assert asked.wait(60)
+            if begun:
+                assert client.recv(10_000)
+        assert taken_back.wait(60)
+        wait(lambda: proxy.proxy.open == 0)
+        over.set()
+    assert [call.status for call in recorded(store)] == [499]
 
 
 # whom a request is for:

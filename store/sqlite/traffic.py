@@ -25,6 +25,7 @@ from tfgrpo.store.traffic import (
     Scale,
     Scales,
     Sums,
+    Tags,
     UnknownCall,
 )
 
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
     import re
 
 APPLICATION = 0x74667472
-SCHEMA = 1
+SCHEMA = 2
 TABLES = """
 create table calls (
     id text primary key, time integer not null, worker text not null, library text, version text,
     digest text, experiences text, subject text, arm text, model text, route text not null,
     status integer not null, streamed integer not null, prompt_tokens integer,
     cached_tokens integer, completion_tokens integer, latency integer not null, first integer,
-    added integer not null, stale integer not null, caller blob, error text
+    added integer not null, stale integer not null, caller blob, error text, trace text, tags text,
+    key text, provider text, tries integer
 ) without rowid;
 create index calls_by_time on calls (time);
 create table contents (
@@ -56,7 +58,10 @@ create table totals (
 ) without rowid;
 create table facts (name text primary key, value blob not null) without rowid;
 """
+ADDED = ("trace text", "tags text", "key text", "provider text", "tries integer")
+"""The columns of calls that files of schema 1 lack."""
 CALL = ", ".join(CallRecord._fields)
+TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
 FEEDBACK = ", ".join(Feedback._fields)
 
 
@@ -90,12 +95,18 @@ class SqliteTraffic:
         if schema == SCHEMA:
             return
         with self._writing():
-            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
+            (schema,) = self._db.execute("pragma user_version").fetchone()
+            if schema == SCHEMA:
                 return  # another worker was quicker
-            for statement in TABLES.split(";"):
-                self._db.execute(statement)
-            self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
-            self._db.execute(f"pragma application_id = {APPLICATION}")
+            if schema:
+                for column in ADDED:
+                    self._db.execute(f"alter table calls add column {column}")
+            else:
+                for statement in TABLES.split(";"):
+                    self._db.execute(statement)
+                secret = (secrets.token_bytes(32),)
+                self._db.execute("insert into facts values ('secret', ?)", secret)
+                self._db.execute(f"pragma application_id = {APPLICATION}")
             self._db.execute(f"pragma user_version = {SCHEMA}")
 
     @contextmanager
@@ -218,6 +229,7 @@ class SqliteTraffic:
             "model": which.model,
             "subject": which.subject,
             "arm": which.arm,
+            "key": which.key,
         }
         for column, value in parts.items():
             if value is not None:
@@ -226,6 +238,11 @@ class SqliteTraffic:
         if which.version is not None:
             conditions.append("(version = ? or digest glob ?)")
             values += [which.version, which.version + "*"]
+        if which.trace is not None:
+            conditions.append("trace glob ?")
+            values.append(which.trace + "*")
+        conditions += [TAGGED] * len(which.tags)
+        values += [part for tag in which.tags for part in tag]
         if which.failed:
             conditions.append("(status >= 400 or status = 0)")
         if which.with_feedback:
@@ -252,21 +269,23 @@ class SqliteTraffic:
         )
         return dict(self._rows(query, (since,)))
 
-    def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
-        marks = ",".join("?" * len(arms))
+    def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
+        marks = ",".join("?" * len(arms)) + ")" + f" and {TAGGED}" * len(tags)
+        values = [part for tag in tags for part in tag]
         query = (
             f"select {', '.join(ArmCall._fields)} from calls"
-            f" where time >= ? and arm in ({marks}) order by time, id"
+            f" where time >= ? and arm in ({marks} order by time, id"
         )
-        return [ArmCall._make(row) for row in self._rows(query, (since, *arms))]
+        return [ArmCall._make(row) for row in self._rows(query, (since, *arms, *values))]
 
-    def arm_scores(self, arms: Sequence[str], since: int) -> list[ArmScore]:
-        marks = ",".join("?" * len(arms))
+    def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
+        marks = ",".join("?" * len(arms)) + ")" + f" and {TAGGED}" * len(tags)
+        values = [part for tag in tags for part in tag]
         query = (
             "select f.call, f.score, f.label from feedback f join calls c on c.id = f.call"
-            f" where f.score is not null and c.time >= ? and c.arm in ({marks}) order by f.row"
+            f" where f.score is not null and c.time >= ? and c.arm in ({marks} order by f.row"
         )
-        return [ArmScore._make(row) for row in self._rows(query, (since, *arms))]
+        return [ArmScore._make(row) for row in self._rows(query, (since, *arms, *values))]
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         query = (
@@ -309,7 +328,7 @@ class SqliteTraffic:
         places = {
             "contents": ("call", ("request", "answer")),
             "feedback": ("row", ("author", "label", "comment", "correct")),
-            "calls": ("id", ("model", "route", "error")),
+            "calls": ("id", ("model", "route", "error", "tags")),
         }
         self._db.execute("pragma secure_delete = on")
         with self._writing():

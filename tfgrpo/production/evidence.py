@@ -34,7 +34,7 @@ from tfgrpo.store import replay
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import ArmCall, ArmScore, Traffic, traffic_path
+from tfgrpo.store.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
 
 ALPHA = 0.05
 GUARDS_PART = 0.2
@@ -171,13 +171,14 @@ class Evidence(NamedTuple):
         }
 
 
-def evidence(store: Store, experiment: Experiment) -> Evidence:
-    """Returns what the calls on record say of an experiment. Raises StoreError."""
+def evidence(store: Store, experiment: Experiment, tags: Tags = ()) -> Evidence:
+    """Returns what the calls on record, or those with all of some tags, say of an experiment.
+    Raises StoreError."""
     path = traffic_path(store.path)
     if not os.path.isfile(path):
         return weighed(experiment, [], [])
     with closing(open_traffic(path)) as traffic:
-        return of_traffic(traffic, experiment)
+        return of_traffic(traffic, experiment, tags)
 
 
 def recorded(store: Store, experiment: Experiment) -> Json:
@@ -185,11 +186,12 @@ def recorded(store: Store, experiment: Experiment) -> Json:
     return evidence(store, experiment).as_object()
 
 
-def of_traffic(traffic: Traffic, experiment: Experiment) -> Evidence:
+def of_traffic(traffic: Traffic, experiment: Experiment, tags: Tags = ()) -> Evidence:
     """Returns what calls in a record of traffic say of an experiment. Raises StoreError."""
+    since = experiment.started
     arms = [arm_name(experiment.name, arm) for arm in (CONTROL, CANDIDATE)]
-    scores = traffic.arm_scores(arms, experiment.started)  # first: a score's call is there already
-    return weighed(experiment, traffic.arm_calls(arms, experiment.started), scores)
+    scores = traffic.arm_scores(arms, since, tags)  # first: a score's call is there already
+    return weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
 
 
 def weighed(

@@ -6,6 +6,7 @@ for a sum over all calls. Looking often costs no certainty, for the tests are ma
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from tfgrpo.production.experiment import (
     promote,
     roll_back,
 )
+from tfgrpo.production.webhook import WEBHOOK, post_webhook
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.visible import complain
@@ -65,10 +67,18 @@ def settle_all(path: str) -> list[Settled]:
 
 
 def main(path: str) -> None:
-    """Settles what can be in the store at `path`, and says what: for a process of its own."""
+    """Settles what can be in the store at `path`, and says what, to the webhook of the environment
+    too: for a process of its own."""
+    webhook = os.environ.get(WEBHOOK)
     try:
         for one in settle_all(path):
-            complain(f"experiment {one.name} was {one.state}: {one.why}")
+            text = f"experiment {one.name} was {one.state}: {one.why}"
+            complain(text)
+            if webhook:
+                event = {"event": "experiment", **one._asdict(), "text": text}
+                trouble = post_webhook(webhook, event)
+                if trouble is not None:
+                    complain(f"the webhook was not told: {trouble}")
     except TfgrpoError as error:
         complain(f"experiments are not settled: {error}")
         sys.exit(1)

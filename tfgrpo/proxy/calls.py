@@ -36,6 +36,10 @@ GAPS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 """What stands between the events of a stream."""
 LENGTH = 4
 """Bytes of the length of a message."""
+TRACE = b"traceparent"
+"""The header that names the trace which a request belongs to (W3C Trace Context)."""
+TAGS = b"x-tfgrpo-tags"
+"""The header with tags of a request: `team=blue,feature=search`, percent-encoded."""
 PACKED = 256 << 10
 """Bytes of a packed answer, which has to be read from its beginning."""
 
@@ -48,7 +52,7 @@ class Call:
         *("began", "chosen", "ended", "error", "first", "id", "model", "path"),
         *("request", "sent", "status", "streamed", "subject", "time"),
         *("_beginning", "_ending", "packing", "_whole", "asked", "recorder"),
-        *("_cut", "_text"),
+        *("_cut", "_text", "key", "metadata", "provider", "tries"),
     )
 
     def __init__(self, id: str, time: int, request: Request) -> None:
@@ -70,6 +74,12 @@ class Call:
         self._whole: bytearray | None = None
         self._text = b""
         self._cut = False
+        self.metadata: tuple[tuple[str, str], ...] = ()
+        """Of the body's metadata, what is recorded as tags."""
+        self.key: str | None = None
+        """The name of the virtual key."""
+        self.provider: str | None = None
+        self.tries = 0
         self.recorder: Recorder | None = None
         """Where it was counted, once it is about to be made."""
         self.asked: bytes | None = None
@@ -154,6 +164,12 @@ class Call:
                 self._words(),
                 self._cut,
                 doubt,
+                index.get(TRACE),
+                index.get(TAGS),
+                self.metadata,
+                self.key,
+                self.provider,
+                self.tries,
             )
         )
         return len(message).to_bytes(LENGTH, "little") + message

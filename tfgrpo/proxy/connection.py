@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections import deque
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, cast
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 BUFFERED = 256 << 10
 """Bytes of a body that is passed on as it comes which may wait for the provider's connection."""
+LOOK, LONGEST = 0.01, 5.0
+"""Seconds until a client that sends no more is looked at: whether it still reads; each time after
+twice as many, up to so many."""
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection(asyncio.Protocol):
@@ -45,6 +50,8 @@ class ClientConnection(asyncio.Protocol):
         self._head = b""
         self._missing = 0
         self._held = False
+        self._half_closed = False
+        """Whether the client has closed its side: it asks no more, and may still read."""
 
     # asyncio:
 
@@ -120,6 +127,36 @@ class ClientConnection(asyncio.Protocol):
             self._begin(request, body)
         return rest
 
+    def eof_received(self) -> bool:
+        """The client sends no more: it is gone, or it waits for its answers (RFC 9112, section
+        9.6). Returns whether the connection is kept for these: what can be sent before an answer is
+        sent, and the system of a client that is gone refuses it. In the middle of an answer and to
+        HTTP/1.0 nothing can be, and it is taken for gone."""
+        exchange, transport = self.exchange, self.transport
+        if self._half_closed:
+            return True  # it is told again where reading goes on
+        if exchange is None or self.arriving or self._streamed is not None or transport is None:
+            return False
+        if exchange.begun or not exchange.request.modern:
+            return False
+        transport.write(INTERIM)
+        self._half_closed = True
+        self._look(LOOK)
+        return True
+
+    def _look(self, pause: float) -> None:
+        """Looks again and again whether a client that sends no more still reads: the loop does not
+        tell of a connection that is not read from."""
+        if self.transport is None:
+            return
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), 0)
+        if poll.poll(0):  # it was reset
+            self.transport.abort()
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(pause, self._look, min(2 * pause, LONGEST))
+
     def connection_lost(self, error: Exception | None) -> None:
         self.proxy.connections.discard(self)
         self.transport = None
@@ -169,11 +206,11 @@ class ClientConnection(asyncio.Protocol):
         self.proxy.admit(request)
         if request.has_body:
             if b"expect" in request.index and self.exchange is None and self.transport:
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self.transport.write(INTERIM)
             whole = self.exchange is not None or place_of(request.method, request.path)
             if not whole and not self.proxy.is_own(request.path):
                 request.began = perf_counter()
-                self.exchange = self._streamed = Exchange(self.proxy, self, request)
+                self.exchange = self._streamed = self.proxy.exchange(self.proxy, self, request)
                 self._streamed.start(None)
 
     def on_body(self, data: bytes) -> None:
@@ -209,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
     def _begin(self, request: Request, body: bytes) -> None:
         request.began = perf_counter()
         own = self.proxy.is_own(request.path)
-        self.exchange = (OwnExchange if own else Exchange)(self.proxy, self, request)
+        self.exchange = (OwnExchange if own else self.proxy.exchange)(self.proxy, self, request)
         self.exchange.start(body)
 
     def write(self, data: bytes) -> None:
@@ -237,6 +274,8 @@ class ClientConnection(asyncio.Protocol):
             self.transport.close()
         elif self._waiting:
             self._begin(*self._waiting.popleft())
+        elif self._half_closed:
+            self.transport.close()
         else:
             self.hold(False)
 

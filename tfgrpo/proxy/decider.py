@@ -14,6 +14,7 @@ import time
 from subprocess import DEVNULL, PIPE, SubprocessError
 from typing import IO, TYPE_CHECKING
 
+from tfgrpo.production.webhook import WEBHOOK
 from tfgrpo.proxy.arms import RunningExperiment
 from tfgrpo.store import children
 from tfgrpo.store.traffic import traffic_path
@@ -36,8 +37,9 @@ log = logging.getLogger("tfgrpo.proxy")
 class Decider:
     """Looks until it is closed."""
 
-    def __init__(self, chooser: Chooser) -> None:
+    def __init__(self, chooser: Chooser, webhook: str | None = None) -> None:
         self.chooser = chooser
+        self._webhook = {} if webhook is None else {WEBHOOK: webhook}
         self._stop = threading.Event()
         self._locks: dict[str, IO[bytes]] = {}
         self._seen: dict[str, object] = {}
@@ -81,7 +83,7 @@ class Decider:
         if self._seen.get(path) == state or not self._locked(traffic):
             return
         command = children.python("-c", SETTLE, path)
-        environment = children.without_keys(*children.DATABASE)
+        environment = children.without_keys(*children.DATABASE) | self._webhook
         process = children.start(command, environment, stdin=DEVNULL, stderr=PIPE, text=True)
         self._process = process
         if self._stop.is_set():  # `close` may have looked for it before it was there

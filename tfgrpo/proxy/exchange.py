@@ -29,6 +29,7 @@ from tfgrpo.proxy.upstream import UpstreamConnection
 from tfgrpo.rendering.placement import (
     Members,
     conversation,
+    metadata,
     opening,
     place_of,
     question,
@@ -83,23 +84,23 @@ class Exchange:
 
     def start(self, body: bytes | None) -> None:
         """Sends the request on. With None as the body, `feed` brings it piece by piece."""
-        request, upstream = self.request, self.upstream
+        request, desk = self.request, self.proxy.desk
         try:
             if self.proxy.open > self.proxy.settings.limits.requests:
                 raise BadRequest(503, "too many requests are under way")
+            if desk is not None:
+                desk.admit(self.call, request)
             if body is None:
                 self._streaming = True
-                self._wire = request_head(request, upstream, None, chunked=request.chunked)
+                self._aim(None)
                 self.proxy.note_passed(request)
             else:
                 self._body = body = self._placed(body)
-                if request.known is not None:
-                    self._wire = request.known.wire(upstream, len(body))
-                else:
-                    length = len(body) if request.has_body or body else None
-                    self._wire = request_head(request, upstream, length)
+                if desk is not None:
+                    desk.check(self.call, request)
+                self._aim(body)
         except BadRequest as refusal:
-            self._refuse(refusal.status, str(refusal))
+            self._refuse(refusal.status, str(refusal), refusal.after)
             return
         except Undecided as undecided:
             assert body is not None
@@ -112,6 +113,17 @@ class Exchange:
             return
         self.proxy.begin(self.call)
         self._send()
+
+    def _aim(self, body: bytes | None) -> None:
+        """Writes the head as it goes to the provider. Raises BadRequest."""
+        request, upstream = self.request, self.upstream
+        if body is None:
+            self._wire = request_head(request, upstream, None, chunked=request.chunked)
+        elif request.known is not None:
+            self._wire = request.known.wire(upstream, len(body))
+        else:
+            length = len(body) if request.has_body or body else None
+            self._wire = request_head(request, upstream, length)
 
     async def _decide(self, asking: Asking, body: bytes) -> None:
         """Waits until the subject's kind is known, or can be known to be the default's."""
@@ -148,7 +160,7 @@ class Exchange:
         if place is None:
             return body
         encoding = request.index.get(b"content-encoding", b"identity").lower()
-        plain = _unpacked(body, encoding, self.proxy.settings.limits.body)
+        plain = unpacked(body, encoding, self.proxy.settings.limits.body)
         try:
             text = plain.decode()
             members = document(text, self.proxy.keys)
@@ -161,6 +173,8 @@ class Exchange:
         if who is None:
             who = conversation(members)
         call.read(members, who)
+        if self.proxy.settings.tags:
+            call.metadata = metadata(members, self.proxy.settings.tags)
         if self.proxy.keeps_words(call):
             call.keep(plain)
         name, model, classifier = self.proxy.chooser.named(request.index, members)
@@ -224,7 +238,9 @@ class Exchange:
 
     def _sent(self, connection: UpstreamConnection) -> None:
         self._connection = connection
-        self.call.sent = perf_counter()
+        self.call.sent = self.call.sent or perf_counter()
+        self.call.tries += 1
+        self.call.provider = self.upstream.name
         connection.ask(self, self._wire, self._body, headless=self.request.method == b"HEAD")
         if self._streaming:
             self._wire = b""
@@ -306,20 +322,21 @@ class Exchange:
         if self._over:
             return
         self.call.status = VANISHED
+        self._leave()
+        self._finish()
+
+    def _leave(self) -> None:
+        """Wants no more of the provider."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connection is not None:
             self._connection.leave()
-        self._finish()
 
     def cut_short(self) -> None:
         """The proxy ends before the answer has: that is not the client's doing."""
         if self._over:
             return
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._connection is not None:
-            self._connection.leave()
+        self._leave()
         if not self.begun:
             self.request.keep_alive = False
             self._refuse(503, ENDING)
@@ -329,11 +346,12 @@ class Exchange:
         self._finish()
         self.client.cut()
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(self, status: int, message: str, after: float | None = None) -> None:
         self.call.status, self.call.error = status, message
         keep = self.request.keep_alive and not self._streaming
         self.request.keep_alive = keep
-        self.client.write(own_answer(status, error_body(message), closing=not keep))
+        body = error_body(message)
+        self.client.write(own_answer(status, body, closing=not keep, after=after))
         self._finish()
         self.client.finished(self.request)
 
@@ -347,7 +365,7 @@ class Exchange:
         self.proxy.record(self.call)
 
 
-def _unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
+def unpacked(body: bytes, encoding: bytes, most: int) -> bytes:
     """Returns a body as it was before it was packed. Raises BadRequest."""
     if encoding == b"identity":
         return body

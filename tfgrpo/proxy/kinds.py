@@ -17,7 +17,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.model.refusals import failure_in
-from tfgrpo.proxy.message import Headers
+from tfgrpo.proxy.calls import sent_key
+from tfgrpo.proxy.message import CREDENTIALS as KEY_HEADERS
+from tfgrpo.proxy.message import Headers, virtual_key
 from tfgrpo.proxy.upstream import Pool, UpstreamConnection
 
 if TYPE_CHECKING:
@@ -206,7 +208,12 @@ def _head(asking: Asking, length: int) -> bytes:
         b"Content-Type: application/json",
         b"Content-Length: %d" % length,
     ]
-    lines += [name + b": " + asking.headers[name] for name in CREDENTIALS if name in asking.headers]
+    own = asking.upstream.key and virtual_key(sent_key(asking.headers))
+    if own:
+        lines.append(asking.upstream.credentials)
+    for name in CREDENTIALS:
+        if name in asking.headers and not (own and name in KEY_HEADERS):
+            lines.append(name + b": " + asking.headers[name])
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
 

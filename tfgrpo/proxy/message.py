@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.proxy.seen import PACKINGS
+from tfgrpo.store.ledger import PREFIX
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.heads import KnownHead
@@ -33,6 +35,8 @@ without the codings that no record could be made of."""
 PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 """What a header of an answer is: one to go on, one of the connection (the one that names others,
 and the one for chunks, apart), the body's length, how the body is packed."""
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+"""The headers that a caller's key may be in."""
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 READABLE = frozenset({*PACKINGS, b"identity"})
 _zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
@@ -82,11 +86,12 @@ def header_name(name: bytes) -> HeaderName:
 
 
 class BadRequest(Exception):
-    """A request that is not passed on: a status, and why."""
+    """A request that is not passed on: a status, why, and after how many seconds it may be."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, *, after: float | None = None) -> None:
         super().__init__(message)
         self.status = status
+        self.after = after
 
 
 class Request:
@@ -179,6 +184,10 @@ def head_around(
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
     authority = upstream.authority
     before = b""
+    if virtual_key(index.get(b"authorization") or index.get(b"x-api-key")):
+        dropped |= CREDENTIALS
+        if upstream.key:
+            pieces += (upstream.credentials, b"\r\n")
     for name, value in request.headers:
         known = _names.get(name) or header_name(name)
         fate = known.fate
@@ -217,6 +226,15 @@ def request_head(
     if length is not None:
         return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
     return after
+
+
+def virtual_key(sent: bytes | None) -> bytes | None:
+    """Returns the key of this proxy's own that a header of a request has; None for another."""
+    if sent is None:
+        return None
+    if sent[:7].lower() == b"bearer ":
+        sent = sent[7:].strip()
+    return sent if sent.startswith(PREFIX.encode()) else None
 
 
 class Framing(NamedTuple):
@@ -273,9 +291,14 @@ def answer_head(
 
 
 def own_answer(
-    status: int, body: bytes, *, kind: str = "application/json", closing: bool = False
+    status: int,
+    body: bytes,
+    *,
+    kind: str = "application/json",
+    closing: bool = False,
+    after: float | None = None,
 ) -> bytes:
-    """Returns an answer of the proxy's own."""
+    """Returns an answer of the proxy's own; `after` is when to ask again, in seconds."""
     phrase = HTTPStatus(status).phrase.encode()
     lines = [
         b"HTTP/1.1 %d %s" % (status, phrase),
@@ -283,6 +306,8 @@ def own_answer(
         b"Content-Length: %d" % len(body),
         b"X-Tfgrpo-Proxy: 1",
     ]
+    if after is not None:
+        lines.append(b"Retry-After: %d" % math.ceil(after))
     if closing:
         lines.append(b"Connection: close")
     return b"\r\n".join(lines) + b"\r\n\r\n" + body

@@ -51,7 +51,7 @@ class OwnExchange:
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         self._proxy = proxy
         self._client = client
-        self._request = request
+        self.request = request
         self._task: asyncio.Task[None] | None = None
 
     def start(self, body: bytes | None) -> None:
@@ -67,7 +67,7 @@ class OwnExchange:
             self._task.cancel()
 
     async def _answer(self, body: bytes) -> None:
-        request, proxy = self._request, self._proxy
+        request, proxy = self.request, self._proxy
         kind, text = "application/json", ""
         report: dict[str, Any] | None
         try:
@@ -184,13 +184,13 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
             now, scales = time.time_ns() // 1000, traffic.scales()
             checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
-            feedback = clean_feedback(checked, recorder.redact)
+            feedback = clean_feedback(checked, recorder.redact, recorder.personal)
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
         except UnknownCall as error:
             unknown = error
         else:
             if recorder.telemetry is not None:
-                recorder.telemetry.send_feedback(feedback)
+                recorder.telemetry.send_feedback(feedback, call)
             return {"call": call.id}
         finally:
             traffic.close()

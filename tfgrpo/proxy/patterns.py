@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tfgrpo.proxy.personal import Finder, PersonalData
 from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
@@ -17,15 +18,15 @@ START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 stands for a line break in a JSON string."""
 END = r"(?![A-Za-z0-9_])"
 PATTERNS = (
-    START + r"[\w.+-]+@[\w-]+\.[\w.-]+\b",
-    START + r"(?:sk|pk|rk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
-    START + r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+    START + r"[\w.+-]{1,254}@[\w-]+\.[\w.-]+\b",
+    START + r"(?:sk|pk|rk|tfk|ghp|gho|xox[abp]|AKIA|AIza)[-_A-Za-z0-9]{12,}",
+    START + r"eyJ[\w-]{8,4000}\.[\w-]{8,}\.[\w-]*",
     START + r"\d(?:[ -]?\d){12,18}" + END,
     START + r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2}"
     r"(?: ?[A-Z0-9]{3}|(?: ?[A-Z0-9]{4})+(?: ?[A-Z0-9]{1,3})?)" + END,
 )
 """What is taken out of words before they are kept: addresses of mail, keys, tokens, numbers of
-cards and of accounts."""
+cards and of accounts. What may begin at many places is bounded: it would be read over at each."""
 WITHIN = 3
 """How deep strings of JSON stand in strings of JSON that was cut off."""
 _identities = re.compile(
@@ -37,7 +38,14 @@ _identities = re.compile(
 _escapes = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt]))+")
 
 
-def without_secrets(text: str, pattern: re.Pattern[str]) -> str:
+def finder(redact: str = "", regions: Sequence[str] | None = None) -> Finder:
+    """Returns what finds secrets, what the regular expression `redact` finds and, where `regions`
+    are given, personal data. Raises SettingsError."""
+    pattern = re.compile("|".join(filter(None, (*PATTERNS, redact))))
+    return pattern if regions is None else PersonalData(pattern, regions)
+
+
+def without_secrets(text: str, pattern: Finder) -> str:
     """Returns a body without what a pattern finds in its texts. JSON stays JSON: a float stays as
     it is (a speed that a server measured has as many digits as a card), and a whole number becomes
     a string. JSON that was cut off is cleaned as the text that it stands for."""
@@ -49,10 +57,11 @@ def without_secrets(text: str, pattern: re.Pattern[str]) -> str:
         return _clean_cut_off(text, pattern) if _is_begun(text) else pattern.sub(REDACTED, text)
 
 
-def clean_feedback(feedback: Feedback, redact: str = "") -> Feedback:
-    """Returns feedback without what looks like a secret, or what the regular expression `redact`
-    finds, in its comment and its right answer."""
-    pattern = re.compile("|".join(filter(None, (*PATTERNS, redact))))
+def clean_feedback(
+    feedback: Feedback, redact: str = "", regions: Sequence[str] | None = None
+) -> Feedback:
+    """Returns feedback without what a `finder` finds, in its comment and its right answer."""
+    pattern = finder(redact, regions)
     comment, correct = feedback.comment, feedback.correct
     return feedback._replace(
         comment=comment and pattern.sub(REDACTED, comment),
@@ -74,7 +83,7 @@ def without_identities(text: str, digest: Callable[[str], str]) -> str:
     return _identities.sub(digested, text)
 
 
-def _clean(value: object, pattern: re.Pattern[str]) -> object:
+def _clean(value: object, pattern: Finder) -> object:
     if isinstance(value, str):  # which may be JSON itself, as the arguments of a tool are
         within = _is_begun(value)
         return without_secrets(value, pattern) if within else pattern.sub(REDACTED, value)
@@ -87,7 +96,7 @@ def _clean(value: object, pattern: re.Pattern[str]) -> object:
     return value
 
 
-def _clean_cut_off(text: str, pattern: re.Pattern[str]) -> str:
+def _clean_cut_off(text: str, pattern: Finder) -> str:
     """Returns JSON without its end as the text that it stands for, less what a pattern finds in
     it, or in JSON within its strings; as it is where that is nothing."""
     written, count = pattern.subn(REDACTED, text)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import signal
 import sys
@@ -19,16 +18,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from marshal import loads
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.proxy.calls import LENGTH
 from tfgrpo.proxy.counter import count_lost, settle
 from tfgrpo.proxy.metrics import Labels, sums_of
-from tfgrpo.proxy.patterns import PATTERNS, without_identities, without_secrets
+from tfgrpo.proxy.patterns import finder, without_identities, without_secrets
 from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.records import REDACTED
 from tfgrpo.store.traffic import (
     CUT_OFF,
     CallContent,
@@ -37,6 +37,9 @@ from tfgrpo.store.traffic import (
     UnknownCall,
     keyed,
 )
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.spending import Spending
 
 UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
 """What is told when the file cannot be written, before the reason, and when it can be again."""
@@ -57,7 +60,7 @@ NICE = 10
 class WriterSettings(NamedTuple):
     """What is recorded where: the file, the worker whose calls these are, the open file in which
     it counts them, how many of the first may be on record already, whether words are kept, for how
-    many seconds, and what is taken out of them."""
+    many seconds, what is taken out of them, and what is counted in dollars."""
 
     path: str
     worker: str
@@ -66,6 +69,8 @@ class WriterSettings(NamedTuple):
     content: bool
     keep: float | None
     redact: str
+    spending: list[Any] | None = None
+    personal: list[str] | None = None
 
 
 class RecordWriter:
@@ -74,7 +79,7 @@ class RecordWriter:
     def __init__(self, settings: WriterSettings, tell: Callable[[str], None]) -> None:
         self._settings = settings
         self._tell = tell
-        self._patterns = re.compile("|".join(filter(None, (*PATTERNS, settings.redact))))
+        self._patterns = finder(settings.redact, settings.personal)
         self._labels = Labels()
         self._buffer = bytearray()
         self._waiting: list[SeenCall] = []
@@ -89,6 +94,11 @@ class RecordWriter:
         self._trouble = False
         self._pruned = 0.0
         self._telemetry = Telemetry.of_environment(tell)
+        self._spending: Spending | None = None
+        if settings.spending is not None:
+            from tfgrpo.proxy.spending import Spending, SpendingSettings  # 20 MB of prices
+
+            self._spending = Spending(SpendingSettings(*settings.spending), tell)
 
     def run(self, pipe: int) -> None:
         """Reads and writes until the pipe ends."""
@@ -182,6 +192,8 @@ class RecordWriter:
             self._tell(str(self._settled))
         self._waiting.clear()
         self._bytes = 0
+        if self._spending is not None and rows:
+            self._spending.add(rows)
         if self._telemetry is not None:
             if rows:
                 self._telemetry.send_calls(rows)
@@ -244,9 +256,24 @@ class RecordWriter:
                     int(call.stale),
                     caller,
                     _whole(error or unread),
+                    call.trace(),
+                    self._tags(call),
+                    call.virtual,
+                    call.provider,
+                    call.tries or None,
                 )
             )
         return rows
+
+    def _tags(self, call: SeenCall) -> str | None:
+        """Returns the tags of a call as they stand on record, less what is taken out of words."""
+        if not call.labels and not call.metadata:
+            return None
+        clean = (
+            (_whole(name), self._patterns.sub(REDACTED, _whole(value) or ""))
+            for name, value in sorted(call.tags().items())
+        )
+        return json.dumps(dict(clean)) or None
 
     def _identity(self, value: str) -> str:
         """Returns what stands on record for a user or a conversation."""

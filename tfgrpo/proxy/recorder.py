@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tfgrpo.proxy.calls import Call
+    from tfgrpo.proxy.spending import SpendingSettings
 
 WAITING = 32 << 20
 """Bytes of calls that may wait for the process that writes them; where the file cannot be written,
@@ -57,11 +58,19 @@ class Recorder:
     """The record of one worker, in one file. Belongs to the running event loop."""
 
     def __init__(
-        self, path: str, *, content: bool = False, keep: float | None = None, redact: str = ""
+        self,
+        path: str,
+        *,
+        content: bool = False,
+        keep: float | None = None,
+        redact: str = "",
+        spending: SpendingSettings | None = None,
+        personal: tuple[str, ...] | None = None,
     ) -> None:
         self.path = path
         self.redact = redact
-        self._settings = content, keep, redact
+        self.personal = personal
+        self._settings = content, keep, redact, spending, personal
         self.telemetry = Telemetry.of_environment(log.warning)
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()

@@ -39,6 +39,11 @@ _other_end = re.compile(rb'_reason"\s*:\s*(?!null\b|' + GOOD_END + rb")").search
 _good_end = re.compile(rb'_reason"\s*:\s*' + GOOD_END).match
 _null_end = re.compile(rb'_reason"\s*:\s*null\b').search
 _end = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
+_traceparent = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?"
+).fullmatch
+MOST_TAGS, MOST_LETTERS = 16, 200
+"""Tags of a call, and letters of each."""
 _name = re.compile(r"[\w.-]{1,64}").fullmatch
 _continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
 _object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
@@ -82,6 +87,30 @@ class SeenCall(NamedTuple):
     response: bytes | None
     cut: bool
     doubt: Doubt
+    traceparent: bytes | None
+    labels: bytes | None
+    metadata: tuple[tuple[str, str], ...]
+    virtual: str | None
+    provider: str | None
+    tries: int
+
+    def trace(self) -> str | None:
+        """Returns the trace that the caller named, the span in it and its flags, in hex; None where
+        it named none (https://www.w3.org/TR/trace-context/)."""
+        match = _traceparent(self.traceparent or b"")
+        return match[1].decode() if match else None
+
+    def tags(self) -> dict[str, str]:
+        """Returns what the application said of the call, by its header and in the metadata that is
+        recorded; of many or long ones a part."""
+        from urllib.parse import unquote
+
+        pairs = [*self.metadata]
+        for pair in (self.labels or b"").decode("latin-1").split(","):
+            name, equals, value = pair.partition("=")
+            if equals and name.strip():
+                pairs.append((unquote(name.strip()), unquote(value.strip())))
+        return {name[:MOST_LETTERS]: value[:MOST_LETTERS] for name, value in pairs[-MOST_TAGS:]}
 
     def outcome(self) -> tuple[int, str | None]:
         """Returns the status on record and why the call failed, if it did: of an error under status

@@ -15,20 +15,25 @@ from tfgrpo.proxy.access_log import AccessLog
 from tfgrpo.proxy.choice import Chooser, fields_of
 from tfgrpo.proxy.connection import ClientConnection
 from tfgrpo.proxy.decider import Decider
+from tfgrpo.proxy.desk import Desk
+from tfgrpo.proxy.exchange import Exchange
 from tfgrpo.proxy.kinds import Kinds
 from tfgrpo.proxy.message import BadRequest, Request
 from tfgrpo.proxy.own import OPEN, OWN
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
+from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.upstream import Pool
 from tfgrpo.rendering.placement import KEYS, looks_like_chat
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import SettingsError, StoreError
 from tfgrpo.store.find import located
+from tfgrpo.store.ledger import ledger_path
 from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.calls import Call
+    from tfgrpo.proxy.routing import Router
 
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""
@@ -50,6 +55,12 @@ class Proxy:
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
+        self.router: Router | None = None
+        self.exchange: type[Exchange] = Exchange
+        self._route()
+        self.desk: Desk | None = None
+        if settings.has_keys or settings.budgets:
+            self.desk = Desk(settings, self._ledger())
         self.connections: set[ClientConnection] = set()
         self.open = 0
         self.stopping = False
@@ -67,6 +78,19 @@ class Proxy:
         self.passed: dict[str, int] = {}
         """Path → how many requests that looked like chats got no library there."""
 
+    def _route(self) -> None:
+        """Has requests go by the providers that the settings list; without a list no step is
+        added."""
+        self.router, self.exchange = None, Exchange
+        if self.settings.providers:
+            from tfgrpo.proxy.routing import RoutedExchange, Router
+
+            self.router, self.exchange = Router(self.settings), RoutedExchange
+
+    def _ledger(self) -> str:
+        """Returns where keys and spending are: beside the default library's store."""
+        return ledger_path(located(self.settings.libraries[self.settings.default].store))
+
     async def start(self, listener: socket.socket | None = None) -> int:
         """Begins to answer, on a socket that listens already or on one of its own; returns the
         port. Raises OSError."""
@@ -77,7 +101,7 @@ class Proxy:
             lambda: ClientConnection(self), sock=listener, backlog=2048
         )
         self._sweeping = loop.create_task(self._sweep())
-        self._decider = Decider(self.chooser)
+        self._decider = Decider(self.chooser, self.settings.webhook)
         if self.settings.record != "off":
             for name in self.chooser.sources:
                 self._recorder(name)
@@ -92,11 +116,18 @@ class Proxy:
             libraries=settings.libraries,
             default=settings.default,
             rules=settings.rules,
+            tags=settings.tags,
             openai=settings.openai,
             anthropic=settings.anthropic,
+            providers=settings.providers,
+            retries=settings.retries,
+            timeouts=settings.timeouts,
         )
+        if settings.has_keys and self.desk is None:
+            raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
         chooser, before = Chooser(settings), self.chooser
         self.settings, self.chooser = settings, chooser
+        self._route()
         self.keys = KEYS | fields_of(settings.rules)
         # A name may be another store's by now: records are found by their paths again.
         self.recorders = {f"\0{one.path}": one for one in self.recorders.values()}
@@ -131,6 +162,8 @@ class Proxy:
         if self.access is not None:
             self.access.close()
         self.chooser.close()
+        if self.desk is not None:
+            self.desk.close()
 
     async def _sweep(self) -> None:
         while True:
@@ -150,6 +183,12 @@ class Proxy:
         if request.index.get(RECORD, b"off") not in RECORD_VALUES:
             raise BadRequest(400, "the header x-tfgrpo-record is counts or off")
         token = self.settings.token
+        if (
+            self.desk is not None
+            and request.path not in OWN
+            and (self.settings.require_key or self.desk.holds(request.index))
+        ):
+            return  # the key decides
         if token is None:
             if self.is_own(request.path) and not _is_local(request):
                 raise BadRequest(403, "this is answered on this machine only")
@@ -232,7 +271,12 @@ class Proxy:
             if recorder is None:
                 make_traffic_folder(store)
                 recorder = Recorder(
-                    path, content=content, keep=settings.keep, redact=settings.redact
+                    path,
+                    content=content,
+                    keep=settings.keep,
+                    redact=settings.redact,
+                    spending=self._spending(),
+                    personal=settings.personal,
                 )
         except (StoreError, OSError) as error:
             if name not in self._unrecorded:
@@ -243,6 +287,14 @@ class Proxy:
             log.warning(RECORDED_AGAIN)
         self.recorders[name] = recorder
         return recorder
+
+    def _spending(self) -> SpendingSettings | None:
+        """Returns what is counted in dollars as it is recorded; None for nothing."""
+        settings = self.settings
+        if self.desk is None:
+            return None
+        budgets = [(one.scope, one.budget.dollars, one.budget.per) for one in settings.budgets]
+        return SpendingSettings(self._ledger(), settings.prices, budgets, settings.webhook)
 
     def why_unrecorded(self, name: str) -> str | None:
         """Returns why a library's calls cannot be recorded; None where they can, or need not."""

@@ -14,16 +14,20 @@ library = "sales@prod"
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tfgrpo.production.webhook import checked_webhook
+from tfgrpo.proxy.personal import checked_regions
 from tfgrpo.store.address import anchor, is_address
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.ledger import Budget, parse_budget
 from tfgrpo.trust import gate
 from tfgrpo.trust.permissions import of_proxy
 
@@ -48,12 +52,23 @@ class Upstream:
     prefix: str
     before_v1: bool = True
     query: str = ""
+    name: str = ""
+    """What it is called on record: its base URL."""
+    key: str = field(default="", repr=False)
+    """The provider's own key, for callers with a virtual one."""
+    anthropic: bool = False
 
     def __hash__(self) -> int:
         return hash(self.authority)  # which is asked for in every request
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+    @property
+    def credentials(self) -> bytes:
+        """The header with the provider's own key."""
+        name = "x-api-key: " if self.anthropic else "Authorization: Bearer "
+        return (name + self.key).encode()
 
     def target(self, wanted: bytes) -> bytes:
         """Returns what is asked of the provider for the target of a request."""
@@ -131,6 +146,43 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Provider:
+    """One of several: its share of requests (0: only where the others fail), and the models that it
+    serves, each with the name that it has there (None: all, as they are)."""
+
+    upstream: Upstream
+    weight: float = 1.0
+    models: Mapping[str, str] | None = None
+
+    def serves(self, model: str | None) -> bool:
+        """Returns whether a request for a model may be sent there."""
+        return self.models is None or model is None or model in self.models
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds until an answer has begun, and until it is over; None for any time."""
+
+    first_byte: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpendLimit:
+    """US dollars in a period for all calls, or for those of one library; with `stop` more are
+    refused, else that is told alone."""
+
+    budget: Budget
+    library: str | None = None
+    stop: bool = False
+
+    @property
+    def scope(self) -> str:
+        """What the spending counts under."""
+        return "all" if self.library is None else f"library:{self.library}"
+
+
+@dataclass(frozen=True, slots=True)
 class ProxySettings:
     """All that a proxy is told. Without a `token` it answers only on this machine.
 
@@ -138,7 +190,11 @@ class ProxySettings:
     pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
     good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
-    request.
+    request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
+    Where `personal` are countries, none or more, telephones and addresses of machines are taken out
+    of words too. With `require_key` every request has a virtual key; `budgets` are watched by the
+    table `prices`, and `webhook` is told. Where there are `providers`, they take the place of
+    `openai` and `anthropic`, and what fails is sent again so many `retries`.
     """
 
     libraries: Mapping[str, LibraryChoice]
@@ -155,6 +211,15 @@ class ProxySettings:
     sample: float = 1.0
     drain: float = 30.0
     access_log: str | None = None
+    tags: tuple[str, ...] = ()
+    personal: tuple[str, ...] | None = None
+    require_key: bool = False
+    budgets: tuple[SpendLimit, ...] = ()
+    webhook: str | None = field(default=None, repr=False)
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    providers: tuple[Provider, ...] = ()
+    retries: int = 2
+    timeouts: Timeouts = Timeouts()
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -164,11 +229,21 @@ class ProxySettings:
             re.compile(self.redact)
         except (re.error, OverflowError, RecursionError) as error:
             raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+        if self.personal is not None:
+            checked_regions(self.personal)
         if isinstance(self.sample, bool) or not 0 <= self.sample <= 1:
             raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
         if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
             raise SettingsError(f"drain is no {self.drain!r}", hint="seconds, such as 30")
-        if self.host not in LOOPBACK and not self.token:
+        if not isinstance(self.require_key, bool):
+            raise SettingsError("require_key is true or false", hint="require_key = true")
+        if self.require_key and not self.has_keys:
+            raise SettingsError("require_key needs the provider's key", hint="name it: key_env")
+        if self.record == "off" and (self.has_keys or self.budgets):
+            raise SettingsError(
+                "what is not recorded cannot be counted", hint='record = "counts", or no keys'
+            )
+        if self.host not in LOOPBACK and not (self.token or self.require_key):
             raise SettingsError(
                 f"listening on {self.host} needs a token",
                 hint="set TFGRPO_PROXY_TOKEN to a long random text; "
@@ -179,6 +254,22 @@ class ProxySettings:
                 f"the token has {len(self.token)} characters, which can be guessed",
                 hint=f"use {SHORTEST_TOKEN} or more, such as what `openssl rand -hex 32` prints",
             )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether virtual keys are taken: the key of a provider is here."""
+        upstreams = (self.openai, self.anthropic, *(one.upstream for one in self.providers))
+        return any(one.key for one in upstreams)
+
+
+def with_key(upstream: Upstream, variable: str | None) -> Upstream:
+    """Returns a provider with its key, which the environment has. Raises SettingsError."""
+    if variable is None:
+        return upstream
+    key = os.environ.get(variable, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise SettingsError(f"the variable {variable} has no key", hint=f"export {variable}=…")
+    return replace(upstream, key=key)
 
 
 def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
@@ -197,7 +288,18 @@ def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
     before_v1 = anthropic or not path or path != prefix
     tls = parts.scheme == "https"
     port = port or (443 if tls else 80)
-    return Upstream(parts.hostname, port, tls, parts.netloc, prefix, before_v1, parts.query)
+    name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    return Upstream(
+        parts.hostname,
+        port,
+        tls,
+        parts.netloc,
+        prefix,
+        before_v1,
+        parts.query,
+        name,
+        anthropic=anthropic,
+    )
 
 
 def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
@@ -228,8 +330,19 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
-    plain = ("default", "host", "port", "record", "sample", "drain", "access_log")
-    known = {"upstream", "anthropic", "libraries", "rules", "redact", *plain}
+    plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
+    known = {*plain, *("upstream", "anthropic", "key_env", "anthropic_key_env", "libraries")}
+    known |= {
+        "personal",
+        "rules",
+        "redact",
+        "tags",
+        "budgets",
+        "webhook",
+        "providers",
+        "retries",
+        "timeouts",
+    }
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -241,9 +354,18 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         if "redact" in tables:
             several = tables["redact"]
             settings["redact"] = either(several if isinstance(several, list) else [several])
+        if "personal" in tables:
+            settings["personal"] = _names(tables["personal"], "personal")
+        settings["tags"] = _names(tables.get("tags", []), "tags")
         settings["openai"], settings["anthropic"] = upstreams(
             tables.get("upstream"), tables.get("anthropic")
         )
+        for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
+            settings[api] = with_key(settings[api], tables.get(variable))
+        settings |= _routes(tables, settings["openai"], settings["anthropic"])
+        settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
+        if "webhook" in tables:
+            settings["webhook"] = checked_webhook(tables["webhook"])
         settings["libraries"] = {
             name: _library(path.parent, table)
             for name, table in tables.get("libraries", {}).items()
@@ -252,7 +374,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         settings["rules"] = tuple(_rule(table) for table in tables.get("rules", ()))
     except (
         *(KeyError, TypeError, ValueError, AttributeError),
-        *(re.error, OverflowError, RecursionError),
+        *(re.error, OverflowError, RecursionError, InvalidOperation),
     ) as error:
         raise SettingsError(
             f"{path}: {error}", hint="docs/production.md shows a file with every setting"
@@ -265,12 +387,70 @@ def either(patterns: Sequence[str]) -> str:
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
 
 
+def _routes(tables: Mapping[str, Any], openai: Upstream, anthropic: Upstream) -> dict[str, Any]:
+    """Returns what a file says of providers, retries and time-outs; `openai` and `anthropic` are
+    the only ones where it names no others."""
+    listed = tuple(_provider(**one) for one in tables.get("providers", ()))
+    if listed and tables.keys() & {"upstream", "anthropic", "key_env", "anthropic_key_env"}:
+        raise SettingsError("providers take the place of upstream", hint="list it among them")
+    if not listed and not tables.keys() & {"retries", "timeouts"}:
+        return {}
+    retries, limits = tables.get("retries", 2), dict(tables.get("timeouts", {}))
+    if isinstance(retries, bool) or not isinstance(retries, int) or not 0 <= retries <= 20:
+        raise SettingsError(f"retries are no {retries!r}", hint="0 to 20")
+    if not all(_is_seconds(value) for value in limits.values()):
+        raise SettingsError("timeouts are seconds", hint="first_byte = 60")
+    connect = limits.pop("connect", Limits().connect)
+    if not listed:
+        listed = Provider(openai), Provider(anthropic)
+    first = {one.upstream.anthropic: one.upstream for one in reversed(listed)}
+    return {
+        "providers": listed,
+        "openai": first.get(False, openai),
+        "anthropic": first.get(True, anthropic),
+        "retries": retries,
+        "timeouts": Timeouts(**limits),
+        "limits": Limits(connect=connect),
+    }
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 86400
+
+
+def _provider(
+    url: str,
+    api: str = "openai",
+    key_env: str | None = None,
+    weight: float = 1.0,
+    models: Mapping[str, str] | Sequence[str] | None = None,
+) -> Provider:
+    if api not in ("openai", "anthropic"):
+        raise SettingsError(f"api is no {api!r}", hint="openai or anthropic")
+    if isinstance(weight, bool) or not 0 <= weight <= 1e6:
+        raise SettingsError(f"a weight is no {weight!r}", hint="1, 3, 0.5; 0 for a fallback")
+    if models is not None and not isinstance(models, Mapping):
+        models = {name: name for name in _names(models, "models")}
+    upstream = with_key(parse_upstream(url, anthropic=api == "anthropic"), key_env)
+    return Provider(upstream, float(weight), models)
+
+
+def _spend_limit(
+    dollars: float, per: str = "month", library: str | None = None, stop: bool = False
+) -> SpendLimit:
+    return SpendLimit(parse_budget(f"{dollars}/{per}"), library, bool(stop))
+
+
+def _names(listed: object, setting: str) -> tuple[str, ...]:
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise SettingsError(f"{setting} is a list of names", hint=f'{setting} = ["team"]')
+    return tuple(listed)
+
+
 def _library(folder: Path, table: Mapping[str, Any]) -> LibraryChoice:
     allow = table.get("allow")
     if allow is not None:
-        if not isinstance(allow, list) or not all(isinstance(one, str) for one in allow):
-            raise SettingsError("allow lists revisions", hint='allow = ["prod", "refunds"]')
-        allow = tuple(allow)
+        allow = _names(allow, "allow")
     return LibraryChoice(**{**table, "store": _store(folder, table["store"]), "allow": allow})
 
 

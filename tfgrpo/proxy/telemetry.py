@@ -39,6 +39,9 @@ LABEL = "tfgrpo.version"
 SUBJECT = "tfgrpo.subject"
 ARM = "tfgrpo.arm"
 ADDED = "tfgrpo.added_ms"
+KEY = "tfgrpo.key"
+TAG = "tfgrpo.tag."
+"""What the names of a call's own tags begin with."""
 EVALUATION = "gen_ai.evaluation.result"
 EVALUATION_NAME = "gen_ai.evaluation.name"
 SCORE = "gen_ai.evaluation.score.value"
@@ -115,9 +118,11 @@ class Telemetry:
         """Sends a span for each call, and counts them in the metrics."""
         spans = []
         for call in calls:
-            spans.append(span(call))
+            if _sampled(call):
+                spans.append(span(call))
             self._count(call)
-        self._send("/v1/traces", "resourceSpans", "scopeSpans", {"spans": spans})
+        if spans:
+            self._send("/v1/traces", "resourceSpans", "scopeSpans", {"spans": spans})
 
     def _count(self, call: CallRecord) -> None:
         attributes = _common(call)
@@ -166,9 +171,10 @@ class Telemetry:
         ]
         self._send("/v1/metrics", "resourceMetrics", "scopeMetrics", {"metrics": metrics})
 
-    def send_feedback(self, feedback: Feedback) -> None:
+    def send_feedback(self, feedback: Feedback, call: CallRecord) -> None:
         """Sends an event for feedback, in the trace of its call."""
-        self._send("/v1/logs", "resourceLogs", "scopeLogs", {"logRecords": [event(feedback)]})
+        records = {"logRecords": [event(feedback, call)]}
+        self._send("/v1/logs", "resourceLogs", "scopeLogs", records)
 
     def _send(self, path: str, resources: str, scopes: str, records: Mapping[str, Any]) -> None:
         from urllib.error import URLError
@@ -212,13 +218,16 @@ def span(call: CallRecord) -> dict[str, Any]:
         SUBJECT: call.subject,
         ARM: call.arm,
         ADDED: call.added / 1000,
+        KEY: call.key,
+        **{TAG + name: value for name, value in json.loads(call.tags or "{}").items()},
     }
     failed = _failed(call)
     if failed:
         attributes[ERROR] = str(call.status)
     name = call.route if operation is None else " ".join(filter(None, (operation, call.model)))
     return {
-        **_ids(call.id),
+        **_ids(call),
+        **_parent(call),
         "name": name,
         "kind": CLIENT,
         "startTimeUnixNano": str(call.time * 1000),
@@ -243,7 +252,7 @@ def _failed(call: CallRecord) -> bool:
     return call.status >= 400 or not call.status
 
 
-def event(feedback: Feedback) -> dict[str, Any]:
+def event(feedback: Feedback, call: CallRecord) -> dict[str, Any]:
     """Returns the event of feedback, as OTLP's JSON has it."""
     attributes: dict[str, object] = {
         EVALUATION_NAME: "feedback",
@@ -253,17 +262,28 @@ def event(feedback: Feedback) -> dict[str, Any]:
         CALL: feedback.call,
     }
     return {
-        **_ids(feedback.call),
+        **_ids(call),
         "timeUnixNano": str(feedback.time * 1000),
         "eventName": EVALUATION,
         "attributes": _attributes(attributes),
     }
 
 
-def _ids(call: str) -> dict[str, str]:
-    """A call's id is its trace: 32 digits of hex, of which the first 16 are its span."""
-    digits = call.removeprefix("call-")
-    return {"traceId": digits, "spanId": digits[:16]}
+def _ids(call: CallRecord) -> dict[str, str]:
+    """The first 16 of the 32 digits of hex of a call's id are its span, and all of them its trace
+    unless the caller named one."""
+    digits = call.id.removeprefix("call-")
+    trace = call.trace.partition("-")[0] if call.trace else digits
+    return {"traceId": trace, "spanId": digits[:16]}
+
+
+def _parent(call: CallRecord) -> dict[str, str]:
+    return {"parentSpanId": call.trace.split("-")[1]} if call.trace else {}
+
+
+def _sampled(call: CallRecord) -> bool:
+    """Returns whether the caller's own span is kept, or it has none: its trace would be torn."""
+    return call.trace is None or bool(int(call.trace[-2:], 16) & 1)
 
 
 def _attributes(values: Mapping[str, object]) -> Sequence[dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -227,6 +227,16 @@ def conversation(members: Members) -> str | None:
     if not words.strip():
         return None
     return hashlib.sha256(words.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def metadata(members: Members, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Returns those of a body's metadata that are named and have a plain value."""
+    given = members["metadata"].value if "metadata" in members else None
+    if not isinstance(given, dict):
+        return ()
+    return tuple(
+        (name, str(given[name])) for name in names if isinstance(given.get(name), (str, int, float))
+    )
 
 
 def subject(members: Members) -> str | None:

@@ -162,6 +162,22 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
         if settings.get(name) is not None:
             words = f"passes applications' requests, with their keys, to {plain(settings[name])}"
             needed.append(Permission(name, str(settings[name]), words))
+    for name in ("key_env", "anthropic_key_env"):
+        if settings.get(name) is not None and name not in given:
+            words = f"sends the key in ${plain(settings[name])} to the provider"
+            needed.append(Permission(name, str(settings[name]), words))
+    providers = settings.get("providers")
+    for number, one in enumerate(providers if isinstance(providers, list) else ()):
+        provider = _table(one)
+        words = f"passes applications' requests, with their keys, to {plain(provider.get('url'))}"
+        needed.append(Permission(f"providers.{number}.url", str(provider.get("url")), words))
+        if provider.get("key_env") is not None:
+            variable = str(provider["key_env"])
+            words = f"sends the key in ${plain(variable)} there"
+            needed.append(Permission(f"providers.{number}.key_env", variable, words))
+    if settings.get("webhook") is not None:
+        words = f"tells {plain(settings['webhook'])} what was spent and decided"
+        needed.append(Permission("webhook", str(settings["webhook"]), words))
     host = settings.get("host")
     if host is not None and "host" not in given and str(host) not in LOOPBACK:
         words = f"listens on {plain(host)}, where other machines may reach it"

@@ -26,5 +26,6 @@ PAGES = (
     Page("bisect", under="history"),
     Page("undo", under="review"),
     Page("call", under="production"),
+    Page("keys", under="production"),
 )
 """Every page, in the order of the navigation."""

@@ -1,0 +1,146 @@
+"""Virtual keys and what was spent: what a proxy lets whom do, and what that has come to.
+
+They lie in a file of their own beside the store (`ledger.db`), which outlives the record of
+traffic. Of a key nothing is kept but its digest: 32 random bytes need no slow one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.find import FILE
+from tfgrpo.store.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEDGER = "ledger.db"
+PREFIX = "tfk-"
+"""What a virtual key begins with."""
+PERIODS = ("day", "month", "total")
+"""What a budget is for; days and months are those of UTC."""
+Spent: TypeAlias = Mapping[tuple[str, str], float]
+"""(scope, day as 2026-11-25) → US dollars. A scope is `all`, `library:NAME` or `key:NAME`."""
+
+
+class Budget(NamedTuple):
+    """US dollars for a period."""
+
+    dollars: float
+    per: str = "month"
+
+    def __str__(self) -> str:
+        return f"${self.dollars:g}" + ("" if self.per == "total" else f"/{self.per}")
+
+    def began(self, today: str) -> str:
+        """Returns the day from which on spending counts, on a day such as 2026-11-25."""
+        return {"day": today, "month": today[:8] + "01", "total": ""}[self.per]
+
+
+class KeyLimits(NamedTuple):
+    """What a key may: spend, ask in a minute, which models, libraries and other paths it reaches
+    (patterns such as `gpt-5*`; None: all models and libraries, no other path), until when
+    (microseconds)."""
+
+    budget: Budget | None = None
+    rate: int | None = None
+    models: tuple[str, ...] | None = None
+    libraries: tuple[str, ...] | None = None
+    paths: tuple[str, ...] = ()
+    expires: int | None = None
+
+
+class VirtualKey(NamedTuple):
+    """A key as it is on record; times are microseconds since 1970."""
+
+    number: int
+    name: str
+    digest: bytes
+    author: str
+    created: int
+    revoked: int | None
+    limits: KeyLimits
+
+
+class Ledger(Protocol):
+    """The file. One instance belongs to one thread."""
+
+    def close(self) -> None:
+        """Closes the file."""
+
+    def changes(self) -> int:
+        """Returns a number that is another one after anybody else has written."""
+
+    def virtual_keys(self) -> list[VirtualKey]:
+        """Returns all keys, oldest first."""
+
+    def add_key(self, key: VirtualKey) -> None:
+        """Records a new key; its number is given here. Raises InvalidOperation where a key that is
+        not revoked has that name."""
+
+    def change_key(self, name: str, limits: KeyLimits) -> None:
+        """Gives a key other limits. Raises InvalidOperation where none has that name."""
+
+    def revoke_key(self, name: str, time: int) -> None:
+        """Revokes a key. Raises InvalidOperation where none has that name."""
+
+    def spend(self, amounts: Spent) -> None:
+        """Adds to what was spent. Raises StoreError."""
+
+    def spent(self, since: str) -> Spent:
+        """Returns what was spent from a day on."""
+
+    def notes(self) -> set[str]:
+        """Returns what was told already."""
+
+    def note(self, line: str) -> None:
+        """Records that something was told."""
+
+
+def ledger_path(store: Path | str) -> str:
+    """Returns where the ledger of a store lies."""
+    folder, name = os.path.split(os.path.abspath(store))
+    stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
+    return os.path.join(folder, stem + LEDGER)
+
+
+def new_key() -> str:
+    """Returns a new key, which is shown once and never kept."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def key_digest(key: str | bytes) -> bytes:
+    """Returns what is kept of a key."""
+    return hashlib.sha256(key.encode() if isinstance(key, str) else key).digest()
+
+
+def allows(patterns: tuple[str, ...] | None, name: str) -> bool:
+    """Returns whether a name is one of those that patterns allow."""
+    return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def spent_by(key: VirtualKey, spent: Spent) -> float:
+    """Returns what a key has spent in its budget's period, or in all, in US dollars."""
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    began = key.limits.budget.began(today) if key.limits.budget else ""
+    of = f"key:{key.name}"
+    return sum(v for (scope, day), v in spent.items() if scope == of and day >= began)
+
+
+def parse_budget(given: str) -> Budget:
+    """Returns a budget as it is typed: 5, 5/day, 100/month, 20/total. Raises InvalidOperation."""
+    amount, _, per = given.strip().removeprefix("$").partition("/")
+    try:
+        dollars = float(amount)
+    except ValueError:
+        dollars = -1.0
+    if not 0 <= dollars < 1e12 or (per or "month") not in PERIODS:
+        raise InvalidOperation(f"{given!r} is no budget", hint="write 5/day, 100/month or 20/total")
+    return Budget(dollars, per or "month")

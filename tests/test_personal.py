@@ -1,0 +1,101 @@
+"""Personal data that is taken out of words before they are kept."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+from providers import ProxyThread, post
+from test_proxy_keys import Choice
+from test_traffic import CHAT_USAGE, KEY, Provider, answer, ask, bytes_beside, make
+
+from tfgrpo.proxy.patterns import clean_feedback, finder, without_secrets
+from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import REDACTED
+from tfgrpo.store.traffic import Feedback
+
+TAKEN = (
+    "+49 30 901820",
+    "030 901820",
+    "(030) 90 18 20",
+    "+44 20 7946 0958",
+    "0151 12345678",
+    "192.168.7.12",
+    "8.8.8.8",
+    "2001:4860:4860::8888",
+    "fe80::1ff:fe23:4567:890a",
+    "anna@example.com",
+    "DE89 3704 0044 0532 0130 00",
+    "4111 1111 1111 1111",
+)
+LEFT = (
+    "2026-11-25",
+    "12:30:45",
+    "3.14159",
+    "version 1.2.3",
+    "order 1234",
+    "127.0.0.1",
+    "std::vector",
+    "1,234,567 words",
+    "999.1.1.1",
+    "5 to 12 June",
+)
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_what_is_personal_is_taken_out(text: str) -> None:
+    found = finder("", ("DE",))
+    for around in ("Write {}.", '{{"content": "call {} now"}}', "电话{}。", '{{"cut": "off {} '):
+        kept = without_secrets(around.format(text), found)
+        assert REDACTED in kept, around
+        assert text not in kept, around
+
+
+@pytest.mark.parametrize("text", LEFT)
+def test_what_is_not_is_left(text: str) -> None:
+    assert without_secrets(f"It is {text}, and so on.", finder("", ("DE",))) == (
+        f"It is {text}, and so on."
+    )
+
+
+def test_numbers_of_another_country_are_known_as_its_own(tmp_path: Path) -> None:
+    british = "020 7946 0958"
+    assert finder("", ("GB",)).sub("x", f"Ring {british}.") == "Ring x."
+    with pytest.raises(SettingsError, match="no country is 'XX'"):
+        finder("", ("XX",))
+
+
+def test_a_long_text_takes_a_time_in_proportion_and_loses_every_number() -> None:
+    found = finder("", ("DE",))
+    began = time.process_time()
+    for text in ("12 34 " * 60_000, "(((" * 100_000, "1-" * 130_000, ":" * 260_000, "1." * 130_000):
+        found.sub("x", text)
+    assert time.process_time() - began < 20
+    assert "901820" not in found.sub("x", "word " * 20_000 + "030 901820")
+
+
+def test_words_and_feedback_lose_it_on_their_way_to_the_record(tmp_path: Path) -> None:
+    with (
+        make(tmp_path / ".tfgrpo/store.db", "Count both days.") as store,
+        Provider(answer(CHAT_USAGE)) as provider,
+    ):
+        upstream = parse_upstream(provider.url)
+        settings = ProxySettings(
+            *({"d": Choice(store.path)}, "d", upstream, upstream),
+            port=0,
+            record="content",
+            personal=("DE",),
+        )
+        with ProxyThread(settings) as proxy:
+            said = "Ring 030 901820 or ask 192.168.7.12"
+            call = ask(proxy, {"messages": [{"role": "user", "content": said}]})
+            body = f'{{"call": "{call}", "comment": "was 030 901820"}}'.encode()
+            assert proxy.ask(post("/feedback", body, KEY)).startswith(b"HTTP/1.1 201 ")
+        kept = bytes_beside(store)
+    assert b"Ring [redacted] or ask [redacted]" in kept
+    assert not re.search(rb"901820|192\.168", kept)
+    feedback = Feedback("c", 1, "a", comment="030 901820")
+    assert clean_feedback(feedback, "", ("DE",)).comment == REDACTED

@@ -1,0 +1,298 @@
+"""Keys of the proxy's own: who may ask for what, what it comes to, and what is told of it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from providers import Provider, ProxyThread, post
+from test_traffic import CHAT_USAGE, Choice, answer, make, recorded, run, wait
+
+from tfgrpo.proxy.desk import Rates
+from tfgrpo.proxy.settings import (
+    ProxySettings,
+    SpendLimit,
+    parse_upstream,
+    read_file,
+    with_key,
+)
+from tfgrpo.store import Store
+from tfgrpo.store.default import open_ledger
+from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.ledger import Budget, ledger_path
+
+CHAT = "/v1/chat/completions"
+OWN = "sk-the-providers-own"
+EACH = (6 * 10 + 64 * 1 + 30 * 100) / 1e6
+"""Dollars of a call."""
+PRICES = {"m": {"prompt": 10.0, "completion": 100.0, "cached": 1.0}}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
+        yield made
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(answer(CHAT_USAGE)) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(store: Store, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> ProxySettings:
+    monkeypatch.setenv("PROVIDER_KEY", OWN)
+    openai = with_key(parse_upstream(provider.url), "PROVIDER_KEY")
+    anthropic = with_key(parse_upstream(provider.url, anthropic=True), "PROVIDER_KEY")
+    libraries = {"d": Choice(store.path)}
+    return ProxySettings(libraries, "d", openai, anthropic, port=0, prices=PRICES)
+
+
+def new(store: Store, name: str, *limits: str) -> str:
+    return run(store, "key", "new", name, *limits).split()[-1]
+
+
+def ask(
+    proxy: ProxyThread, key: str | None, path: str = CHAT, model: str = "m", *headers: bytes
+) -> int:
+    """Asks with a key; returns the status."""
+    body = json.dumps({"model": model, "messages": []}).encode()
+    sent = [] if key is None else [f"Authorization: Bearer {key}".encode()]
+    got = proxy.ask(post(path, body, *sent, *headers))
+    return int(got[9:12])
+
+
+def get(proxy: ProxyThread, key: str, path: str) -> int:
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    return int(proxy.ask(f"{head}Authorization: Bearer {key}\r\n\r\n".encode())[9:12])
+
+
+def spent(store: Store, scope: str) -> float:
+    with closing(open_ledger(ledger_path(store.path))) as ledger:
+        return sum(v for (of, _), v in ledger.spent("").items() if of == scope)
+
+
+def test_a_key_of_ours_goes_on_as_the_providers_and_is_kept_nowhere(
+    settings: ProxySettings, store: Store, provider: Provider
+) -> None:
+    key = new(store, "shop")
+    with ProxyThread(settings) as proxy:
+        for _ in range(2):
+            assert ask(proxy, key) == 200
+            sent = dict(provider.received[-1].headers)
+            assert sent[b"Authorization"] == b"Bearer " + OWN.encode()
+        kept_open = f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nx-api-key: {key}\r\n"
+        kept_open += "anthropic-version: 1\r\nContent-Length: 2\r\n"
+        both = f"{kept_open}\r\n{{}}" + f"{kept_open}Connection: close\r\n\r\n{{}}"
+        got = proxy.ask(both.encode())
+        assert got.count(b"200 OK") == 2
+        for received in provider.received[-2:]:
+            assert received.header(b"x-api-key") == OWN.encode()
+            assert received.header(b"authorization") is None
+        assert ask(proxy, "sk-somebodys") == 200, "a caller with a key of its own"
+        assert provider.received[-1].header(b"authorization") == b"Bearer sk-somebodys"
+        assert ask(proxy, key + "x") == 401
+        assert ask(proxy, "tfk-nothing") == 401
+        run(store, "key", "revoke", "shop")
+        assert ask(proxy, key) == 401
+    assert all(key.encode() not in repr(got.headers).encode() for got in provider.received)
+    assert {call.key for call in recorded(store)} == {"shop", None}
+    for file in store.path.parent.rglob("*"):
+        if file.is_file():
+            assert key.encode() not in file.read_bytes(), file
+            assert OWN.encode() not in file.read_bytes(), file
+    path = Path(ledger_path(store.path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_key_reaches_what_it_may_and_nothing_else_of_the_providers(
+    settings: ProxySettings, store: Store, provider: Provider
+) -> None:
+    store.create_branch("prod")
+    settings = replace(settings, libraries={"d": Choice(store.path), "e": Choice(store.path)})
+    plain = new(store, "plain")
+    narrow = new(store, "narrow", "--model", "gpt-*", "--library", "d", "--path", "/v1/embeddings")
+    with ProxyThread(settings) as proxy:
+        for path in ("/v1/embeddings", "/v1/files", "/v1/fine_tuning/jobs"):
+            assert ask(proxy, plain, path) == 403, path
+        assert get(proxy, plain, "/v1/models") == 200
+        assert get(proxy, plain, "/v1/files/abc/content") == 403
+        for path in ("/v1/models/../files/a", "/v1/models/%2e%2e/files/a", "/v1//models"):
+            assert get(proxy, plain, path) == 403, path
+        assert ask(proxy, narrow, CHAT, "gpt-5") == 200
+        assert ask(proxy, narrow, CHAT, "d@HEAD/gpt-5") == 200
+        assert ask(proxy, narrow, CHAT, "m") == 403
+        assert ask(proxy, narrow, "/v1/embeddings") == 200
+        assert ask(proxy, narrow, CHAT, "gpt-5", b"x-tfgrpo-library: e") == 403
+        assert ask(proxy, narrow, CHAT, "gpt-5", b"x-tfgrpo-library: none") == 403
+        got = proxy.ask(post(CHAT, b"\xff{}", f"Authorization: Bearer {narrow}".encode()))
+        assert got.startswith(b"HTTP/1.1 403 "), "a body that only the provider can read"
+        run(store, "key", "change", "narrow", "--model", "m")
+        assert ask(proxy, narrow, CHAT, "m") == 200
+        assert ask(proxy, narrow, "/v1/embeddings") == 200, "what is not named stays"
+    reached = {got.line.split()[1] for got in provider.received}
+    assert reached == {CHAT.encode(), b"/v1/models", b"/v1/embeddings"}
+
+
+def test_a_proxy_beyond_this_machine_takes_keys_of_its_own_alone(
+    settings: ProxySettings, store: Store
+) -> None:
+    with pytest.raises(SettingsError, match="needs a token"):
+        replace(settings, host="0.0.0.0")
+    settings = replace(settings, host="0.0.0.0", require_key=True)
+    key = new(store, "shop")
+    with ProxyThread(settings) as proxy:
+        assert ask(proxy, key) == 200
+        assert ask(proxy, "sk-somebodys") == 401
+        assert ask(proxy, None) == 401
+        assert get(proxy, key, "/metrics") in (403, 200)
+    with pytest.raises(SettingsError, match="require_key needs"):
+        replace(
+            settings,
+            openai=replace(settings.openai, key=""),
+            anthropic=replace(settings.anthropic, key=""),
+        )
+
+
+def test_a_rate_holds_for_all_workers(
+    settings: ProxySettings, store: Store, tmp_path: Path
+) -> None:
+    key = new(store, "slow", "--rate", "3")
+    with ProxyThread(settings) as one, ProxyThread(settings) as other:
+        statuses = [ask(proxy, key) for proxy in (one, other, one, other, one)]
+        assert sorted(statuses) == [200, 200, 200, 429, 429]
+        body = post(CHAT, b"{}", f"Authorization: Bearer {key}".encode())
+        assert b"\r\nRetry-After: " in one.ask(body)
+    path = str(tmp_path / "rates")
+
+    def take(found: Any) -> None:
+        rates = Rates(path)
+        found.put(sum(not rates.wait(700, 1000) for _ in range(600)))
+        rates.close()
+
+    context = multiprocessing.get_context("fork")
+    found = context.Queue()
+    workers = [context.Process(target=take, args=(found,)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    taken = sum(found.get(timeout=120) for _ in workers)
+    for worker in workers:
+        worker.join()
+    assert 1000 <= taken <= 1000 + 1000 / 60 * 60, "no request is let through twice"
+    assert taken < 1800
+
+
+def test_a_budget_of_a_key_ends_it_until_it_is_raised(
+    settings: ProxySettings, store: Store
+) -> None:
+    key = new(store, "shop", "--budget", f"{EACH * 1.5}/day")
+    with ProxyThread(settings) as proxy:
+        for calls in (1, 2):
+            assert ask(proxy, key) == 200
+            wait(lambda calls=calls: spent(store, "key:shop") > EACH * (calls - 0.5))  # type: ignore[misc]
+        assert ask(proxy, key) == 402
+        (listed,) = json.loads(run(store, "key", "list", "--json"))
+        assert listed["spent"] == pytest.approx(2 * EACH)
+        assert "of $0.004" in run(store, "key", "list")
+        run(store, "key", "change", "shop", "--budget", "5/month")
+        assert ask(proxy, key) == 200
+    assert spent(store, "all") == pytest.approx(3 * EACH)
+
+
+def test_budgets_alert_once_at_the_webhook_and_stop(settings: ProxySettings, store: Store) -> None:
+    with Provider(answer(b"{}")) as hook:
+        limits = (
+            SpendLimit(Budget(EACH * 1.1, "day")),
+            SpendLimit(Budget(EACH * 1.5, "month"), "d", stop=True),
+            SpendLimit(Budget(EACH * 0.1, "total"), "other", stop=True),
+        )
+        settings = replace(settings, budgets=limits, webhook=f"{hook.url}/secret-path")
+        with ProxyThread(settings) as proxy:
+            assert ask(proxy, "sk-own") == 200
+            wait(lambda: len(hook.received) == 1)
+            assert ask(proxy, "sk-own") == 200
+            wait(lambda: len(hook.received) == 4)
+            assert ask(proxy, "sk-own") == 402
+            assert ask(proxy, "sk-own", CHAT, "m", b"x-tfgrpo-library: none") == 200
+            wait(lambda: spent(store, "library:none") > 0)
+        events = [json.loads(got.body) for got in hook.received]
+    assert [(one["scope"], one["per"]) for one in events].count(("all", "day")) == 2
+    assert len(events) == 4, "each once"
+    assert all("budget of" in one["text"] for one in events)
+
+
+def test_a_webhook_that_is_away_is_told_later(
+    settings: ProxySettings, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = (SpendLimit(Budget(EACH / 2, "day")),)
+    settings = replace(settings, budgets=limits, webhook="http://127.0.0.1:9/secret-path")
+    with ProxyThread(settings) as proxy:
+        assert ask(proxy, "sk-own") == 200
+        wait(lambda: "the webhook was not told" in caplog.text)
+    assert "secret-path" not in caplog.text
+    with closing(open_ledger(ledger_path(store.path))) as ledger:
+        assert ledger.notes() == set(), "so it is told again"
+
+
+def test_keys_are_made_under_a_name_each_and_refused_where_they_make_no_sense(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = new(store, "shop", "--expires", "30d")
+    with pytest.raises(InvalidOperation, match="there is a key"):
+        new(store, "shop")
+    run(store, "key", "revoke", "shop")
+    assert new(store, "shop") != first
+    for arguments in (("revoke", "other"), ("change", "other", "--rate", "1")):
+        with pytest.raises(InvalidOperation, match="there is no key"):
+            run(store, "key", *arguments)
+    with pytest.raises(InvalidOperation, match="is no budget"):
+        new(store, "x", "--budget", "much")
+    assert len(json.loads(run(store, "key", "list", "--all", "--json"))) == 2
+    assert first not in run(store, "key", "list", "--all")
+    file = tmp_path / "proxy.toml"
+    monkeypatch.setattr("tfgrpo.trust.gate.require", lambda *_: None)
+    for text, why in (
+        ('key_env = "NOWHERE"\n', "NOWHERE has no key"),
+        ('webhook = "file:///etc/passwd"\n', "no URL"),
+        ("[[budgets]]\ndollars = -1\n", "no budget"),
+        ('[[budgets]]\ndollars = 1\nper = "week"\n', "no budget"),
+        ("[[budgets]]\neuros = 1\n", "euros"),
+    ):
+        file.write_text(text)
+        with pytest.raises(SettingsError, match=why):
+            read_file(file)
+
+
+def test_a_file_that_would_send_a_key_or_tell_an_address_needs_trust(tmp_path: Path) -> None:
+    from tfgrpo.trust.permissions import of_proxy
+
+    tables = {"key_env": "OPENAI_API_KEY", "webhook": "https://example.com/x"}
+    needed = {one.key for one in of_proxy(tmp_path / "proxy.toml", tables).needed}
+    assert needed == {"key_env", "webhook"}
+
+
+def test_a_reload_lets_no_key_in_that_nobody_checks(settings: ProxySettings, store: Store) -> None:
+    plain = replace(settings.openai, key="")
+    anthropic = replace(settings.anthropic, key="")
+    with ProxyThread(replace(settings, openai=plain, anthropic=anthropic)) as proxy:
+        with pytest.raises(SettingsError, match="restart"):
+            proxy.proxy.reload(settings)
+        assert ask(proxy, "tfk-anything") == 200, "which the provider judges"
+
+
+def test_an_expired_key_is_refused(settings: ProxySettings, store: Store) -> None:
+    key = new(store, "trial", "--expires", "30d")
+    with ProxyThread(settings) as proxy:
+        assert ask(proxy, key) == 200
+        with closing(open_ledger(ledger_path(store.path))) as ledger:
+            (one,) = ledger.virtual_keys()
+            ledger.change_key("trial", one.limits._replace(expires=1))
+        assert ask(proxy, key) == 401

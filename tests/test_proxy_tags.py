@@ -1,0 +1,149 @@
+"""What an application says of its calls: traces and tags; and what calls cost."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from providers import Provider, ProxyThread, post
+from test_telemetry import values
+from test_traffic import CHAT_USAGE, KEY, Choice, answer, ask, make, recorded, run, wait
+
+from tfgrpo.proxy.settings import ProxySettings, parse_upstream, read_file
+from tfgrpo.store import Store
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.traffic import CallFilter, traffic_path
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+PARENT = "b7ad6b7169203331"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
+        yield made
+
+
+@pytest.fixture
+def settings(store: Store) -> Iterator[ProxySettings]:
+    with Provider(answer(CHAT_USAGE)) as provider:
+        upstream = parse_upstream(provider.url)
+        yield ProxySettings({"d": Choice(store.path)}, "d", upstream, upstream, port=0)
+
+
+def header(flags: str = "01") -> bytes:
+    return f"traceparent: 00-{TRACE}-{PARENT}-{flags}".encode()
+
+
+def test_a_call_is_in_the_trace_that_its_caller_names(
+    settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Provider(answer(b"{}")) as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url.removesuffix("/v1"))
+        with ProxyThread(settings) as proxy:
+            ids = [ask(proxy, None, header(flags)) for flags in ("01", "00")]
+            wrong = f"traceparent: 00-{'0' * 32}-{PARENT}-01".encode()
+            ids += [ask(proxy, None, wrong), ask(proxy)]
+            body = json.dumps({"call": ids[0], "score": True}).encode()
+            assert proxy.ask(post("/feedback", body, KEY)).startswith(b"HTTP/1.1 201 ")
+            wait(lambda: b"".join(g.body for g in collector.received).count(b'"chat m"') == 3)
+        sent = [json.loads(g.body) for g in collector.received if b"/v1/traces" in g.line]
+        (logs,) = (json.loads(g.body) for g in collector.received if b"/v1/logs" in g.line)
+    spans = {
+        values(span["attributes"])["tfgrpo.call.id"]: span
+        for trace in sent
+        for span in trace["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    }
+    assert set(spans) == {ids[0], ids[2], ids[3]}, "what its caller does not sample is not sent"
+    span = spans[ids[0]]
+    assert (span["traceId"], span["parentSpanId"]) == (TRACE, PARENT)
+    assert span["spanId"] == ids[0][5:21]
+    assert spans[ids[2]]["traceId"] == ids[2][5:]
+    assert "parentSpanId" not in spans[ids[2]]
+    event = logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]
+    assert (event["traceId"], event["spanId"]) == (TRACE, ids[0][5:21])
+    listed = json.loads(run(store, "traffic", "--trace", TRACE, "--json"))
+    assert {one["id"] for one in listed} == set(ids[:2])
+
+
+def test_tags_are_dimensions_of_traffic_and_figures(settings: ProxySettings, store: Store) -> None:
+    settings = replace(settings, tags=("workflow",))
+    blue = b"x-tfgrpo-tags: team=blue, feature=a%2Cb"
+    metadata: dict[str, Any] = {"metadata": {"workflow": "refund", "secret": "x"}}
+    with ProxyThread(settings) as proxy:
+        first = ask(proxy, None, blue)
+        second = ask(proxy, metadata, b"x-tfgrpo-tags: team=red,mail=anna@example.com")
+        ask(proxy, {"metadata": ["odd"]}, b"x-tfgrpo-tags: no tags,=x")
+    tags = {call.id: json.loads(call.tags or "{}") for call in recorded(store)}
+    assert tags[first] == {"team": "blue", "feature": "a,b"}
+    assert tags[second] == {"team": "red", "workflow": "refund", "mail": "[redacted]"}
+    for wanted, found in (
+        (["team=blue"], {first}),
+        (["team=red", "workflow=refund"], {second}),
+        (["team=blue", "workflow=refund"], set()),
+    ):
+        given = [part for tag in wanted for part in ("--tag", tag)]
+        listed = json.loads(run(store, "traffic", "--json", *given))
+        assert {one["id"] for one in listed} == found
+    groups = json.loads(run(store, "stats", "--live", "--by", "team", "--json"))
+    assert {one["name"]: one["calls"] for one in groups} == {"blue": 1, "red": 1}
+    whole = json.loads(run(store, "stats", "--live", "--tag", "team=red", "--json"))
+    assert [one["calls"] for one in whole["versions"]] == [1]
+    assert "team=red" in run(store, "traffic", second)
+    assert "team" in run(store, "stats", "--live", "--by", "team")
+
+
+def test_calls_have_a_price_by_call_user_version_arm_and_day(
+    settings: ProxySettings, store: Store
+) -> None:
+    toml = store.path.parent.parent / "tfgrpo.toml"
+    toml.write_text('[prices]\n"m" = {prompt = 10.0, completion = 100.0, cached = 1.0}\n')
+    with ProxyThread(settings) as proxy:
+        for user in ("anna", "anna", "ben"):
+            ask(proxy, {"user": user})
+        ask(proxy, {"model": "never-heard-of-it"})
+    each = (6 * 10 + 64 * 1 + 30 * 100) / 1e6
+    listed = json.loads(run(store, "traffic", "--json"))
+    assert sorted(one["dollars"] or 0 for one in listed) == pytest.approx([0, each, each, each])
+    for dimension, costs in (
+        ("user", [each, 2 * each]),
+        ("version", [3 * each]),
+        ("day", [3 * each]),
+        ("model", [0, 3 * each]),
+    ):
+        groups = json.loads(run(store, "stats", "--live", "--by", dimension, "--json"))
+        assert sorted(one["dollars"] for one in groups) == pytest.approx(costs), dimension
+    assert "+ 1 unknown" in run(store, "stats", "--live")
+
+
+def test_a_record_of_the_schema_before_gets_its_columns(
+    settings: ProxySettings, store: Store
+) -> None:
+    with ProxyThread(settings) as proxy:
+        ask(proxy)
+    path = traffic_path(store.path)
+    with closing(sqlite3.connect(path)) as database:
+        for column in ("trace", "tags", "key", "provider", "tries"):
+            database.execute(f"alter table calls drop column {column}")
+        database.execute("pragma user_version = 1")
+        database.commit()
+    with closing(open_traffic(path)) as traffic:
+        (one,) = traffic.calls(CallFilter(), 10)
+    assert one.call.tags is None
+    with ProxyThread(settings) as proxy:
+        ask(proxy, None, b"x-tfgrpo-tags: team=blue")
+    assert [call.tags for call in recorded(store)] == ['{"team": "blue"}', None]
+
+
+def test_tags_that_are_no_names_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text('tags = "team"\n')
+    with pytest.raises(SettingsError, match="tags is a list of names"):
+        read_file(file)

@@ -1,0 +1,36 @@
+"""What happened in production, told to an address: one POST of JSON, with a `text` for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from tfgrpo.store.errors import SettingsError
+
+TIMEOUT = 5.0
+WEBHOOK = "TFGRPO_WEBHOOK"
+"""The variable with the address that is told: nobody sees it in a list of processes."""
+
+
+def checked_webhook(url: str) -> str:
+    """Returns an address that can be told. Raises SettingsError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError("the webhook is no URL", hint="such as https://hooks.example.com/x")
+    return url
+
+
+def post_webhook(url: str, event: Mapping[str, object]) -> str | None:
+    """Tells an address of an event; returns why that failed, None where it did not. The address
+    itself, which is often a secret, is not in it."""
+    from urllib.error import URLError
+    from urllib.request import Request, urlopen
+
+    request = Request(url, json.dumps(event).encode(), {"Content-Type": "application/json"})
+    try:
+        with urlopen(request, timeout=TIMEOUT) as answer:
+            answer.read()
+    except (URLError, OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))
+    return None

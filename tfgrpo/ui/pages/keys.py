@@ -1,0 +1,84 @@
+"""Keys of the proxy's own: what each may and has spent; new ones, and the end of old ones."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tfgrpo.store.default import open_ledger
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.ledger import (
+    KeyLimits,
+    VirtualKey,
+    key_digest,
+    ledger_path,
+    new_key,
+    parse_budget,
+    spent_by,
+)
+from tfgrpo.ui.route import Route
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.ui.visit import Visit
+
+
+def show(visit: Visit) -> Response:
+    """Answers with all keys that are in force."""
+    return _page(visit)
+
+
+def _page(visit: Visit, secret: str | None = None, refusal: str | None = None) -> Response:
+    path, rows = ledger_path(visit.store.file), []
+    if os.path.isfile(path):
+        with closing(open_ledger(path)) as ledger:
+            spending = ledger.spent("")
+            rows = [
+                (key, spent_by(key, spending))
+                for key in ledger.virtual_keys()
+                if key.revoked is None
+            ]
+    status = 200 if refusal is None else 400
+    return visit.render(
+        "keys.html", status, title="Keys", rows=rows, secret=secret, refusal=refusal
+    )
+
+
+def issue(visit: Visit) -> Response:
+    """Makes a key, and shows it once. What is refused is said above the form."""
+    try:
+        name, rate = visit.field("name").strip(), visit.field("rate").strip()
+        if not name.isprintable() or not 0 < len(name) <= 100:
+            raise InvalidOperation("a key has a name", hint="such as shop")
+        if rate and not (rate.isascii() and rate.isdigit() and int(rate[:9]) > 0):
+            raise InvalidOperation("a rate is a number of requests in a minute", hint="60")
+        limits = KeyLimits(
+            parse_budget(visit.field("budget")) if visit.field("budget").strip() else None,
+            int(rate[:9]) if rate else None,
+            tuple(visit.field("models").split()) or None,
+            tuple(visit.field("libraries").split()) or None,
+        )
+        secret, now = new_key(), time.time_ns() // 1000
+        key = VirtualKey(0, name, key_digest(secret), visit.who, now, None, limits)
+        with closing(open_ledger(ledger_path(visit.store.file), create=True)) as ledger:
+            ledger.add_key(key)
+    except InvalidOperation as error:
+        return _page(visit, refusal=f"{error}: {error.hint}")
+    return _page(visit, secret)
+
+
+def revoke(visit: Visit) -> Response:
+    """Revokes a key: the next request with it is refused."""
+    with closing(open_ledger(ledger_path(visit.store.file))) as ledger:
+        ledger.revoke_key(visit.field("name"), time.time_ns() // 1000)
+    return visit.done("/keys", "The key is revoked")
+
+
+ROUTES = (
+    Route("/keys", show),
+    Route("/keys", issue, "POST"),
+    Route("/keys/revoke", revoke, "POST"),
+)
