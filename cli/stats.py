@@ -80,9 +80,9 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
     if not os.path.isfile(traffic_path(app.file)):
         raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
     with opened(app) as traffic:
-        versions = by_version(traffic, start)
-        arms = by_arm(traffic, start)
-        experiences = by_experience(traffic, start, library_of)
+        calls = traffic.measured(start)
+        versions, arms = by_version(calls), by_arm(calls)
+        experiences = by_experience(calls, library_of)
         lost = traffic.lost()
     if as_json:
         text.emit_json(

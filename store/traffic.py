@@ -18,7 +18,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
@@ -28,6 +28,7 @@ from tfgrpo.store.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+K = TypeVar("K")
 TRAFFIC = "traffic.db"
 ALL = -1
 MOST_TEXT = 64 << 10
@@ -142,10 +143,36 @@ class ArmScore(NamedTuple):
     label: str | None
 
 
+class MeasuredCall(NamedTuple):
+    """What figures need of a call; units as in `CallRecord`. `score` is the mean of its scores."""
+
+    time: int
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: str | None
+    arm: str | None
+    model: str | None
+    status: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    latency: int
+    added: int
+    score: float | None
+
+
+class Place(NamedTuple):
+    """A place in the list of calls, newest first: behind the call of that time and id."""
+
+    time: int
+    id: str
+
+
 class CallFilter(NamedTuple):
-    """Which calls are asked for: since when (microseconds), of which version (its name or the
-    beginning of its digest), library, model, subject and arm, only failed ones, only with feedback,
-    only with a mean score below a bar."""
+    """Which calls are asked for: since when and before when (microseconds), of which version (its
+    name or the beginning of its digest), library, model, subject and arm, only failed ones, only
+    with feedback, only with a mean score below a bar, only those behind a place of the list."""
 
     since: int = 0
     version: str | None = None
@@ -156,6 +183,8 @@ class CallFilter(NamedTuple):
     with_feedback: bool = False
     below: float | None = None
     arm: str | None = None
+    until: int | None = None
+    after: Place | None = None
 
 
 class ListedCall(NamedTuple):
@@ -164,6 +193,14 @@ class ListedCall(NamedTuple):
     call: CallRecord
     feedback: int
     score: float | None
+
+
+class FoundCalls(NamedTuple):
+    """Calls with the words that were looked for, newest first. Where more may be found, `reached`
+    is the place from which on nothing was looked at."""
+
+    calls: list[ListedCall]
+    reached: Place | None
 
 
 class LiveFigures(NamedTuple):
@@ -228,8 +265,16 @@ class Traffic(Protocol):
     def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
         """Returns calls, newest first."""
 
-    def scores(self, since: int) -> Mapping[str, float]:
-        """Returns call → the mean of its scores, of the calls since then that have any."""
+    def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
+        """Returns the calls in whose question, answer, error or feedback some words stand, in
+        capitals or not. It looks at a limited number of calls, and says how far it came."""
+
+    def measured(self, since: int) -> list[MeasuredCall]:
+        """Returns the calls since then (microseconds), in no order."""
+
+    def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        """Returns how many calls since then (microseconds) had each prompt: the digest of its
+        library, its experiences as in `CallRecord`, and the number."""
 
     def arm_calls(self, arms: Sequence[str], since: int) -> list[ArmCall]:
         """Returns the calls in these arms since then (microseconds), oldest first."""
@@ -361,25 +406,29 @@ def _is_text(value: object) -> TypeGuard[str]:
     )
 
 
-def figures(name: str, calls: Iterable[CallRecord], scores: Mapping[str, float]) -> LiveFigures:
+def figures(name: str, calls: Sequence[MeasuredCall]) -> LiveFigures:
     """Returns calls in figures."""
-    listed = list(calls)
-    latencies = sorted(call.latency for call in listed)
-    added = sorted(call.added for call in listed)
-    scored = [scores[call.id] for call in listed if call.id in scores]
+    latencies = sorted(call.latency for call in calls)
+    added = sorted(call.added for call in calls)
+    scored = [call.score for call in calls if call.score is not None]
     return LiveFigures(
         name,
-        len(listed),
-        sum(call.status >= 400 or not call.status for call in listed),
-        _known(call.prompt_tokens for call in listed),
-        _known(call.cached_tokens for call in listed),
-        _known(call.completion_tokens for call in listed),
+        len(calls),
+        sum(call.status >= 400 or not call.status for call in calls),
+        _known(call.prompt_tokens for call in calls),
+        _known(call.cached_tokens for call in calls),
+        _known(call.completion_tokens for call in calls),
         _at(latencies, 0.5),
         _at(latencies, 0.95),
         _at(added, 0.5),
         len(scored),
         sum(scored) / len(scored) if scored else None,
     )
+
+
+def served(call: MeasuredCall) -> str:
+    """Returns the library and version that a call was answered under, in words."""
+    return f"{call.library} {call.version}" if call.library else "no library"
 
 
 def _known(counts: Iterable[int | None]) -> int | None:
@@ -392,52 +441,46 @@ def _at(values: Sequence[int], share: float) -> int:
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0
 
 
-def by_version(traffic: Traffic, since: int) -> list[LiveFigures]:
-    """Returns the figures of each library and version that calls were answered under since then
-    (microseconds), the last used first."""
-    scores = traffic.scores(since)
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(CallFilter(since=since), ALL):
-        call = listed.call
-        name = f"{call.library} {call.version}" if call.library else "no library"
-        groups.setdefault(name, []).append(call)
-    return [figures(name, calls, scores) for name, calls in groups.items()]
+def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
+    """Returns the figures of each library and version that calls were answered under, the last
+    used first."""
+    groups = grouped(calls, served)
+    newest_first = sorted(groups, key=lambda name: -max(call.time for call in groups[name]))
+    return [figures(name, groups[name]) for name in newest_first]
 
 
-def by_arm(traffic: Traffic, since: int) -> list[LiveFigures]:
-    """Returns the figures of each arm of an experiment that calls were in since then
-    (microseconds), by name."""
-    scores = traffic.scores(since)
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(CallFilter(since=since), ALL):
-        if listed.call.arm is not None:
-            groups.setdefault(listed.call.arm, []).append(listed.call)
-    return [figures(name, groups[name], scores) for name in sorted(groups)]
+def by_arm(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
+    """Returns the figures of each arm of an experiment that calls were in, by name."""
+    groups = grouped((call for call in calls if call.arm is not None), lambda call: call.arm or "")
+    return [figures(name, groups[name]) for name in sorted(groups)]
+
+
+def grouped(
+    calls: Iterable[MeasuredCall], key: Callable[[MeasuredCall], K]
+) -> dict[K, list[MeasuredCall]]:
+    """Returns calls that have a key in common, by it."""
+    groups: dict[K, list[MeasuredCall]] = {}
+    for call in calls:
+        groups.setdefault(key(call), []).append(call)
+    return groups
 
 
 def by_experience(
-    traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
+    calls: Iterable[MeasuredCall], library_of: Callable[[str], Sequence[str]]
 ) -> list[LiveFigures]:
     """Returns the figures of the calls that had each experience in their prompt, most calls first.
 
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
     """
-    scores = traffic.scores(since)
-    whole: dict[str, Sequence[str]] = {}
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(CallFilter(since=since), ALL):
-        call = listed.call
-        if call.digest is None:
+    groups: dict[str, list[MeasuredCall]] = {}
+    prompts = grouped(calls, lambda call: (call.digest, call.experiences))
+    for (digest, experiences), same in prompts.items():
+        if digest is None:
             continue
-        if call.experiences is not None:
-            ids: Sequence[str] = json.loads(call.experiences)
-        else:
-            if call.digest not in whole:
-                whole[call.digest] = library_of(call.digest)
-            ids = whole[call.digest]
+        ids = library_of(digest) if experiences is None else json.loads(experiences)
         for id in ids:
-            groups.setdefault(id, []).append(call)
-    listing = [figures(id, calls, scores) for id, calls in groups.items()]
+            groups.setdefault(id, []).extend(same)
+    listing = [figures(id, had) for id, had in groups.items()]
     return sorted(listing, key=lambda one: -one.calls)
 
 
@@ -449,14 +492,8 @@ def experience_uses(
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
     a version that is not there counts for nothing.
     """
-    prompts = Counter(
-        (listed.call.digest, listed.call.experiences)
-        for listed in traffic.calls(CallFilter(since=since), ALL)
-        if listed.call.digest is not None
-    )
     uses: Counter[str] = Counter()
-    for (digest, experiences), calls in prompts.items():
-        assert digest is not None
+    for digest, experiences, calls in traffic.prompts(since):
         try:
             ids = library_of(digest) if experiences is None else json.loads(experiences)
         except UnknownRevision:

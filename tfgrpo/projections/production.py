@@ -76,4 +76,4 @@ def live_figures(store: Store, since: int) -> list[LiveFigures] | None:
     if not os.path.isfile(path):
         return None
     with closing(open_traffic(path)) as traffic:
-        return by_version(traffic, since)
+        return by_version(traffic.measured(since))

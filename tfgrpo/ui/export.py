@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 MOST = 5_000
 """Pages of an export; of a larger store, those that are fewest links from the first."""
-LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad"}
+LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad", "as", "after"}
 """What an address asks for that only another order or choice of a page's rows comes of."""
 TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""
@@ -184,7 +184,8 @@ def _normal(link: str, address: str) -> str | None:
 def _is_followed(link: str, content: bool) -> bool:
     path, _, query = link.partition("?")
     names = {name for name, value in parse_qsl(query) if value}
-    return not names & LEFT_OUT and (content or not path.startswith(TEXTS))
+    sorted_anew = any(name.startswith("sort-") for name in names)
+    return not (names & LEFT_OUT or sorted_anew) and (content or not path.startswith(TEXTS))
 
 
 def _relinked(page: str, address: str, names: Mapping[str, str]) -> str:

@@ -23,10 +23,11 @@ from tfgrpo.store.reorder import moves
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import (
     CallFilter,
+    ListedCall,
     LiveFigures,
     traffic_path,
 )
-from tfgrpo.ui.calls import number_in, traffic_of
+from tfgrpo.ui.calls import traffic_of
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.records import Version
     from tfgrpo.ui.visit import Visit
 
-CALLS = 100
+CALLS = 10
 ENDED = 10
 DECISIONS = 20
 REMEMBERED = 10.0
@@ -72,32 +73,20 @@ def show(visit: Visit) -> Response:
     """Answers with the figures of versions, experiments, decisions and calls."""
     since = visit.query("since", "7d")
     start = parse_time(since, now=time.time_ns() // 1000)
-    which = CallFilter(
-        since=start,
-        version=visit.query("version") or None,
-        library=visit.query("library") or None,
-        model=visit.query("model") or None,
-        failed=bool(visit.query("failed")),
-        with_feedback=bool(visit.query("feedback")),
-        below=number_in(visit.query("below")),
-    )
+    figures: list[LiveFigures] | None = None
+    calls, lost = list[ListedCall](), 0
     with traffic_of(visit) as traffic:
-        figures: list[LiveFigures] | None = None
-        calls, lost = [], 0
         if traffic is not None:
             figures = visit.site.memory.get(
                 ("versions", since), REMEMBERED, lambda: live_figures(visit.store, start)
             )
-            calls, lost = traffic.calls(which, CALLS), traffic.lost()
+            calls, lost = traffic.calls(CallFilter(since=start), CALLS), traffic.lost()
     return visit.render(
         "production.html",
         title="Production",
         since=since,
-        which=which,
-        below=visit.query("below"),
         figures=figures,
         calls=calls,
-        most=CALLS,
         lost=lost,
         experiments=_experiments(visit),
         decisions=_decisions(visit),
