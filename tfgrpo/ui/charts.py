@@ -38,7 +38,8 @@ class Mark(NamedTuple):
 
 class Chart(NamedTuple):
     """A curve as it is drawn. `lines` are stretches without a gap, as SVG's points; `ticks` are
-    heights with their words; `rows` are the same figures as text, for who does not see them."""
+    heights with their words; `rows` are the same figures as text, for who does not see them;
+    `events` are what happened meanwhile, each across the height."""
 
     title: str
     marks: tuple[Mark, ...]
@@ -46,6 +47,7 @@ class Chart(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
     ends: tuple[str, str]
     rows: tuple[tuple[str, str, str], ...]
+    events: tuple[tuple[float, str], ...] = ()
 
     @property
     def latest(self) -> str:
@@ -122,6 +124,16 @@ def short(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.0f}" if value == round(value) else f"{value:.3g}"
+
+
+def with_events(drawn: Chart | None, at: Sequence[tuple[int, str]], points: int) -> Chart | None:
+    """Returns a curve of so many points with what happened at some of them, by their number."""
+    if drawn is None:
+        return None
+    across = (WIDTH - LEFT - RIGHT) / max(1, points - 1)
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    marks = [(round(middle if points == 1 else LEFT + across * n, 1), words) for n, words in at]
+    return drawn._replace(events=tuple(marks))
 
 
 def credit_chart(points: Sequence[CreditPoint]) -> Chart | None:

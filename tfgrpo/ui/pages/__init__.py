@@ -25,6 +25,7 @@ PAGES = (
     Page("combine", under="history"),
     Page("bisect", under="history"),
     Page("undo", under="review"),
+    Page("experiments", under="production"),
     Page("calls", under="production"),
     Page("call", under="production"),
 )
