@@ -88,7 +88,7 @@ class Visit:
     @property
     def read_only(self) -> bool:
         """Whether nothing may be recorded."""
-        return self.site.settings.read_only
+        return self.site.settings.read_only or self.session.read_only
 
     @property
     def content(self) -> bool:
