@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MOST_NOTICES = 5
 MOST_SESSIONS = 1_000
@@ -17,6 +18,20 @@ MOST_FAILURES = 20
 """Unknown tokens from one address in a minute, after which it waits for the rest of it."""
 MINUTE = 60.0
 MOST_ADDRESSES = 10_000
+
+
+class Act(NamedTuple):
+    """A form that takes back what was done: where it goes, and its fields."""
+
+    address: str
+    fields: tuple[tuple[str, str], ...]
+
+
+class Line(NamedTuple):
+    """What was done, in words, and what takes it back, if anything does."""
+
+    text: str
+    undo: Act | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +43,7 @@ class Session:
     name: str
     csrf: str
     read_only: bool = False
-    notices: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
+    notices: deque[Line] = field(default_factory=lambda: deque(maxlen=MOST_NOTICES))
 
 
 class Sessions:

@@ -22,6 +22,7 @@ from tfgrpo.ui.conversation import (
     with_library,
 )
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
 from tfgrpo.ui.visit import BadForm
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def add_feedback(visit: Visit) -> Response:
         except (BadForm, FeedbackRefused) as refusal:
             return _page(visit, refusal)
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
-    return visit.done(f"/call/{quote(about.id)}", "Your feedback is recorded")
+    path = f"/call/{quote(about.id)}"
+    undo = Act(f"{path}/withdraw", (("which", _key(feedback)),))
+    return visit.done(path, "Your feedback is recorded", undo)
 
 
 def withdraw(visit: Visit) -> Response:

@@ -23,6 +23,7 @@ from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.ui.calls import number_in, traffic_of
 from tfgrpo.ui.place import branches_of_people
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
 from tfgrpo.ui.visit import BadForm, status_of
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def begin(visit: Visit) -> Response:
         start(store, name, (branch, candidate), _share(visit), plan, why=why)
     except TfgrpoError as refusal:
         return _new(visit, branch, refusal)
-    return visit.done("/production", f"Experiment {name} runs")
+    undo = _act(experiment(store, name), "stop")
+    return visit.done("/production", f"Experiment {name} runs", undo)
 
 
 def decide(visit: Visit) -> Response:
@@ -94,14 +96,21 @@ def decide(visit: Visit) -> Response:
     why = visit.required("why", "why")
     if act == "share":
         after = change_share(store, running.name, _share(visit), why=why)
-        return visit.done(
-            "/production", f"{100 * after.share:g} % get the candidate of {after.name}"
-        )
+        words = f"{100 * after.share:g} % get the candidate of {after.name}"
+        return visit.done("/production", words, _act(after, "share", f"{100 * running.share:g}"))
     if act not in acts:
         raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
     after = acts[act](store, running.name, why=why)
     write_library(store)
-    return visit.done("/production", f"Experiment {after.name} is {after.state}")
+    undo = _act(after, "rollback") if act == "promote" else None
+    return visit.done("/production", f"Experiment {after.name} is {after.state}", undo)
+
+
+def _act(one: Experiment, act: str, share: str = "") -> Act:
+    """Returns what takes back what was decided about an experiment."""
+    why = "taken back"
+    fields = (("seen", _state(one)), ("act", act), ("share", share), ("why", why))
+    return Act(f"/experiment/{one.name}", fields)
 
 
 def _state(one: Experiment) -> str:

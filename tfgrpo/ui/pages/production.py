@@ -45,6 +45,7 @@ from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
 from tfgrpo.ui.tables import Column, file_of, table
 from tfgrpo.wording import plural
 
@@ -201,8 +202,14 @@ def bound(visit: Visit) -> Response:
     values = {name: number_in(visit.field(name).strip()) for name in Bounds._fields}
     if values["errors"] is not None:
         values["errors"] /= 100
-    set_bounds(visit.store, Bounds(**values), seen=seen_in(visit))
-    return visit.done("/production#alerts", "The bounds are set")
+    before, seen = bounds(visit.store)[0], seen_in(visit)
+    set_bounds(visit.store, Bounds(**values), seen=seen)
+    old = before._replace(errors=None if before.errors is None else 100 * before.errors)
+    fields = [
+        (name, "" if value is None else f"{value:g}") for name, value in old._asdict().items()
+    ]
+    undo = Act("/production/bounds", (("seen", str(seen + 1)), *fields))
+    return visit.done("/production#alerts", "The bounds are set", undo)
 
 
 def _decisions(visit: Visit) -> list[ShownDecision]:
@@ -269,9 +276,10 @@ def go_back(visit: Visit) -> Response:
         return _way_back(visit, branch, to, since=since)
     write_library(store)
     ended = f"; experiment {done.experiment} was stopped" if done.experiment else ""
-    return visit.done(
-        "/production", f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
-    )
+    words = f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
+    fields = (("branch", branch), ("onto", done.after.name), ("to", done.before.name))
+    undo = Act("/rollback", (*fields, ("why", f"the rollback to {done.after.name} is taken back")))
+    return visit.done("/production", words, undo)
 
 
 def collect(visit: Visit) -> Response:

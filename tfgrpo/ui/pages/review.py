@@ -20,6 +20,7 @@ from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.merge import MergeConflict
 from tfgrpo.ui.pages.combine import Undecided, resolution
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
 from tfgrpo.ui.visit import BadForm
 from tfgrpo.wording import plural
 
@@ -181,7 +182,8 @@ def decide(visit: Visit) -> Response:
     write_library(store)
     if done.waiting:
         onward = f"/review?id={quote(done.id)}"
-    return visit.done(onward, _outcome(done, what))
+    undo = Act("/review/undo", (("id", done.id), ("seen", str(done.decisions))))
+    return visit.done(onward, _outcome(done, what), undo)
 
 
 def _outcome(done: Proposal, what: Review) -> str:
