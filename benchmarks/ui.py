@@ -89,6 +89,8 @@ def report(path: Path) -> int:
         "/history",
         f"/history?from={newest // 2}",
         "/production",
+        "/calls",
+        "/calls?q=tandem",
         "/review",
     ):
         took, size, whole = measured(client, page)

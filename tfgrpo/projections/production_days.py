@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.model import prices as known_prices
@@ -29,6 +30,8 @@ KIND = "bounds"
 EVERY = "production"
 """What those decisions are about."""
 DAY = 86_400_000_000
+MOST_ROLLOUTS = 50
+"""Moves of a branch that are told of."""
 
 
 class DayFigures(NamedTuple):
@@ -116,13 +119,15 @@ def _dollars(calls: Iterable[MeasuredCall], per: Mapping[str, Price | None]) -> 
 
 
 def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]:
-    """Returns when these branches were put elsewhere since then (microseconds), oldest first."""
-    moves = [
-        Rollout(move.time, branch, f"v{move.version}", move.author)
-        for branch in branches
-        for move in store.port.ref_log(BRANCH + branch)
-        if move.time >= since and move.version is not None
-    ]
+    """Returns when these branches were put elsewhere since then (microseconds), the last of each
+    of them, oldest first."""
+    moves: list[Rollout] = []
+    for branch in branches:
+        for move in islice(store.port.ref_log(BRANCH + branch), MOST_ROLLOUTS):
+            if move.time < since:
+                break
+            if move.version is not None:
+                moves.append(Rollout(move.time, branch, f"v{move.version}", move.author))
     return sorted(moves, key=lambda one: one.time)
 
 

@@ -14,6 +14,8 @@ from tfgrpo.training.credit_history import CreditPoint
 from tfgrpo.training.follow import RunFigures, StepFigures
 
 WIDTH, HEIGHT = 320.0, 120.0
+EVENTS = 5
+"""What is said of one place in a curve: the last that happened there."""
 LEFT, RIGHT, TOP, BOTTOM = 42.0, 8.0, 8.0, 16.0
 
 
@@ -132,7 +134,13 @@ def with_events(drawn: Chart | None, at: Sequence[tuple[int, str]], points: int)
         return None
     across = (WIDTH - LEFT - RIGHT) / max(1, points - 1)
     middle = (LEFT + WIDTH - RIGHT) / 2
-    marks = [(round(middle if points == 1 else LEFT + across * n, 1), words) for n, words in at]
+    by_place: dict[int, list[str]] = {}
+    for place, words in at:
+        by_place.setdefault(place, []).append(words)
+    marks = [
+        (round(middle if points == 1 else LEFT + across * n, 1), "; ".join(words[-EVENTS:]))
+        for n, words in by_place.items()
+    ]
     return drawn._replace(events=tuple(marks))
 
 

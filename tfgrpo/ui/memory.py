@@ -37,6 +37,11 @@ class Memory:
                 del self._values[next(iter(self._values))]
         return result
 
+    def has(self, key: Hashable) -> bool:
+        """Returns whether there is a value of a key, however old."""
+        with self._lock:
+            return key in self._values
+
     def fresh(self, key: Hashable, seconds: float, compute: Callable[[], T]) -> T:
         """Returns the value of a key at once, where there is one. One that is too old is shown once
         more, while a thread computes another: nobody waits but who asks first. `compute` must not

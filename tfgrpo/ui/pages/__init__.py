@@ -18,6 +18,8 @@ PAGES = (
     Page("review", "Review", "/review"),
     Page("production", "Production", "/production"),
     Page("cost", "Cost", "/cost"),
+    Page("search", "Search", "/search"),
+    Page("prompt", under="library"),
     Page("order", under="library"),
     Page("attempts", under="runs"),
     Page("experience", under="library"),

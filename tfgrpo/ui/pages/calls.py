@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from tfgrpo import wording
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import CallFilter, FoundCalls, ListedCall, Place, UnknownCall
 from tfgrpo.ui.calls import number_in, traffic_of
@@ -25,7 +25,7 @@ FILED = 10_000
 """Calls of a file."""
 COLUMNS: tuple[Column[ListedCall], ...] = (
     Column("id", "Call", lambda one: one.call.id, False),
-    Column("time", "When", lambda one: _iso(one.call.time), False),
+    Column("time", "When", lambda one: wording.iso(one.call.time), False),
     Column("library", "Library", lambda one: one.call.library, False),
     Column("version", "Version", lambda one: one.call.version, False),
     Column("arm", "Arm", lambda one: one.call.arm, False),
@@ -115,10 +115,6 @@ def _only(traffic: Traffic, words: str) -> str | None:
         return traffic.call(words).id
     except UnknownCall:
         return None
-
-
-def _iso(microseconds: int) -> str:
-    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(timespec="seconds")
 
 
 ROUTES = (Route("/calls", show),)

@@ -61,6 +61,8 @@ ENDED = 10
 DECISIONS = 20
 REMEMBERED = 10.0
 ROLLOUTS = 12
+SMALL = 16 << 20
+"""Bytes of a record of traffic that is added up at once."""
 DRAWN = 60
 """Days that are drawn."""
 ALERTS = 2
@@ -171,6 +173,13 @@ def report_of(visit: Visit, since: str, start: int) -> ProductionReport:
     return visit.site.memory.fresh(
         ("production", since), REMEMBERED, lambda: production_report(path, start, prices)
     )
+
+
+def is_ready(visit: Visit, since: str) -> bool:
+    """Returns whether the figures of calls are there at once: added up before, or quickly."""
+    path = traffic_path(visit.store.file)
+    small = not os.path.isfile(path) or os.path.getsize(path) < SMALL
+    return small or visit.site.memory.has(("production", since))
 
 
 def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout]) -> list[Chart]:

@@ -54,11 +54,10 @@ def take_back(visit: Visit) -> Response:
     write_library(visit.store)
     back = visit.field("back")
     path = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
-    names = [(move.name, move.version) for move in moves if move.name.startswith(BRANCH)]
-    words = ", ".join(f"{name.removeprefix(BRANCH)} was at v{version}" for name, version in names)
-    first, *_ = [move for move in moves if move.name.startswith(BRANCH)] or [None]
-    branch = "" if first is None else first.name.removeprefix(BRANCH)
-    undo = None if first is None else visit.moved(branch, first.previous, path)
+    of_branches = [move for move in moves if move.name.startswith(BRANCH)]
+    names = [(move.name.removeprefix(BRANCH), move.version) for move in of_branches]
+    words = ", ".join(f"{name} was at v{version}" for name, version in names)
+    undo = visit.moved(names[0][0], of_branches[0].previous, path) if names else None
     return visit.done(path, f"Taken back: {words}", undo)
 
 
