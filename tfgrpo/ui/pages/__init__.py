@@ -19,6 +19,7 @@ PAGES = (
     Page("production", "Production", "/production"),
     Page("cost", "Cost", "/cost"),
     Page("search", "Search", "/search"),
+    Page("playground", under="library"),
     Page("prompt", under="library"),
     Page("order", under="library"),
     Page("attempts", under="runs"),
