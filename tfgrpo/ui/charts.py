@@ -169,6 +169,42 @@ def _difference(value: float) -> str:
 
 def run_charts(figures: RunFigures) -> list[Chart]:
     """Returns the dynamics of a run: what each step came to (arXiv 2510.08191, figure 4)."""
+    drawn = [chart(one.title, one.points, one.words, one.top) for one in run_curves(figures)]
+    return [one for one in drawn if one is not None]
+
+
+def on_one_scale(first: RunFigures, second: RunFigures) -> list[tuple[Chart | None, Chart | None]]:
+    """Returns the dynamics of two runs in pairs, those of a pair as high and as wide."""
+    pairs = []
+    there = {one.title: one for one in run_curves(second)}
+    for one in run_curves(first):
+        other = there.get(one.title)
+        curves = [one, *([other] if other else [])]
+        values = [p.value for curve in curves for p in curve.points if p.value is not None]
+        top = one.top if one.top is not None else max(values, default=0.0) or None
+        length = max(len(curve.points) for curve in curves)
+        drawn = []
+        for run, curve in ((first.run, one), (second.run, other)):
+            points = [] if curve is None else [*curve.points]
+            points += [CurvePoint(f"step {n + 1}", None) for n in range(len(points), length)]
+            words = one.words if curve is None else curve.words
+            drawn.append(chart(f"{one.title}, {run.name}", points, words, top))
+        if any(drawn):
+            pairs.append((drawn[0], drawn[1]))
+    return pairs
+
+
+class Curve(NamedTuple):
+    """A curve that is not drawn yet: `words` says a figure, `top` is as in `chart`."""
+
+    title: str
+    points: list[CurvePoint]
+    words: Callable[[float], str]
+    top: float | None = None
+
+
+def run_curves(figures: RunFigures) -> list[Curve]:
+    """Returns what the dynamics of a run are drawn from."""
     steps = figures.steps
 
     def over(pick: Callable[[StepFigures], float | None]) -> list[CurvePoint]:
@@ -180,19 +216,15 @@ def run_charts(figures: RunFigures) -> list[Chart]:
         else CurvePoint(f"step {s.step}", None)
         for s in steps
     ]
-    charts = [
-        chart("Mean reward of attempts", rewards, lambda v: f"{v:.2f}", 1.0),
-        chart("Groups with winners and losers", over(lambda s: s.mixed_share), _percent, 1.0),
-        chart("Experiences in the library", over(_library), short),
+    return [
+        Curve("Mean reward of attempts", rewards, lambda v: f"{v:.2f}", 1.0),
+        Curve("Groups with winners and losers", over(lambda s: s.mixed_share), _percent, 1.0),
+        Curve("Experiences in the library", over(_library), short),
+        Curve("Tool calls", over(lambda s: float(s.tool_calls) or None), short),
+        Curve("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
+        Curve("Cost of a step, US dollars", over(_dollars), lambda v: f"{v:.2g}"),
+        Curve("Lessons refused", over(_refused), short),
     ]
-    if any(step.tool_calls for step in steps):
-        charts.append(chart("Tool calls", over(lambda s: float(s.tool_calls)), short))
-    charts += [
-        chart("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
-        chart("Cost of a step, US dollars", over(_dollars), lambda v: f"{v:.2g}"),
-        chart("Lessons refused", over(_refused), short),
-    ]
-    return [one for one in charts if one is not None]
 
 
 def _library(step: StepFigures) -> float | None:

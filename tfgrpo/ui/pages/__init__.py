@@ -22,6 +22,7 @@ PAGES = (
     Page("playground", under="library"),
     Page("prompt", under="library"),
     Page("order", under="library"),
+    Page("compare_runs", under="runs"),
     Page("attempts", under="runs"),
     Page("experience", under="library"),
     Page("version", under="history"),

@@ -10,6 +10,7 @@ from starlette.responses import StreamingResponse
 
 from tfgrpo import wording
 from tfgrpo.evaluation.curves import score_curves
+from tfgrpo.projections.candidates import candidates
 from tfgrpo.training.follow import RunFigures, run_figures
 from tfgrpo.training.live_run import ask_to_stop
 from tfgrpo.training.run_record import ListedRun, listed_runs, run_record
@@ -73,6 +74,7 @@ def show(visit: Visit) -> Response:
         issue_counts=issue_counts(record.report),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),
+        candidates=candidates(store, run),
         curves=[curve for curve in curves if curve is not None],
         said=None if figures.is_running else last_words(store, run),
     )
