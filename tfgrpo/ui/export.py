@@ -35,6 +35,8 @@ LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad", "as", "afte
 """What an address asks for that only another order or choice of a page's rows comes of."""
 TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""
+FORMS = ("/playground", "/search", "/experiment/new")
+"""Pages that only ask for something."""
 ATTRIBUTE = re.compile(r' (href|src)="([^"]*)"')
 DROPPED = re.compile(
     r"<form\b.*?</form>|<footer\b.*?</footer>|<script\b.*?</script>|<kbd>.*?</kbd>|<!--.*?-->"
@@ -185,7 +187,9 @@ def _is_followed(link: str, content: bool) -> bool:
     path, _, query = link.partition("?")
     names = {name for name, value in parse_qsl(query) if value}
     sorted_anew = any(name.startswith("sort-") for name in names)
-    return not (names & LEFT_OUT or sorted_anew) and (content or not path.startswith(TEXTS))
+    if names & LEFT_OUT or sorted_anew or path in FORMS:
+        return False
+    return content or not path.startswith(TEXTS)
 
 
 def _relinked(page: str, address: str, names: Mapping[str, str]) -> str:
