@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import pytest
 from test_ui_runs import folder as folder
-from ui_rig import Visitor, serving, store_at, watched
+from ui_rig import Visitor, links, serving, store_at, watched
 from ui_rig import chromium as chromium
 
 from tfgrpo.projections.candidates import candidates
@@ -69,6 +70,22 @@ def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path)
     assert "not measured yet" in page
     assert "given up" in page
     assert "99 %" in page
+
+
+def test_a_problem_has_a_history_over_runs_and_evaluations(folder: Path) -> None:
+    visitor = Visitor(folder / ".tfgrpo/store.db")
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        row = store.runs.rollouts(store.runs.get("quick"))[0]
+        scored = store.runs.scores(store.runs.all_evaluations()[0])[0].problem
+    page = visitor.get(f"/problem?id={quote(row.problem)}")
+    assert "run quick" in page
+    assert "run a/b" in page
+    group = next(link for link in links(page) if link.startswith("/group/quick"))
+    assert f"/problem?id={quote(row.problem)}" in visitor.get(group)
+    page = visitor.get(f"/problem?id={quote(scored)}")
+    assert "held.jsonl" in page
+    visitor.get(next(link for link in links(page) if link.startswith("/evaluation-group/")))
+    visitor.get("/problem?id=none", status=404)
 
 
 @pytest.mark.browser

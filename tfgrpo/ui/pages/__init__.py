@@ -23,6 +23,7 @@ PAGES = (
     Page("prompt", under="library"),
     Page("order", under="library"),
     Page("compare_runs", under="runs"),
+    Page("problem", under="runs"),
     Page("attempts", under="runs"),
     Page("experience", under="library"),
     Page("version", under="history"),
