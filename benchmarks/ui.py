@@ -1,7 +1,8 @@
 """How fast the pages of a large store are: `python -m benchmarks.ui`.
 
 Builds a store with 1,000 experiences, 20,000 versions and 100,000 calls and asks for each page as
-a browser does. Times are the server's, from request to last byte, without a browser: on the clock, and of the
+a browser does. Times are the server's, from request to last byte, without a browser: on the clock,
+and of the
 processor, which is what remains where others use the machine too. Sizes are of what a
 browser loads at first: the page and every file that it names.
 """

@@ -67,14 +67,18 @@ def table(
         first_large = by.number != order.startswith("-")
         known.sort(key=lambda row: by.value(row), reverse=first_large)  # type: ignore[arg-type, return-value]
         ordered = known + [row for row in rows if by.value(row) is None]
+    others = {one: None for one in visit.request.query_params if one.startswith("sort-")}
     heads = []
     for one in columns:
         is_by = by is not None and one.name == by.name
         again = f"-{one.name}" if is_by and not order.startswith("-") else one.name
         way = "descending" if one.number != order.startswith("-") else "ascending"
-        address = visit.address(**{name: again})
+        address = visit.address(**{**others, name: again})
         heads.append(Head(one.title, address, one.number, way if is_by else ""))
-    files = [(kind.upper(), visit.address(**{"as": f"{kind}-{key}"})) for kind in ("csv", "json")]
+    files = [
+        (kind.upper(), visit.address(**{**others, "as": f"{kind}-{key}"}))
+        for kind in ("csv", "json")
+    ]
     return Table(ordered, heads, files)
 
 
