@@ -1,7 +1,8 @@
 """How fast the pages of a large store are: `python -m benchmarks.ui`.
 
-Builds a store with 1,000 experiences and 20,000 versions and asks for each page as a browser
-does. Times are the server's, from request to last byte, without a browser: on the clock, and of the
+Builds a store with 1,000 experiences, 20,000 versions and 100,000 calls and asks for each page as
+a browser does. Times are the server's, from request to last byte, without a browser: on the clock,
+and of the
 processor, which is what remains where others use the machine too. Sizes are of what a
 browser loads at first: the page and every file that it names.
 """
@@ -9,6 +10,8 @@ browser loads at first: the page and every file that it names.
 from __future__ import annotations
 
 import argparse
+import json
+import random
 import statistics
 import sys
 import tempfile
@@ -20,10 +23,14 @@ from urllib.parse import urljoin, urlsplit
 from starlette.testclient import TestClient
 
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
 from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site
 
 ROUNDS = 7
+SPREAD = 6 * 86_400_000_000
+"""Microseconds over which calls are spread."""
 MOST_BYTES = 120_000
 MOST_MS = 100.0
 TEXT = (
@@ -37,6 +44,7 @@ def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--experiences", type=int, default=1000)
     flags.add_argument("--versions", type=int, default=20_000)
+    flags.add_argument("--calls", type=int, default=100_000)
     flags.add_argument("--store", type=Path, help="a folder to keep the store in, or to use it of")
     given = flags.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -46,6 +54,7 @@ def main() -> int:
             began = time.perf_counter()
             build(path, given.experiences, given.versions)
             print(f"built {given.versions} versions in {time.perf_counter() - began:.1f} s")
+            record_calls(path, given.calls)
         return report(path)
 
 
@@ -64,6 +73,42 @@ def build(path: Path, experiences: int, versions: int) -> None:
                 [Operation(kind, id, text, reason="seen again")],  # type: ignore[arg-type]
                 message=f"step {n}",
             )
+
+
+def record_calls(path: Path, count: int) -> None:
+    """Records so many calls of the last week, with their words, and feedback on each tenth."""
+    with Store.open(path) as store:
+        newest = store.head.version.number
+        versions = [store.version(max(1, newest - 100 * n)) for n in range(10)][::-1]
+    blank = CallRecord(*[None] * len(CallRecord._fields))._replace(
+        worker="w", route="/v1/chat/completions", streamed=0, stale=0, model="gpt-5-mini"
+    )
+    dice, now = random.Random(1), time.time_ns() // 1000
+    traffic = open_traffic(traffic_path(path), create=True)
+    for first in range(0, count, 5000):
+        calls, contents = [], []
+        for n in range(first, min(first + 5000, count)):
+            version = versions[10 * n // count]
+            call = blank._replace(
+                id=f"call-{dice.getrandbits(128):032x}",
+                time=now - (count - n) * (SPREAD // count),
+                library="default",
+                version=version.name,
+                digest=version.digest.hex()[:16],
+                status=200 if n % 50 else 500,
+                prompt_tokens=400 + n % 100,
+                cached_tokens=0,
+                completion_tokens=60,
+                latency=dice.randrange(200_000, 3_000_000),
+                added=dice.randrange(80, 500),
+            )
+            body = {"messages": [{"role": "user", "content": TEXT.format(n) * 6}]}
+            calls.append(call)
+            contents.append(CallContent(call.id, json.dumps(body), f"{n} euros"))
+        traffic.add(calls, contents)
+        for call in calls[::10]:
+            traffic.add_feedback(Feedback(call.id, now, "till", float(dice.random() < 0.8)))
+    traffic.close()
 
 
 def report(path: Path) -> int:
@@ -89,6 +134,8 @@ def report(path: Path) -> int:
         "/history",
         f"/history?from={newest // 2}",
         "/production",
+        "/calls",
+        "/calls?q=tandem",
         "/review",
     ):
         took, size, whole = measured(client, page)

@@ -75,7 +75,7 @@ def _live(app: App, filters: Mapping[str, Any], number: int, as_json: bool) -> N
     from tfgrpo.cli.traffic import dollars_of, live_lines, opened, parse_tag
     from tfgrpo.store.errors import TfgrpoError
     from tfgrpo.store.time_spec import parse_time
-    from tfgrpo.store.traffic import CallFilter, by_dimension, by_experience, traffic_path
+    from tfgrpo.store.traffic import by_dimension, by_experience, traffic_path
     from tfgrpo.visible import shown
 
     store = app.store
@@ -87,21 +87,21 @@ def _live(app: App, filters: Mapping[str, Any], number: int, as_json: bool) -> N
             return []
 
     start = parse_time(filters["since"] or "7d", now=time.time_ns() // 1000)
-    which = CallFilter(since=start, tags=tuple(map(parse_tag, filters["tags"])))
     cost = dollars_of(app)
     if not os.path.isfile(traffic_path(app.file)):
         raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
     with opened(app) as traffic:
+        calls = traffic.measured(start, tuple(map(parse_tag, filters["tags"])))
         if filters["by"]:
-            groups = by_dimension(traffic, which, filters["by"], cost)
+            groups = by_dimension(calls, filters["by"], cost)
             if as_json:
                 text.emit_json([one._asdict() for one in groups])
             else:
                 text.emit(app, live_lines(shown(filters["by"]), groups, {}))
             return
-        versions = by_dimension(traffic, which, "version", cost)
-        arms = sorted(by_dimension(traffic, which, "arm", cost))
-        experiences = by_experience(traffic, which, library_of)
+        versions = by_dimension(calls, "version", cost)
+        arms = sorted(by_dimension(calls, "arm", cost))
+        experiences = by_experience(calls, library_of)
         lost = traffic.lost()
     if as_json:
         text.emit_json(

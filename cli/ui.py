@@ -51,6 +51,13 @@ def needed_for_pages() -> Iterator[None]:
     help="Let this person in, with an address of their own; repeatable.",
 )
 @click.option(
+    "--reader",
+    "readers",
+    multiple=True,
+    metavar="NAME",
+    help="Let this person look, and record nothing; repeatable.",
+)
+@click.option(
     "--name",
     "names",
     multiple=True,
@@ -70,6 +77,11 @@ def needed_for_pages() -> Iterator[None]:
     is_flag=True,
     help="Leave out what was asked and said in attempts and calls.",
 )
+@click.option(
+    "--notify",
+    metavar="URL",
+    help="Post there, as JSON, when a proposal waits, a run fails or harm is shown.",
+)
 @pass_app
 def ui(
     app: App,
@@ -77,10 +89,12 @@ def ui(
     port: int,
     read_only: bool,
     logins: tuple[str, ...],
+    readers: tuple[str, ...],
     names: tuple[str, ...],
     open_: bool,
     export: Path | None,
     no_content: bool,
+    notify: str | None,
 ) -> None:
     """Show the store in a browser: review, history, runs and production.
 
@@ -94,7 +108,7 @@ def ui(
     Examples:
       tfgrpo ui
       tfgrpo ui --read-only --port 0
-      tfgrpo ui --host 0.0.0.0 --login ana --login ben
+      tfgrpo ui --host 0.0.0.0 --login ana --login ben --reader eve
       tfgrpo ui --export report --no-content
     """
     with needed_for_pages():
@@ -103,18 +117,31 @@ def ui(
     if export is not None:
         _export(app, export, content=not no_content)
         return
-    if not logins and not is_loopback(host):
+    if not (logins or readers) and not is_loopback(host):
         raise click.UsageError(
             f"--host {host} lets others in: say who, with --login NAME for each person"
         )
-    people = {secrets.token_urlsafe(24): name for name in logins or (app.author(),)}
+    looking = {secrets.token_urlsafe(24): f"{name}" for name in readers}
+    writing = {secrets.token_urlsafe(24): name for name in logins or (app.author(),)}
+    people = writing | looking
     app.store.close()  # what cannot be opened is an error before anything is listened to
-    settings = UiSettings(app.path.absolute(), people, host, port, read_only, names, not no_content)
+    settings = UiSettings(
+        app.path.absolute(),
+        people,
+        host,
+        port,
+        read_only,
+        names,
+        not no_content,
+        frozenset(looking),
+        notify or "",
+        f"http://{reachable(host, names)[0]}:{port}" if port else "",
+    )
 
     def ready(at: int) -> None:
         places = [f"[{one}]" if ":" in one else one for one in reachable(host, names)]
         for token, name in people.items():
-            who = f"  ({name})" if logins else ""
+            who = f"  ({name}{', only looks' * (token in looking)})" if logins or readers else ""
             for place in places:
                 text.echo(f"http://{place}:{at}/?token={token}{who}", err=True)
         if open_:

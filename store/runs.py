@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
 REMOVED = "removed"
 QUORUM = "quorum"
-WORKING = ("started", "resumed", "unsealed", QUORUM)
+BUDGET = "budget"
+WORKING = ("started", "resumed", "unsealed", QUORUM, BUDGET)
 """The states that a run is in while it is at work."""
 
 
@@ -52,10 +53,20 @@ class Run(NamedTuple):
     time: int
 
 
+class RunBudget(NamedTuple):
+    """The most that a run may spend over all its sessions, in tokens or in US dollars."""
+
+    limit: float
+    in_tokens: bool
+
+    def __str__(self) -> str:
+        amount = f"{self.limit:,.0f} tokens" if self.in_tokens else f"${self.limit:,.2f}"
+        return f"budget of {amount}"
+
+
 class RunState(NamedTuple):
-    """started, resumed, unsealed, quorum, interrupted, failed, removed or finished, with what there
-    is to say: for a quorum, which attempts were out when a step went on without them. A run that
-    is removed is hidden until it goes on."""
+    """started, resumed, unsealed, quorum (`detail` has the attempts that a step went on without),
+    budget (from then on), interrupted, failed, removed (hidden until it goes on) or finished."""
 
     state: str
     detail: str | None
@@ -64,9 +75,11 @@ class RunState(NamedTuple):
     @property
     def words(self) -> str:
         """What there is to say, for people."""
-        if self.state != QUORUM:
+        if self.state not in (QUORUM, BUDGET):
             return self.detail or ""
         detail = parse_json(self.detail, "a state of a run")
+        if self.state == BUDGET:
+            return f"with a {RunBudget(**detail)}" if detail else "without a budget"
         return f"step {detail['step'] + 1} went on without {len(detail['out'])} attempts"
 
 
@@ -410,6 +423,19 @@ class Runs:
                 if detail.get("step") == step:
                     return frozenset((n, problem, sample) for n, problem, sample in detail["out"])
         return frozenset()
+
+    def note_budget(self, run: Run, budget: RunBudget | None) -> None:
+        """Records what a run may spend from now on, where that is not on record yet."""
+        if budget != self.budget(run):
+            self.note(run, BUDGET, canonical(budget._asdict() if budget else {}).decode())
+
+    def budget(self, run: Run) -> RunBudget | None:
+        """Returns what a run may spend at most; None for one without a budget."""
+        for state in reversed(self.states(run)):
+            if state.state == BUDGET:
+                detail = parse_json(state.detail, f"a state of run {run.name}")
+                return RunBudget(**detail) if detail else None
+        return None
 
     def states(self, run: Run) -> list[RunState]:
         """Returns a run's states, oldest first."""

@@ -18,7 +18,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
@@ -28,6 +28,7 @@ from tfgrpo.store.named_tuple import NamedTuple
 if TYPE_CHECKING:
     from pathlib import Path
 
+K = TypeVar("K")
 TRAFFIC = "traffic.db"
 ALL = -1
 MOST_TEXT = 64 << 10
@@ -153,10 +154,41 @@ Tags: TypeAlias = tuple[tuple[str, str], ...]
 """Names of tags, each with its value."""
 
 
+class MeasuredCall(NamedTuple):
+    """What figures need of a call; units as in `CallRecord`. `score` is the mean of its scores."""
+
+    time: int
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: str | None
+    arm: str | None
+    model: str | None
+    status: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    latency: int
+    added: int
+    subject: str | None
+    tags: str | None
+    key: str | None
+    provider: str | None
+    score: float | None
+
+
+class Place(NamedTuple):
+    """A place in the list of calls, newest first: behind the call of that time and id."""
+
+    time: int
+    id: str
+
+
 class CallFilter(NamedTuple):
-    """Which calls are asked for: since when (microseconds), of which version (its name or the
-    beginning of its digest), library, model, subject and arm, only failed ones, only with feedback,
-    only with a mean score below a bar; of a trace, of a virtual key, and with all of some tags."""
+    """Which calls are asked for: since when and before when (microseconds), of which version (its
+    name or the beginning of its digest), library, model, subject and arm, only failed ones, only
+    with feedback, only with a mean score below a bar, only those behind a place of the list; of a
+    trace, of a virtual key, and with all of some tags."""
 
     since: int = 0
     version: str | None = None
@@ -170,6 +202,8 @@ class CallFilter(NamedTuple):
     trace: str | None = None
     key: str | None = None
     tags: Tags = ()
+    until: int | None = None
+    after: Place | None = None
 
 
 class ListedCall(NamedTuple):
@@ -178,6 +212,14 @@ class ListedCall(NamedTuple):
     call: CallRecord
     feedback: int
     score: float | None
+
+
+class FoundCalls(NamedTuple):
+    """Calls with the words that were looked for, newest first. Where more may be found, `reached`
+    is the place from which on nothing was looked at."""
+
+    calls: list[ListedCall]
+    reached: Place | None
 
 
 class LiveFigures(NamedTuple):
@@ -245,8 +287,16 @@ class Traffic(Protocol):
     def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
         """Returns calls, newest first."""
 
-    def scores(self, since: int) -> Mapping[str, float]:
-        """Returns call → the mean of its scores, of the calls since then that have any."""
+    def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
+        """Returns the calls in whose question, answer, error or feedback some words stand, in
+        capitals or not. It looks at a limited number of calls, and says how far it came."""
+
+    def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
+        """Returns the calls since then (microseconds) with all of these tags, in no order."""
+
+    def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        """Returns how many calls since then (microseconds) had each prompt: the digest of its
+        library, its experiences as in `CallRecord`, and the number."""
 
     def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
         """Returns the calls in these arms since then (microseconds) with all of these tags, oldest
@@ -378,26 +428,23 @@ def _is_text(value: object) -> TypeGuard[str]:
     )
 
 
-Cost: TypeAlias = Callable[[CallRecord], float | None]
+Cost: TypeAlias = Callable[[CallRecord | MeasuredCall], float | None]
 """What a call cost, in US dollars; None where that is not known."""
 
 
-def figures(
-    name: str, calls: Iterable[CallRecord], scores: Mapping[str, float], cost: Cost | None = None
-) -> LiveFigures:
+def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) -> LiveFigures:
     """Returns calls in figures."""
-    listed = list(calls)
-    costs = [] if cost is None else [cost(call) for call in listed]
-    latencies = sorted(call.latency for call in listed)
-    added = sorted(call.added for call in listed)
-    scored = [scores[call.id] for call in listed if call.id in scores]
+    costs = [] if cost is None else [cost(call) for call in calls]
+    latencies = sorted(call.latency for call in calls)
+    added = sorted(call.added for call in calls)
+    scored = [call.score for call in calls if call.score is not None]
     return LiveFigures(
         name,
-        len(listed),
-        sum(call.status >= 400 or not call.status for call in listed),
-        _known(call.prompt_tokens for call in listed),
-        _known(call.cached_tokens for call in listed),
-        _known(call.completion_tokens for call in listed),
+        len(calls),
+        sum(call.status >= 400 or not call.status for call in calls),
+        _known(call.prompt_tokens for call in calls),
+        _known(call.cached_tokens for call in calls),
+        _known(call.completion_tokens for call in calls),
         _at(latencies, 0.5),
         _at(latencies, 0.95),
         _at(added, 0.5),
@@ -406,6 +453,11 @@ def figures(
         None if cost is None else sum(one for one in costs if one is not None),
         costs.count(None),
     )
+
+
+def served(call: MeasuredCall) -> str:
+    """Returns the library and version that a call was answered under, in words."""
+    return f"{call.library} {call.version}" if call.library else "no library"
 
 
 def _known(counts: Iterable[int | None]) -> int | None:
@@ -418,8 +470,8 @@ def _at(values: Sequence[int], share: float) -> int:
     return values[min(len(values) - 1, int(share * len(values)))] if values else 0
 
 
-DIMENSIONS: Mapping[str, Callable[[CallRecord], str | None]] = {
-    "version": lambda call: f"{call.library} {call.version}" if call.library else "no library",
+DIMENSIONS: Mapping[str, Callable[[MeasuredCall], str | None]] = {
+    "version": served,
     "arm": lambda call: call.arm,
     "day": lambda call: time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6)),
     "user": lambda call: call.subject,
@@ -431,54 +483,53 @@ DIMENSIONS: Mapping[str, Callable[[CallRecord], str | None]] = {
 
 
 def by_dimension(
-    traffic: Traffic, which: CallFilter, dimension: str, cost: Cost | None = None
+    calls: Iterable[MeasuredCall], dimension: str, cost: Cost | None = None
 ) -> list[LiveFigures]:
     """Returns the figures of calls that have something in common, the last used first: one of
     `DIMENSIONS`, or a tag's name. Calls that lack it are in none of them."""
 
-    def tag(call: CallRecord) -> str | None:
+    def tag(call: MeasuredCall) -> str | None:
         value: str | None = json.loads(call.tags or "{}").get(dimension)
         return value
 
-    of = DIMENSIONS.get(dimension, tag)
-    scores = traffic.scores(which.since)
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(which, ALL):
-        name = of(listed.call)
-        if name is not None:
-            groups.setdefault(name, []).append(listed.call)
-    return [figures(name, calls, scores, cost) for name, calls in groups.items()]
+    groups = grouped(calls, DIMENSIONS.get(dimension, tag))
+    named = {name: some for name, some in groups.items() if name is not None}
+    newest_first = sorted(named, key=lambda name: -max(call.time for call in named[name]))
+    return [figures(name, named[name], cost) for name in newest_first]
 
 
-def by_version(traffic: Traffic, since: int, cost: Cost | None = None) -> list[LiveFigures]:
-    """Returns the figures of each library and version that calls were answered under since then
-    (microseconds), the last used first."""
-    return by_dimension(traffic, CallFilter(since=since), "version", cost)
+def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
+    """Returns the figures of each library and version that calls were answered under, the last
+    used first."""
+    return by_dimension(calls, "version")
+
+
+def grouped(
+    calls: Iterable[MeasuredCall], key: Callable[[MeasuredCall], K]
+) -> dict[K, list[MeasuredCall]]:
+    """Returns calls that have a key in common, by it."""
+    groups: dict[K, list[MeasuredCall]] = {}
+    for call in calls:
+        groups.setdefault(key(call), []).append(call)
+    return groups
 
 
 def by_experience(
-    traffic: Traffic, which: CallFilter, library_of: Callable[[str], Sequence[str]]
+    calls: Iterable[MeasuredCall], library_of: Callable[[str], Sequence[str]]
 ) -> list[LiveFigures]:
     """Returns the figures of the calls that had each experience in their prompt, most calls first.
 
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
     """
-    scores = traffic.scores(which.since)
-    whole: dict[str, Sequence[str]] = {}
-    groups: dict[str, list[CallRecord]] = {}
-    for listed in traffic.calls(which, ALL):
-        call = listed.call
-        if call.digest is None:
+    groups: dict[str, list[MeasuredCall]] = {}
+    prompts = grouped(calls, lambda call: (call.digest, call.experiences))
+    for (digest, experiences), same in prompts.items():
+        if digest is None:
             continue
-        if call.experiences is not None:
-            ids: Sequence[str] = json.loads(call.experiences)
-        else:
-            if call.digest not in whole:
-                whole[call.digest] = library_of(call.digest)
-            ids = whole[call.digest]
+        ids = library_of(digest) if experiences is None else json.loads(experiences)
         for id in ids:
-            groups.setdefault(id, []).append(call)
-    listing = [figures(id, calls, scores) for id, calls in groups.items()]
+            groups.setdefault(id, []).extend(same)
+    listing = [figures(id, had) for id, had in groups.items()]
     return sorted(listing, key=lambda one: -one.calls)
 
 
@@ -490,14 +541,8 @@ def experience_uses(
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
     a version that is not there counts for nothing.
     """
-    prompts = Counter(
-        (listed.call.digest, listed.call.experiences)
-        for listed in traffic.calls(CallFilter(since=since), ALL)
-        if listed.call.digest is not None
-    )
     uses: Counter[str] = Counter()
-    for (digest, experiences), calls in prompts.items():
-        assert digest is not None
+    for digest, experiences, calls in traffic.prompts(since):
         try:
             ids = library_of(digest) if experiences is None else json.loads(experiences)
         except UnknownRevision:

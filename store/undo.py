@@ -16,6 +16,7 @@ from tfgrpo.store.revisions import BRANCH, HEAD
 from tfgrpo.store.store import Store
 
 UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
+TAKE_BACK = "take back: "
 
 
 def undo(store: Store) -> list[RefMove]:
@@ -34,6 +35,33 @@ def undo(store: Store) -> list[RefMove]:
                     "what was redacted stays redacted",
                 )
         _move_back(store, batch, UNDO + batch[0].action)
+    return batch
+
+
+def take_back(store: Store, number: int) -> list[RefMove]:
+    """Takes back one operation by the number of its batch, whatever came after it on other names;
+    returns its moves. It is an operation of its own, and can be taken back as well.
+
+    Raises InvalidOperation where one of its names has moved since, or there is no such operation.
+    """
+    with store.port.transaction():
+        later: set[str] = set()
+        for moves in batches(store):
+            if moves[0].batch <= number:
+                break
+            later.update(move.name for move in moves)
+        if moves[0].batch != number:
+            raise InvalidOperation("there is no such operation to take back")
+        batch = _whole(moves)
+        if moved := sorted(later & {move.name for move in batch if move.name != HEAD}):
+            name = moved[0].removeprefix(BRANCH)
+            raise InvalidOperation(
+                f"{name} has moved since", hint="its history has what came after, and takes it back"
+            )
+        if any(m.version and "redacts" in store.version(m.version).meta for m in batch):
+            raise InvalidOperation("a redaction cannot be taken back")
+        _check_idle(store, batch)
+        _move_back(store, batch, TAKE_BACK + batch[0].action)
     return batch
 
 

@@ -501,7 +501,7 @@ def test_old_calls_are_deleted_with_all_that_is_known_of_them(store: Store) -> N
     assert [one.call.time for one in traffic.calls(CallFilter(), 99)] == [9, 8, 7, 6, 5]
     assert traffic.feedback("call-1") == []
     assert traffic.recorded("x") == 10
-    assert by_version(traffic, 0)[0].calls == 5
+    assert by_version(traffic.measured(0))[0].calls == 5
     traffic.close()
 
 

@@ -59,7 +59,7 @@ def form_of(page: str, action: str) -> dict[str, str]:
 def test_every_form_says_what_it_was_made_from(tmp_path: Path) -> None:
     """But those that add to a record and replace nothing, and those that ask a run, which says
     itself where it is."""
-    free = ("/call/", "/production/collect", "/run-stop/", "/run-resume/", "/redact")
+    free = ("/call/", "/production/collect", "/run-stop/", "/run-resume/", "/redact", "/logout")
     visitor = Visitor(every_record(tmp_path, now=BEGIN))
     found: set[str] = set()
     for path in crawl(visitor, most=400):

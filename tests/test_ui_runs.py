@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.chdir(where)
         with ScriptedEndpoint(script) as server:
             asked: dict[str, Any] = {"base_url": server.base_url}
-            tfgrpo.train_sync("p.jsonl", run="quick", model="m", **sizes, **asked)
+            tfgrpo.train_sync("p.jsonl", run="quick", model="m", budget="5", **sizes, **asked)
             tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, model="m", **asked)
         with ScriptedEndpoint(restless) as server:
             tfgrpo.train_sync("p.jsonl", run="a/b", model="n", base_url=server.base_url, **sizes)
@@ -73,7 +73,12 @@ def test_a_run_shows_its_steps_its_money_and_what_was_refused(visitor: Visitor) 
     assert "Steps 1 of 1" in page
     assert re.search(r"Spent \$\d", page)
     assert "Mean reward of attempts" in page
+    spent = float(re.search(r"Spent \$([\d.]+)", page)[1])  # type: ignore[index]
+    left = float(re.search(r"Budget \$5.00 Left of it \$([\d.]+)", page)[1])  # type: ignore[index]
+    assert spent > 0
+    assert abs(spent + left - 5) < 0.02
     page = words(visitor.get("/run/a/b"))
+    assert "Budget none" in page
     assert "Spent unknown" in page, "a price that nobody knows is not nothing"
     assert "$0" not in page
     assert "Cost of a step" not in page

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
@@ -21,16 +22,16 @@ from tfgrpo.store.traffic import (
     CallFilter,
     CallRecord,
     Feedback,
+    FoundCalls,
     ListedCall,
+    MeasuredCall,
+    Place,
     Scale,
     Scales,
     Sums,
     Tags,
     UnknownCall,
 )
-
-if TYPE_CHECKING:
-    import re
 
 APPLICATION = 0x74667472
 SCHEMA = 2
@@ -63,6 +64,9 @@ ADDED = ("trace text", "tags text", "key text", "provider text", "tries integer"
 CALL = ", ".join(CallRecord._fields)
 TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
 FEEDBACK = ", ".join(Feedback._fields)
+LOOKED_AT = 2_000
+"""Calls whose words one search reads."""
+ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
 
 
 class SqliteTraffic:
@@ -222,52 +226,50 @@ class SqliteTraffic:
         return [Feedback._make(row) for row in self._rows(query, (id,))]
 
     def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
-        conditions = ["time >= ?"]
-        values: list[object] = [which.since]
-        parts: Mapping[str, object] = {
-            "library": which.library,
-            "model": which.model,
-            "subject": which.subject,
-            "arm": which.arm,
-            "key": which.key,
-        }
-        for column, value in parts.items():
-            if value is not None:
-                conditions.append(f"{column} = ?")
-                values.append(value)
-        if which.version is not None:
-            conditions.append("(version = ? or digest glob ?)")
-            values += [which.version, which.version + "*"]
-        if which.trace is not None:
-            conditions.append("trace glob ?")
-            values.append(which.trace + "*")
-        conditions += [TAGGED] * len(which.tags)
-        values += [part for tag in which.tags for part in tag]
-        if which.failed:
-            conditions.append("(status >= 400 or status = 0)")
-        if which.with_feedback:
-            conditions.append("feedback > 0")
-        if which.below is not None:
-            conditions.append("score < ?")
-            values.append(which.below)
-        columns = ", ".join(f"calls.{name}" for name in CallRecord._fields)
-        query = (
-            f"select * from (select {columns},"
-            " (select count(*) from feedback where call = calls.id) as feedback,"
-            " (select avg(score) from feedback where call = calls.id) as score from calls)"
-            f" where {' and '.join(conditions)} order by time desc, id limit ?"
-        )
+        query, values = _listing(which)
         return [
             ListedCall(CallRecord._make(row[:-2]), row[-2], row[-1])
-            for row in self._rows(query, [*values, most])
+            for row in self._rows(f"select * {query} limit ?", [*values, most])
         ]
 
-    def scores(self, since: int) -> Mapping[str, float]:
-        query = (
-            "select call, avg(score) from feedback join calls on calls.id = feedback.call"
-            " where score is not null and calls.time >= ? group by call"
+    def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
+        wanted, fitting, reached = words.casefold(), list[ListedCall](), None
+        query, values = _listing(which)
+        known_words = (
+            "(select group_concat(author || ' ' || coalesce(label, '') || ' ' ||"
+            " coalesce(comment, '') || ' ' || coalesce(correct, ''), ' ')"
+            " from feedback where call = listed.id), listed.error,"
+            " (select request || ' ' || answer from contents where call = listed.id)"
         )
-        return dict(self._rows(query, (since,)))
+        with self._translating():
+            rows = self._db.execute(
+                f"select *, {known_words} {query} limit ?", [*values, LOOKED_AT + 1]
+            )
+            for number, (*row, feedback, error, content) in enumerate(rows):
+                if number == LOOKED_AT or len(fitting) == most:
+                    return FoundCalls(fitting, reached)
+                call = CallRecord._make(row[:-2])
+                reached = Place(call.time, call.id)
+                if any(wanted in _plain(text) for text in (feedback, error, content) if text):
+                    fitting.append(ListedCall(call, row[-2], row[-1]))
+        return FoundCalls(fitting, None)
+
+    def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
+        scored = "select call, avg(score) from feedback where score is not null group by call"
+        scores = dict(self._rows(scored))
+        columns = ", ".join(MeasuredCall._fields[:-1])
+        # `+` has the file read in its order: by an index, each call would be looked up by itself.
+        where = " and ".join(["+time >= ?", *[TAGGED] * len(tags)])
+        values = [since, *(part for tag in tags for part in tag)]
+        rows = self._rows(f"select {columns}, id from calls where {where}", values)
+        return [MeasuredCall._make((*row[:-1], scores.get(row[-1]))) for row in rows]
+
+    def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        query = (
+            "select digest, experiences, count(*) from calls"
+            " where +time >= ? and digest is not null group by digest, experiences"
+        )
+        return self._rows(query, (since,))
 
     def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
         marks = ",".join("?" * len(arms)) + ")" + f" and {TAGGED}" * len(tags)
@@ -365,3 +367,61 @@ class SqliteTraffic:
                 self._db.execute("delete from totals where name = ? and labels = ?", key)
                 self._add_up({(name, json.dumps(clean)): value})
         return changed
+
+
+def _listing(which: CallFilter) -> tuple[str, list[object]]:
+    """Returns the query for calls, newest first, from `from` on, and its values."""
+    values: list[object] = [which.since]
+    conditions = ["time >= ?"]
+    parts: Mapping[str, object] = {
+        "library = ?": which.library,
+        "model = ?": which.model,
+        "subject = ?": which.subject,
+        "arm = ?": which.arm,
+        "key = ?": which.key,
+        "score < ?": which.below,
+        "time < ?": which.until,
+    }
+    for condition, value in parts.items():
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    if which.version is not None:
+        conditions.append("(version = ? or digest glob ?)")
+        values += [which.version, which.version + "*"]
+    if which.trace is not None:
+        conditions.append("trace glob ?")
+        values.append(which.trace + "*")
+    conditions += [TAGGED] * len(which.tags)
+    values += [part for tag in which.tags for part in tag]
+    if which.failed:
+        conditions.append("(status >= 400 or status = 0)")
+    if which.with_feedback:
+        conditions.append("feedback > 0")
+    if which.after is not None:
+        conditions.append("(time < ? or (time = ? and id > ?))")
+        values += [which.after.time, which.after.time, which.after.id]
+    columns = ", ".join(f"calls.{name}" for name in CallRecord._fields)
+    query = (
+        f"from (select {columns},"
+        " (select count(*) from feedback where call = calls.id) as feedback,"
+        " (select avg(score) from feedback where call = calls.id) as score from calls) as listed"
+        f" where {' and '.join(conditions)} order by time desc, id"
+    )
+    return query, values
+
+
+def _plain(text: str) -> str:
+    """Returns a text as words are looked for in it: JSON's escapes are the letters they stand
+    for, in small letters."""
+    if "\\" in text:
+        halves = ESCAPE.sub(_letter, text).encode("utf-16", "surrogatepass")
+        text = halves.decode("utf-16", "replace")
+    return text.casefold()
+
+
+def _letter(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code is None:
+        return " " if escape[0] in ("\\n", "\\t", "\\r") else escape[0][1:]
+    return chr(int(code, 16))

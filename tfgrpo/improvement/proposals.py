@@ -23,7 +23,7 @@ from tfgrpo.production.experiment import at_work
 from tfgrpo.store.blame import Origins
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
-from tfgrpo.store.merge import MergeConflict, Side, side, three_way
+from tfgrpo.store.merge import MergeConflict, Resolve, Side, side, three_way
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.training.draft import plain
@@ -265,7 +265,7 @@ class Review:
     reject: Mapping[str, str] = field(default_factory=dict)
     edits: Mapping[str, str] = field(default_factory=dict)
     why: str | None = None
-    take: Side | None = None
+    take: Side | Resolve | None = None
     seen: int | None = None
 
 
@@ -489,7 +489,7 @@ def _operations(
     tip: Version,
     taken: Collection[str],
     words: Mapping[str, str],
-    take: Side | None,
+    take: Side | Resolve | None,
 ) -> list[Operation]:
     """Returns what brings the changes that are taken into the target as it is now."""
     base, ours = store.library(proposal.base), store.library(tip)
@@ -505,7 +505,7 @@ def _operations(
         else:
             texts[one.experience] = " ".join(after.split())
     theirs = Library(tip, tuple(Experience(id, text, 0) for id, text in texts.items()))
-    merged = three_way(base, ours, theirs, resolve=None if take is None else side(take))
+    merged = three_way(base, ours, theirs, resolve=side(take) if isinstance(take, str) else take)
     if merged.conflicts:
         raise MergeConflict(
             f"{proposal.target} has changed what proposal {proposal.id} changes",

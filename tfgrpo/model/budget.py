@@ -22,6 +22,7 @@ from math import ceil, floor, log10
 from tfgrpo.model.endpoint import Answer, Request, prompt_tokens, schema_instruction
 from tfgrpo.model.prices import ModelPrices, Price
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.runs import RunBudget
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
 TOKENS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kKmM]?)\s*tok(?:ens?)?\Z")
@@ -95,6 +96,11 @@ class Budget:
     @spent.setter
     def spent(self, amount: float) -> None:
         self._spent = round(amount * self._unit)
+
+    @property
+    def on_record(self) -> RunBudget:
+        """What the record of a run says of it."""
+        return RunBudget(self.limit, self.in_tokens)
 
     def cost(self, answer: Answer, price: Price | None) -> int:
         """Returns what an answer takes of the budget. Raises BudgetInvalid without a price."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfgrpo.model import prices
-from tfgrpo.store.traffic import CallRecord
+from tfgrpo.store.traffic import CallRecord, MeasuredCall
 
 
 class Dollars:
@@ -21,7 +21,7 @@ class Dollars:
         self._table = table
         self._known: dict[tuple[str, str], prices.Price | None] = {}
 
-    def of(self, call: CallRecord) -> float | None:
+    def of(self, call: CallRecord | MeasuredCall) -> float | None:
         """Returns what a call cost, in US dollars; None where that is not known. One that failed
         without a word of tokens cost nothing. Raises PriceInvalid."""
         if call.prompt_tokens is None and call.completion_tokens is None:

@@ -1,18 +1,14 @@
-"""What is shown of production: versions by the record of traffic, since when a branch stands where
-it does, and where decisions moved what.
+"""What is shown of production: since when a branch stands where it does, and where decisions moved
+what.
 """
 
 from __future__ import annotations
 
-import os
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.revisions import BRANCH
-from tfgrpo.store.traffic import LiveFigures, by_version, traffic_path
 
 if TYPE_CHECKING:
     from tfgrpo.store.decisions import Decision
@@ -67,13 +63,3 @@ def _named(store: Store, digest: object) -> str:
     except UnknownRevision:
         return str(digest)[:12]
     return version.name
-
-
-def live_figures(store: Store, since: int) -> list[LiveFigures] | None:
-    """Returns the figures of each version that calls since then (microseconds) were answered
-    under, the last used first; None where no traffic was ever recorded. Raises StoreError."""
-    path = traffic_path(store.file)
-    if not os.path.isfile(path):
-        return None
-    with closing(open_traffic(path)) as traffic:
-        return by_version(traffic, since)

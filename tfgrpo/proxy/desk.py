@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.proxy.calls import sent_key
 from tfgrpo.proxy.choice import NONE
 from tfgrpo.proxy.message import BadRequest, Request, virtual_key
-from tfgrpo.proxy.placement import place_of
+from tfgrpo.rendering.placement import place_of
 from tfgrpo.store.default import open_ledger
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.ledger import Budget, VirtualKey, allows, key_digest

@@ -22,7 +22,7 @@ from tfgrpo.model.throttle import Throttle
 from tfgrpo.proxy.exchange import Exchange, unpacked
 from tfgrpo.proxy.message import BadRequest, Headers, Request
 from tfgrpo.proxy.seen import CUT
-from tfgrpo.proxy.splice import NotJson, RepeatedKey, document, edited, escaped
+from tfgrpo.rendering.splice import NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.store.canonical import digest
 
 if TYPE_CHECKING:

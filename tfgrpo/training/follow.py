@@ -20,7 +20,7 @@ from tfgrpo.evaluation.statistics import Estimate, mean_at_k
 from tfgrpo.model.costs import Pricing, Total, total
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.records import Version
-from tfgrpo.store.runs import AttemptMark, Run, RunState, Spent, Usage
+from tfgrpo.store.runs import AttemptMark, Run, RunBudget, RunState, Spent, Usage
 from tfgrpo.store.store import Store
 from tfgrpo.training.gate_words import gate_word
 from tfgrpo.training.live_run import LiveFigures, live_path, read_live
@@ -91,6 +91,18 @@ class RunFigures:
     spent: Total
     live: LiveFigures | None
     calls_a_minute: float | None
+    budget: RunBudget | None = None
+
+    @property
+    def budget_spent(self) -> float | None:
+        """What counts against the budget so far, in its unit; None where there is no budget, or a
+        price is unknown."""
+        if self.budget is None:
+            return None
+        if self.budget.in_tokens:
+            usage = self.spent.usage
+            return float(usage.prompt_tokens + usage.completion_tokens)
+        return None if self.spent.unknown else self.spent.dollars
 
     @property
     def is_running(self) -> bool:
@@ -127,6 +139,8 @@ class RunFigures:
             "steps_done": self.steps_done,
             "steps": [_step_object(step) for step in self.steps],
             "spent": _total_object(self.spent),
+            "budget": self.budget and self.budget._asdict(),
+            "budget_spent": self.budget_spent,
             "calls_a_minute": self.calls_a_minute,
             "seconds_left": self.live and self.live.seconds_left,
             "dollars_left": self.live and self.live.dollars_left,
@@ -266,6 +280,7 @@ class RunFollower:
             spent,
             live,
             self._minute(live, spent.usage.calls),
+            self._store.runs.budget(self._run),
         )
 
     def _all_sums(self) -> list[dict[tuple[str, str], Spent]]:

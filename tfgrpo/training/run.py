@@ -31,7 +31,7 @@ from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.address import is_address
 from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Library, Version
-from tfgrpo.store.runs import Run
+from tfgrpo.store.runs import Run, RunBudget
 from tfgrpo.store.store import Store
 from tfgrpo.training.choice import Choice, choose_version, final_version, read_choice
 from tfgrpo.training.groups import Makers, RunParts
@@ -113,7 +113,8 @@ async def run_to_end(
     run, plan = ready.run, ready.plan
     if store.runs.state(run) == "finished":
         return _result(store, project, ready, started)
-    with _at_work(store, run):
+    budget = None if ready.budget is None else ready.budget.on_record
+    with _at_work(store, run, budget):
         settings = plan.settings
         for text in plan.warnings:
             on_progress(WarningNotice(text))
@@ -176,7 +177,7 @@ async def run_to_end(
 
 
 @contextmanager
-def _at_work(store: Store, run: Run) -> Iterator[None]:
+def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]:
     """Holds a run's lock, and while it is not on record its name's; what fails before the first
     answer leaves neither run nor lock behind. Raises InvalidOperation where it is at work."""
     runs = store.runs
@@ -187,6 +188,7 @@ def _at_work(store: Store, run: Run) -> Iterator[None]:
         def record() -> None:
             put_on_record(store, run)
             runs.note(run, "started")
+            runs.note_budget(run, budget)
 
         runs.defer(run, record)
     with ExitStack() as stack:
@@ -196,6 +198,8 @@ def _at_work(store: Store, run: Run) -> Iterator[None]:
                     f"run {run.name} is running in another process", hint="see `tfgrpo status`"
                 )
         try:
+            if not new:
+                runs.note_budget(run, budget)
             yield
         finally:
             for path in paths if runs.is_pending(run) else paths[1:]:

@@ -30,6 +30,11 @@ def traffic_of(visit: Visit) -> Iterator[Traffic | None]:
         traffic.close()
 
 
+def has_traffic(visit: Visit) -> bool:
+    """Returns whether any traffic was recorded."""
+    return os.path.isfile(traffic_path(visit.store.file))
+
+
 def number_in(value: str) -> float | None:
     """Returns the number that a field says, true and false included. Raises BadForm."""
     if not value:

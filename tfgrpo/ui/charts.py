@@ -14,6 +14,8 @@ from tfgrpo.training.credit_history import CreditPoint
 from tfgrpo.training.follow import RunFigures, StepFigures
 
 WIDTH, HEIGHT = 320.0, 120.0
+EVENTS = 5
+"""What is said of one place in a curve: the last that happened there."""
 LEFT, RIGHT, TOP, BOTTOM = 42.0, 8.0, 8.0, 16.0
 
 
@@ -38,7 +40,8 @@ class Mark(NamedTuple):
 
 class Chart(NamedTuple):
     """A curve as it is drawn. `lines` are stretches without a gap, as SVG's points; `ticks` are
-    heights with their words; `rows` are the same figures as text, for who does not see them."""
+    heights with their words; `rows` are the same figures as text, for who does not see them;
+    `events` are what happened meanwhile, each across the height."""
 
     title: str
     marks: tuple[Mark, ...]
@@ -46,6 +49,7 @@ class Chart(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
     ends: tuple[str, str]
     rows: tuple[tuple[str, str, str], ...]
+    events: tuple[tuple[float, str], ...] = ()
 
     @property
     def latest(self) -> str:
@@ -124,6 +128,22 @@ def short(value: float) -> str:
     return f"{value:.0f}" if value == round(value) else f"{value:.3g}"
 
 
+def with_events(drawn: Chart | None, at: Sequence[tuple[int, str]], points: int) -> Chart | None:
+    """Returns a curve of so many points with what happened at some of them, by their number."""
+    if drawn is None:
+        return None
+    across = (WIDTH - LEFT - RIGHT) / max(1, points - 1)
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    by_place: dict[int, list[str]] = {}
+    for place, words in at:
+        by_place.setdefault(place, []).append(words)
+    marks = [
+        (round(middle if points == 1 else LEFT + across * n, 1), "; ".join(words[-EVENTS:]))
+        for n, words in by_place.items()
+    ]
+    return drawn._replace(events=tuple(marks))
+
+
 def credit_chart(points: Sequence[CreditPoint]) -> Chart | None:
     """Returns an experience's effect on the reward over time, with its intervals; None where
     nothing was ever known. What is unknown is a gap, and is called so among the figures."""
@@ -149,6 +169,42 @@ def _difference(value: float) -> str:
 
 def run_charts(figures: RunFigures) -> list[Chart]:
     """Returns the dynamics of a run: what each step came to (arXiv 2510.08191, figure 4)."""
+    drawn = [chart(one.title, one.points, one.words, one.top) for one in run_curves(figures)]
+    return [one for one in drawn if one is not None]
+
+
+def on_one_scale(first: RunFigures, second: RunFigures) -> list[tuple[Chart | None, Chart | None]]:
+    """Returns the dynamics of two runs in pairs, those of a pair as high and as wide."""
+    pairs = []
+    there = {one.title: one for one in run_curves(second)}
+    for one in run_curves(first):
+        other = there.get(one.title)
+        curves = [one, *([other] if other else [])]
+        values = [p.value for curve in curves for p in curve.points if p.value is not None]
+        top = one.top if one.top is not None else max(values, default=0.0) or None
+        length = max(len(curve.points) for curve in curves)
+        drawn = []
+        for run, curve in ((first.run, one), (second.run, other)):
+            points = [] if curve is None else [*curve.points]
+            points += [CurvePoint(f"step {n + 1}", None) for n in range(len(points), length)]
+            words = one.words if curve is None else curve.words
+            drawn.append(chart(f"{one.title}, {run.name}", points, words, top))
+        if any(drawn):
+            pairs.append((drawn[0], drawn[1]))
+    return pairs
+
+
+class Curve(NamedTuple):
+    """A curve that is not drawn yet: `words` says a figure, `top` is as in `chart`."""
+
+    title: str
+    points: list[CurvePoint]
+    words: Callable[[float], str]
+    top: float | None = None
+
+
+def run_curves(figures: RunFigures) -> list[Curve]:
+    """Returns what the dynamics of a run are drawn from."""
     steps = figures.steps
 
     def over(pick: Callable[[StepFigures], float | None]) -> list[CurvePoint]:
@@ -160,19 +216,15 @@ def run_charts(figures: RunFigures) -> list[Chart]:
         else CurvePoint(f"step {s.step}", None)
         for s in steps
     ]
-    charts = [
-        chart("Mean reward of attempts", rewards, lambda v: f"{v:.2f}", 1.0),
-        chart("Groups with winners and losers", over(lambda s: s.mixed_share), _percent, 1.0),
-        chart("Experiences in the library", over(_library), short),
+    return [
+        Curve("Mean reward of attempts", rewards, lambda v: f"{v:.2f}", 1.0),
+        Curve("Groups with winners and losers", over(lambda s: s.mixed_share), _percent, 1.0),
+        Curve("Experiences in the library", over(_library), short),
+        Curve("Tool calls", over(lambda s: float(s.tool_calls) or None), short),
+        Curve("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
+        Curve("Cost of a step, US dollars", over(_dollars), lambda v: f"{v:.2g}"),
+        Curve("Lessons refused", over(_refused), short),
     ]
-    if any(step.tool_calls for step in steps):
-        charts.append(chart("Tool calls", over(lambda s: float(s.tool_calls)), short))
-    charts += [
-        chart("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
-        chart("Cost of a step, US dollars", over(_dollars), lambda v: f"{v:.2g}"),
-        chart("Lessons refused", over(_refused), short),
-    ]
-    return [one for one in charts if one is not None]
 
 
 def _library(step: StepFigures) -> float | None:

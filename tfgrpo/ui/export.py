@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 MOST = 5_000
 """Pages of an export; of a larger store, those that are fewest links from the first."""
-LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad"}
+LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad", "as", "after"}
 """What an address asks for that only another order or choice of a page's rows comes of."""
 TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""
+FORMS = ("/playground", "/search", "/experiment/new")
+"""Pages that only ask for something."""
 ATTRIBUTE = re.compile(r' (href|src)="([^"]*)"')
 DROPPED = re.compile(
     r"<form\b.*?</form>|<footer\b.*?</footer>|<script\b.*?</script>|<kbd>.*?</kbd>|<!--.*?-->"
@@ -184,7 +186,10 @@ def _normal(link: str, address: str) -> str | None:
 def _is_followed(link: str, content: bool) -> bool:
     path, _, query = link.partition("?")
     names = {name for name, value in parse_qsl(query) if value}
-    return not names & LEFT_OUT and (content or not path.startswith(TEXTS))
+    sorted_anew = any(name.startswith("sort-") for name in names)
+    if names & LEFT_OUT or sorted_anew or path in FORMS:
+        return False
+    return content or not path.startswith(TEXTS)
 
 
 def _relinked(page: str, address: str, names: Mapping[str, str]) -> str:

@@ -15,8 +15,9 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
+from tfgrpo.ui.sessions import Failures
 from tfgrpo.ui.settings import UiSettings, is_loopback
 
 if TYPE_CHECKING:
@@ -45,6 +46,13 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]+)?")
+LOGOUT = "/logout"
+OUT = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Logged out · tfgrpo</title>'
+    '<link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/ui.css"></head>'
+    "<body><main><h1>You are logged out</h1><p>The address that <code>tfgrpo ui</code> printed logs"
+    " you in again.</p></main></body></html>"
+)
 OPEN = ("/static/",)
 """What needs no login: the scripts and styles of the package."""
 
@@ -56,6 +64,7 @@ class Guard:
         self._app = app
         self._sessions = sessions
         self._settings = settings
+        self._failures = Failures()
         self._hosts = {"127.0.0.1", "localhost", "::1"} | set(settings.names)
         if not is_loopback(settings.host):
             self._hosts.add(settings.host)
@@ -94,6 +103,11 @@ class Guard:
             )
         if scope["method"] == "POST" and not _from_here(connection):
             return _refusal(403, "this form was sent from another site")
+        if scope["method"] == "POST" and scope["path"] == LOGOUT:
+            self._sessions.end(session)
+            response = HTMLResponse(OUT)
+            response.delete_cookie(cookie(scope), path="/")
+            return response
         scope["session"] = session
         return self._app
 
@@ -108,8 +122,13 @@ class Guard:
         )
 
     def _login(self, connection: HTTPConnection, token: str) -> ASGIApp:
-        session = self._sessions.of_token(token)
+        address = connection.client.host if connection.client else ""
+        if seconds := self._failures.wait(address):
+            headers = {"Retry-After": str(seconds)}
+            return _refusal(429, f"too many unknown tokens: wait {seconds} seconds", headers)
+        session = self._sessions.begin(token)
         if session is None:
+            self._failures.add(address)
             return _refusal(401, "this token is unknown: it was of an earlier start")
         rest = [(k, v) for k, v in connection.query_params.multi_items() if k != "token"]
         path = "/" + connection.url.path.lstrip("/")  # `//host` would lead to another site
@@ -140,5 +159,5 @@ def _from_here(connection: HTTPConnection) -> bool:
     return origin is None or origin.partition("://")[2] == headers.get("host")
 
 
-def _refusal(status: int, message: str) -> ASGIApp:
-    return PlainTextResponse(message + "\n", status)
+def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> ASGIApp:
+    return PlainTextResponse(message + "\n", status, headers)

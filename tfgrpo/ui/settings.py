@@ -19,7 +19,9 @@ class UiSettings:
 
     `logins` is token → the name under which what its holder does is recorded. `names` are the
     host names, beside the address itself, by which a browser may ask. Without `content` no page
-    shows what was asked and said in attempts and calls.
+    shows what was asked and said in attempts and calls. `readers` are the tokens
+    whose holders only look. `notify` is the address that is told what
+    waits for a person, and `public` how the pages are called in what it is told.
     """
 
     store: Path
@@ -29,6 +31,9 @@ class UiSettings:
     read_only: bool = False
     names: tuple[str, ...] = field(default=())
     content: bool = True
+    readers: frozenset[str] = frozenset()
+    notify: str = ""
+    public: str = ""
 
 
 def is_loopback(host: str) -> bool:

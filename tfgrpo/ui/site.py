@@ -26,6 +26,7 @@ from tfgrpo.store.errors import (
 from tfgrpo.ui.environment import environment
 from tfgrpo.ui.guard import Guard, is_genuine
 from tfgrpo.ui.memory import Memory
+from tfgrpo.ui.notify import Notifier
 from tfgrpo.ui.pages import PAGES
 from tfgrpo.ui.route import Page, Route
 from tfgrpo.ui.sessions import Session, Sessions
@@ -78,7 +79,12 @@ def create_site(settings: UiSettings) -> Starlette:
                 layout.rows(store, store.port.last_version(), 1)
 
         warming = asyncio.create_task(stores.run("unknown", warm))
+        notifier = Notifier(stores, settings) if settings.notify else None
+        looking = None if notifier is None else asyncio.create_task(notifier.run())
         yield
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
         with suppress(TfgrpoError):
             await warming
         stores.close()
@@ -93,7 +99,11 @@ def create_site(settings: UiSettings) -> Starlette:
 
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, settings=settings, sessions=Sessions(settings.logins))],
+        middleware=[
+            Middleware(
+                Guard, settings=settings, sessions=Sessions(settings.logins, settings.readers)
+            )
+        ],
         lifespan=lifespan,
         exception_handlers={HTTPException: missing},
     )
@@ -138,7 +148,8 @@ def _visit(site: Site, request: Request) -> Visit | None:
 async def _form(visit: Visit) -> dict[str, list[str]]:
     """Returns the fields of a form. Raises BadForm without the token, or where none is taken."""
     if visit.read_only:
-        raise BadForm("nothing is recorded here: `tfgrpo ui` was started with --read-only")
+        why = "this login only looks" if visit.session.read_only else "the pages are read-only"
+        raise BadForm(f"nothing is recorded: {why}")
     body = bytearray()
     async for piece in visit.request.stream():
         body += piece

@@ -19,7 +19,9 @@ from tfgrpo.store.errors import (
     UnknownRevision,
 )
 from tfgrpo.store.merge import MergeConflict
+from tfgrpo.store.revisions import BRANCH
 from tfgrpo.ui.memory import Memory
+from tfgrpo.ui.sessions import Act, Line
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -88,7 +90,7 @@ class Visit:
     @property
     def read_only(self) -> bool:
         """Whether nothing may be recorded."""
-        return self.site.settings.read_only
+        return self.site.settings.read_only or self.session.read_only
 
     @property
     def content(self) -> bool:
@@ -145,11 +147,18 @@ class Visit:
         page = self.site.templates.get_template(template).render(shared | context)
         return HTMLResponse(page, status)
 
-    def done(self, path: str, notice: str = "") -> RedirectResponse:
-        """Returns the way to a page after a form was taken, which shows the notice once."""
+    def done(self, path: str, notice: str = "", undo: Act | None = None) -> RedirectResponse:
+        """Returns the way to a page after a form was taken, which shows the notice once, with what
+        takes it back."""
         if notice:
-            self.session.notices.append(notice)
+            self.session.notices.append(Line(notice, undo))
         return RedirectResponse(path, 303)
+
+    def moved(self, branch: str, version: int | None, path: str) -> Act | None:
+        """Returns what takes back that a branch was moved to a version, and then shows a path."""
+        log = self.store.port.ref_log(BRANCH + branch)
+        batch = next((move.batch for move in log if move.version == version), None)
+        return None if batch is None else Act("/undo", (("seen", str(batch)), ("back", path)))
 
     def address(self, **changed: object) -> str:
         """Returns this page's address with other values in its query; None takes one out."""

@@ -6,19 +6,31 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
+from tfgrpo.model.response import count_tokens
 from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.proxy.patterns import clean_feedback
 from tfgrpo.store.decisions import decide
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.traffic import UNIT, Feedback, FeedbackRefused, checked_feedback
+from tfgrpo.store.traffic import CUT_OFF, UNIT, Feedback, FeedbackRefused, checked_feedback
 from tfgrpo.ui.calls import number_in, traffic_of
+from tfgrpo.ui.conversation import (
+    SentTurn,
+    answer_turns,
+    parsed,
+    sent_turns,
+    turns_of,
+    with_library,
+)
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
 from tfgrpo.ui.visit import BadForm
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tfgrpo.store.errors import TfgrpoError
+    from tfgrpo.store.records import Library
+    from tfgrpo.store.traffic import CallContent, CallRecord
     from tfgrpo.ui.visit import Visit
 
 WORDS = ("label", "comment", "correct")
@@ -46,17 +58,53 @@ def _page(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
         content, feedback = traffic.content(record.id), traffic.feedback(record.id)
         scales = {"": UNIT, **traffic.scales()}
     here = visit.store.port.versions_by_digest(record.digest, 2) if record.digest else []
+    version = here[0] if len(here) == 1 else None
+    library = None if version is None else visit.store.library(version)
+    prompt = None if content is None else _prompt(record, content, library)
     return visit.render(
         "call.html",
         200 if refusal is None else 400,
         title=f"Call {record.id[:17]}",
         call=record,
-        version=here[0] if len(here) == 1 else None,
+        version=version,
+        prompt=prompt,
+        answer=None if content is None else answer_turns(content.answer),
+        cut_off=content is not None and content.answer.endswith(CUT_OFF),
         content=content,
         feedback=feedback,
         refusal=refusal,
         scales=[ShownScale(name or "without a label", f"{ends}") for name, ends in scales.items()],
     )
+
+
+class ShownPrompt(NamedTuple):
+    """The prompt of a call: its turns, with the library in them where that is `whole`, and else
+    those that the application sent. `tokens` are those that the library added; `is_partial` says
+    whether only some of its experiences were in it."""
+
+    turns: list[SentTurn]
+    whole: bool
+    tokens: int
+    is_partial: bool
+
+
+def _prompt(
+    record: CallRecord, content: CallContent, library: Library | None
+) -> ShownPrompt | None:
+    """Returns the prompt of a call; None where its body is of no known shape."""
+    own = turns_of(parsed(content.request))
+    if own is None:
+        return None
+    is_partial = record.experiences is not None
+    if record.digest is None:  # no library was placed
+        return ShownPrompt(sent_turns(own, own, None), True, 0, False)
+    body = None if library is None else with_library(record, content, library)
+    sent = None if body is None else turns_of(parsed(body))
+    if sent is None or library is None:
+        return ShownPrompt(sent_turns(own, own, None), False, 0, is_partial)
+    turns = sent_turns(own, sent, library)
+    added = "".join(part.text for turn in turns for part, is_added in turn.parts if is_added)
+    return ShownPrompt(turns, True, count_tokens(added), is_partial)
 
 
 def add_feedback(visit: Visit) -> Response:
@@ -76,7 +124,9 @@ def add_feedback(visit: Visit) -> Response:
         except (BadForm, FeedbackRefused) as refusal:
             return _page(visit, refusal)
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
-    return visit.done(f"/call/{quote(about.id)}", "Your feedback is recorded")
+    path = f"/call/{quote(about.id)}"
+    undo = Act(f"{path}/withdraw", (("which", _key(feedback)),))
+    return visit.done(path, "Your feedback is recorded", undo)
 
 
 def withdraw(visit: Visit) -> Response:

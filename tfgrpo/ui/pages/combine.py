@@ -116,9 +116,9 @@ def combine(visit: Visit) -> Response:
             return _looked_at(visit, kind, branch, version, status=409)
         break
     write_library(store)
-    return visit.done(
-        f"/library?at={quote(branch)}", f"{branch} is now at {recorded.name}: {recorded.message}"
-    )
+    path = f"/library?at={quote(branch)}"
+    words = f"{branch} is now at {recorded.name}: {recorded.message}"
+    return visit.done(path, words, visit.moved(branch, recorded.number, path))
 
 
 def _clash(

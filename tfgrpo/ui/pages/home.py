@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.projections.moves import change_counts
-from tfgrpo.projections.production import live_figures
 from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store.protection import protected
 from tfgrpo.store.subject import subject
+from tfgrpo.ui.calls import has_traffic
+from tfgrpo.ui.pages.production import is_ready, report_of
 from tfgrpo.ui.place import branches_of_people
 from tfgrpo.ui.route import Route
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 VERSIONS = 8
 RUNS = 5
 WEEK = 7 * 86_400 * 1_000_000
-REMEMBERED = 10.0
 
 
 class Branch(NamedTuple):
@@ -60,6 +60,7 @@ def show(visit: Visit) -> Response:
     newest = store.port.last_version()
     names = StandingNames(store)
     since = time.time_ns() // 1000 - WEEK
+    waits = visit.query("figures") != "now" and not is_ready(visit, "7d")
     return visit.render(
         "home.html",
         title="Home",
@@ -74,7 +75,10 @@ def show(visit: Visit) -> Response:
             for one in store.port.versions_at(range(max(0, newest - VERSIONS + 1), newest + 1))
         ][::-1],
         versions=newest + 1,
-        figures=visit.site.memory.get("live", REMEMBERED, lambda: live_figures(store, since)),
+        figures=report_of(visit, "7d", since).versions
+        if has_traffic(visit) and not waits
+        else None,
+        waits=waits,
     )
 
 

@@ -187,7 +187,10 @@ def change(visit: Visit) -> Response:
         version = commit_by_hand(store, branch, [operation], onto=onto)
     except StaleVersion:
         return _form(visit, branch, store.library(store.tip(branch)), id, text, status=409)
-    return visit.done(f"/library?at={quote(branch)}", f"{version.name}: {version.message}")
+    path = f"/library?at={quote(branch)}"
+    return visit.done(
+        path, f"{version.name}: {version.message}", visit.moved(branch, version.number, path)
+    )
 
 
 def add(visit: Visit) -> Response:
@@ -195,7 +198,10 @@ def add(visit: Visit) -> Response:
     branch, reason = visit.required("branch", "the branch"), visit.required("reason", "why")
     texts = [line for line in visit.required("texts", "the text").splitlines() if line.strip()]
     version = add_texts(visit.store, branch, texts, message=None, reason=reason)
-    return visit.done(f"/library?at={quote(branch)}", f"{version.name}: {version.message}")
+    path = f"/library?at={quote(branch)}"
+    return visit.done(
+        path, f"{version.name}: {version.message}", visit.moved(branch, version.number, path)
+    )
 
 
 def whole_form(visit: Visit) -> Response:
@@ -245,7 +251,10 @@ def whole(visit: Visit) -> Response:
     except TfgrpoError as refusal:
         return _whole_form(visit, branch, library, content, refusal=refusal)
     notice = "nothing changed" if version is None else f"{version.name}: {version.message}"
-    return visit.done(f"/library?at={quote(branch)}", notice)
+    path = f"/library?at={quote(branch)}"
+    return visit.done(
+        path, notice, None if version is None else visit.moved(branch, version.number, path)
+    )
 
 
 def _clashes(library: Library, content: str, now: Library) -> list[Clash]:

@@ -72,7 +72,9 @@ def arrange(visit: Visit) -> Response:
         whole = list(dict.fromkeys([*still_there, *ids_of(now)]))
         return _page(visit, branch, now, whole, status=409)
     notice = "nothing was moved" if version is None else f"{version.name}: {version.message}"
-    return visit.done(f"/library?at={quote(branch)}", notice)
+    path = f"/library?at={quote(branch)}"
+    undo = None if version is None else visit.moved(branch, version.number, path)
+    return visit.done(path, notice, undo)
 
 
 def _whole_order(places: str, library: Library) -> list[str]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.improvement import collection
 from tfgrpo.library_file import write_library
@@ -15,7 +17,17 @@ from tfgrpo.projections.production import (
     DecidedMove,
     decided_move,
     in_force_since,
-    live_figures,
+)
+from tfgrpo.projections.production_days import (
+    Bounds,
+    DayFigures,
+    ProductionReport,
+    Rollout,
+    bounds,
+    crossed,
+    production_report,
+    rollouts,
+    set_bounds,
 )
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.errors import StaleVersion, UnknownRevision
@@ -23,13 +35,18 @@ from tfgrpo.store.reorder import moves
 from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import (
     CallFilter,
+    ListedCall,
     LiveFigures,
     traffic_path,
 )
 from tfgrpo.ui.calls import number_in, traffic_of
+from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
+from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.place import branches_of_people, project_of
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
+from tfgrpo.ui.tables import Column, file_of, table
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
@@ -39,11 +56,48 @@ if TYPE_CHECKING:
     from tfgrpo.store.records import Version
     from tfgrpo.ui.visit import Visit
 
-CALLS = 100
+CALLS = 10
 ENDED = 10
 DECISIONS = 20
 REMEMBERED = 10.0
+ROLLOUTS = 12
+SMALL = 16 << 20
+"""Bytes of a record of traffic that is added up at once."""
+DRAWN = 60
+"""Days that are drawn."""
+ALERTS = 2
+"""The last days that are held against the bounds."""
 """Seconds for which figures of all calls are shown as they were."""
+
+
+Words: TypeAlias = Callable[[float], str]
+VERSIONS: tuple[Column[LiveFigures], ...] = (
+    Column("name", "Library and version", lambda one: one.name, False),
+    Column("calls", "Calls", lambda one: one.calls),
+    Column("failed", "Failed", lambda one: one.errors),
+    Column("prompt_tokens", "Tokens in", lambda one: one.prompt_tokens),
+    Column("completion_tokens", "out", lambda one: one.completion_tokens),
+    Column("median", "Median", lambda one: one.p50),
+    Column("p95", "95 %", lambda one: one.p95),
+    Column("added", "Added by the proxy", lambda one: one.added),
+    Column("score", "Score", lambda one: one.score),
+)
+DAYS: tuple[Column[DayFigures], ...] = (
+    Column("day", "Day (UTC)", lambda one: f"{one.day}", False),
+    Column("version", "Library and version", lambda one: one.figures.name, False),
+    Column("calls", "Calls", lambda one: one.figures.calls),
+    Column("failed", "Failed", lambda one: one.figures.errors),
+    Column("p95", "95 %", lambda one: one.figures.p95),
+    Column("score", "Score", lambda one: one.figures.score),
+    Column("dollars", "Cost", lambda one: one.dollars),
+)
+
+
+class Alert(NamedTuple):
+    """The bounds that a day crosses, in words."""
+
+    day: str
+    crossed: list[str]
 
 
 class ShownExperiment(NamedTuple):
@@ -72,40 +126,99 @@ def show(visit: Visit) -> Response:
     """Answers with the figures of versions, experiments, decisions and calls."""
     since = visit.query("since", "7d")
     start = parse_time(since, now=time.time_ns() // 1000)
-    which = CallFilter(
-        since=start,
-        version=visit.query("version") or None,
-        library=visit.query("library") or None,
-        model=visit.query("model") or None,
-        failed=bool(visit.query("failed")),
-        with_feedback=bool(visit.query("feedback")),
-        below=number_in(visit.query("below")),
-    )
+    report: ProductionReport | None = None
+    calls, lost = list[ListedCall](), 0
     with traffic_of(visit) as traffic:
-        figures: list[LiveFigures] | None = None
-        calls, lost = [], 0
         if traffic is not None:
-            figures = visit.site.memory.get(
-                ("versions", since), REMEMBERED, lambda: live_figures(visit.store, start)
-            )
-            calls, lost = traffic.calls(which, CALLS), traffic.lost()
+            report = report_of(visit, since, start)
+            calls, lost = traffic.calls(CallFilter(since=start), CALLS), traffic.lost()
+    if report is not None:
+        for key, rows, columns in (
+            ("versions", report.versions, VERSIONS),
+            ("days", report.by_day, DAYS),
+        ):
+            if (file := file_of(visit, rows, columns, key)) is not None:  # type: ignore[arg-type]
+                return file
+    branches = branches_of_people(visit)
+    moves = rollouts(visit.store, branches, start)
+    limits, seen = bounds(visit.store)
     return visit.render(
         "production.html",
         title="Production",
         since=since,
-        which=which,
-        below=visit.query("below"),
-        figures=figures,
+        report=report,
+        versions=None if report is None else table(visit, report.versions, VERSIONS, "versions"),
+        days=None if report is None else table(visit, report.by_day, DAYS, "days"),
+        charts=[] if report is None else day_charts(report.days, moves),
+        rollouts=moves[-ROLLOUTS:][::-1],
+        alerts=[Alert(f"{one.day}", crossed(one, limits)) for one in report.days[:ALERTS]]
+        if report
+        else [],
+        limits=limits,
+        seen=seen,
         calls=calls,
-        most=CALLS,
         lost=lost,
         experiments=_experiments(visit),
         decisions=_decisions(visit),
         branches=[
             StandingBranch(name, visit.store.version(n), in_force_since(visit.store, name))
-            for name, n in branches_of_people(visit).items()
+            for name, n in branches.items()
         ],
     )
+
+
+def report_of(visit: Visit, since: str, start: int) -> ProductionReport:
+    """Returns the figures of calls since then, some seconds old at most, unless nobody asked."""
+    path, prices = traffic_path(visit.store.file), project_of(visit).table("prices")
+    return visit.site.memory.fresh(
+        ("production", since), REMEMBERED, lambda: production_report(path, start, prices)
+    )
+
+
+def is_ready(visit: Visit, since: str) -> bool:
+    """Returns whether the figures of calls are there at once: added up before, or quickly."""
+    path = traffic_path(visit.store.file)
+    small = not os.path.isfile(path) or os.path.getsize(path) < SMALL
+    return small or visit.site.memory.has(("production", since))
+
+
+def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout]) -> list[Chart]:
+    """Returns quality, errors, latency and dollars by day, with what was rolled out."""
+    oldest_first = list(reversed(days))[-DRAWN:]
+    dates = [one.day for one in oldest_first]
+    at = [
+        (bisect_left(dates, move.day), f"{move.day}: {move.branch} → {move.version}")
+        for move in moves
+        if dates and dates[0] <= move.day <= dates[-1]
+    ]  # a day without calls is not drawn: what was rolled out on it is seen on the next
+
+    def over(title: str, pick: Callable[[DayFigures], float | None], words: Words) -> Chart | None:
+        points = [CurvePoint(f"{one.day}", pick(one)) for one in oldest_first]
+        return with_events(chart(title, points, words), at, len(points))
+
+    drawn = [
+        over("Mean score a day", lambda one: one.figures.score, lambda v: f"{v:.2f}"),
+        over("Failed calls a day", lambda one: one.errors, lambda v: f"{v:.1%}"),
+        over("95 % of calls took up to, ms", lambda one: one.figures.p95 / 1000, short),
+        over("Dollars a day", lambda one: one.dollars, lambda v: f"{v:.2g}"),
+        over("Calls a day", lambda one: float(one.figures.calls), short),
+    ]
+    return [one for one in drawn if one is not None]
+
+
+def bound(visit: Visit) -> Response:
+    """Sets from where on a day's figures are an alert."""
+    values = {name: number_in(visit.field(name).strip()) for name in Bounds._fields}
+    if values["errors"] is not None:
+        values["errors"] /= 100
+    before, seen = bounds(visit.store)[0], seen_in(visit)
+    set_bounds(visit.store, Bounds(**values), seen=seen)
+    old = before._replace(errors=None if before.errors is None else 100 * before.errors)
+    fields = [
+        (name, "" if value is None else f"{value:g}") for name, value in old._asdict().items()
+    ]
+    undo = Act("/production/bounds", (("seen", str(seen + 1)), *fields))
+    return visit.done("/production#alerts", "The bounds are set", undo)
 
 
 def _decisions(visit: Visit) -> list[ShownDecision]:
@@ -172,9 +285,10 @@ def go_back(visit: Visit) -> Response:
         return _way_back(visit, branch, to, since=since)
     write_library(store)
     ended = f"; experiment {done.experiment} was stopped" if done.experiment else ""
-    return visit.done(
-        "/production", f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
-    )
+    words = f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
+    fields = (("branch", branch), ("onto", done.after.name), ("to", done.before.name))
+    undo = Act("/rollback", (*fields, ("why", f"the rollback to {done.after.name} is taken back")))
+    return visit.done("/production", words, undo)
 
 
 def collect(visit: Visit) -> Response:
@@ -193,6 +307,7 @@ def collect(visit: Visit) -> Response:
 
 ROUTES = (
     Route("/production", show),
+    Route("/production/bounds", bound, "POST"),
     Route("/production/collect", collect, "POST"),
     Route("/rollback", way_back),
     Route("/rollback", go_back, "POST"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
+from tfgrpo.improvement.discussion import Discussion, ask, comment, discussions
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
@@ -15,14 +17,17 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.library_file import write_library
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.merge import MergeConflict, Side
+from tfgrpo.store.merge import MergeConflict
+from tfgrpo.ui.pages.combine import Undecided, resolution
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
 from tfgrpo.ui.visit import BadForm
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.store.merge import Resolve
     from tfgrpo.ui.visit import Visit
 
 DECIDED = 20
@@ -62,6 +67,7 @@ def show_proposal(
         (one for one in everything if len(one.waiting) < len(one.changes)),
         key=lambda one: -one.time,
     )
+    spoken = discussions(visit.store)
     context: dict[str, Any] = {}
     if current is not None:
         context["skip"] = ",".join([*skipped, current.id])
@@ -73,6 +79,8 @@ def show_proposal(
         title="Review",
         current=current,
         waiting=waiting,
+        spoken={one.id: spoken.get(one.id, Discussion()) for one in (*waiting, current) if one},
+        people=sorted(set(visit.site.settings.logins.values())),
         skipped=",".join(skipped),
         put_off=len({one.id for one in waiting} & set(skipped)),
         decided=decided[:DECIDED],
@@ -160,10 +168,13 @@ def decide(visit: Visit) -> Response:
     onward = "/review" + (f"?skipped={quote(skipped)}" if skipped else "")
     if act not in ("accept", "reject"):
         raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept or reject")
-    side = _side(visit) if visit.field("onto") == tip_of(visit, proposal) else None
-    what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, side)
+    take = resolution(visit) if visit.field("onto") == tip_of(visit, proposal) else None
+    what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, take)
     try:
-        done = review(store, proposal.id, what)
+        try:
+            done = review(store, proposal.id, what)
+        except Undecided:  # the other conflicts are shown with those that were
+            done = review(store, proposal.id, replace(what, take=None))
     except MergeConflict as conflicts:
         return show_proposal(visit, proposal, conflicts=conflicts)
     except StaleVersion as stale:
@@ -171,7 +182,8 @@ def decide(visit: Visit) -> Response:
     write_library(store)
     if done.waiting:
         onward = f"/review?id={quote(done.id)}"
-    return visit.done(onward, _outcome(done, what))
+    undo = Act("/review/undo", (("id", done.id), ("seen", str(done.decisions))))
+    return visit.done(onward, _outcome(done, what), undo)
 
 
 def _outcome(done: Proposal, what: Review) -> str:
@@ -204,7 +216,7 @@ def _all_down(visit: Visit, proposal: Proposal) -> Review:
     )
 
 
-def _chosen(visit: Visit, proposal: Proposal, side: Side | None) -> Review:
+def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
     """Returns what the form says of each change: taken unless it says otherwise. Raises BadForm for
     a change that is turned down without a reason."""
     accepted: list[str] = []
@@ -225,12 +237,26 @@ def _chosen(visit: Visit, proposal: Proposal, side: Side | None) -> Review:
         elif choice != "open":
             raise BadForm(f"a change cannot be {choice[:40]!r}", hint="accept, reject or open")
     why = visit.field("why").strip() or None
-    return Review(accepted, down, edits, why, side, seen_in(visit))
+    return Review(accepted, down, edits, why, take, seen_in(visit))
 
 
-def _side(visit: Visit) -> Side | None:
-    taken = visit.field("side")
-    return "ours" if taken == "ours" else "theirs" if taken == "theirs" else None
+def say(visit: Visit) -> Response:
+    """Records a comment on a proposal or on one of its changes."""
+    id = get_proposal(visit.store, visit.required("id", "the proposal")).id
+    comment(visit.store, id, visit.required("comment", "the comment"), visit.field("on") or None)
+    return visit.done(f"/review?id={quote(id)}#discussion", "Your comment is recorded")
 
 
-ROUTES = (Route("/review", show), Route("/review", decide, "POST"))
+def ask_for(visit: Visit) -> Response:
+    """Records that somebody is asked to look at a proposal."""
+    id = get_proposal(visit.store, visit.required("id", "the proposal")).id
+    ask(visit.store, id, visit.required("name", "who is asked"))
+    return visit.done(f"/review?id={quote(id)}#discussion", "They are asked to look")
+
+
+ROUTES = (
+    Route("/review", show),
+    Route("/review", decide, "POST"),
+    Route("/review/comment", say, "POST"),
+    Route("/review/ask", ask_for, "POST"),
+)

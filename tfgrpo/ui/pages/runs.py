@@ -8,15 +8,18 @@ from weakref import WeakKeyDictionary
 
 from starlette.responses import StreamingResponse
 
+from tfgrpo import wording
 from tfgrpo.evaluation.curves import score_curves
+from tfgrpo.projections.candidates import candidates
 from tfgrpo.training.follow import RunFigures, run_figures
 from tfgrpo.training.live_run import ask_to_stop
-from tfgrpo.training.run_record import listed_runs, run_record
+from tfgrpo.training.run_record import ListedRun, listed_runs, run_record
 from tfgrpo.training.run_report import issue_counts, nothing_learned, versions_of
 from tfgrpo.ui.begin import go_on, last_words
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.place import project_of
 from tfgrpo.ui.route import Route
+from tfgrpo.ui.tables import Column, file_of, table
 from tfgrpo.ui.watch import Watches
 from tfgrpo.wording import plural
 
@@ -27,13 +30,23 @@ if TYPE_CHECKING:
     from tfgrpo.ui.stores import Stores
     from tfgrpo.ui.visit import Visit
 
+COLUMNS: tuple[Column[ListedRun], ...] = (
+    Column("run", "Run", lambda one: one.run.name, False),
+    Column("state", "State", lambda one: one.state, False),
+    Column("versions", "Versions", lambda one: one.versions),
+    Column("model", "Model", lambda one: one.model, False),
+    Column("branch", "Branch", lambda one: one.run.branch, False),
+    Column("started", "Started", lambda one: wording.iso(one.run.time), False),
+)
 _watches: WeakKeyDictionary[Stores, Watches] = WeakKeyDictionary()
 
 
 def listed(visit: Visit) -> Response:
     """Answers with every run, newest first."""
-    runs = listed_runs(visit.store, removed=visit.query("removed") == "yes")
-    return visit.render("runs.html", title="Runs", runs=runs[::-1])
+    runs = listed_runs(visit.store, removed=visit.query("removed") == "yes")[::-1]
+    if (file := file_of(visit, runs, COLUMNS, "runs")) is not None:
+        return file
+    return visit.render("runs.html", title="Runs", runs=table(visit, runs, COLUMNS, "runs"))
 
 
 def show(visit: Visit) -> Response:
@@ -61,6 +74,7 @@ def show(visit: Visit) -> Response:
         issue_counts=issue_counts(record.report),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),
+        candidates=candidates(store, run),
         curves=[curve for curve in curves if curve is not None],
         said=None if figures.is_running else last_words(store, run),
     )

@@ -1,5 +1,5 @@
-"""Taking a decision about a proposal back, also where later versions changed what it brought: each
-conflict is decided in the page."""
+"""Taking back what was done: the moves of an act, or a decision about a proposal, also where later
+versions changed what it brought; each conflict is decided in the page then."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from urllib.parse import quote
 from tfgrpo.improvement.proposals import get_proposal
 from tfgrpo.improvement.reopening import reopen
 from tfgrpo.library_file import write_library
+from tfgrpo.store import undo as undos
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.merge import MergeConflict
+from tfgrpo.store.revisions import BRANCH
 from tfgrpo.ui.pages.combine import resolution
 from tfgrpo.ui.pages.review import seen_in, show_proposal, tip_of
 from tfgrpo.ui.route import Route
@@ -46,4 +48,17 @@ def undo(visit: Visit) -> Response:
     return visit.done(f"/review?id={quote(proposal.id)}", f"Proposal {proposal.id} waits again")
 
 
-ROUTES = (Route("/review/undo", undo, "POST"),)
+def take_back(visit: Visit) -> Response:
+    """Takes one operation back, unless what it moved has moved since."""
+    moves = undos.take_back(visit.store, seen_in(visit))
+    write_library(visit.store)
+    back = visit.field("back")
+    path = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
+    of_branches = [move for move in moves if move.name.startswith(BRANCH)]
+    names = [(move.name.removeprefix(BRANCH), move.version) for move in of_branches]
+    words = ", ".join(f"{name} was at v{version}" for name, version in names)
+    undo = visit.moved(names[0][0], of_branches[0].previous, path) if names else None
+    return visit.done(path, f"Taken back: {words}", undo)
+
+
+ROUTES = (Route("/review/undo", undo, "POST"), Route("/undo", take_back, "POST"))

@@ -70,7 +70,14 @@ for (const place of document.querySelectorAll("[data-live]")) {
 }
 
 // A button that needs a script is there where scripts are.
-for (const button of document.querySelectorAll("[data-opens]")) button.hidden = false;
+for (const button of document.querySelectorAll("[data-opens], [data-chooses]")) button.hidden = false;
+
+// A button that chooses the same for everything in its form.
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-chooses]");
+  if (!button) return;
+  for (const one of button.form.querySelectorAll(`input[type=radio][value=${button.dataset.chooses}]`)) one.checked = true;
+});
 
 // A reason for turning a change down turns it down.
 document.addEventListener("input", (event) => {

@@ -1,0 +1,112 @@
+"""Two runs side by side, and the candidates of a run with what they were measured to do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import pytest
+from test_ui_runs import folder as folder
+from ui_rig import Visitor, links, serving, store_at, watched
+from ui_rig import chromium as chromium
+
+from tfgrpo.projections.candidates import candidates
+from tfgrpo.store import Operation, Store
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+RUN = {"models": {"model": "m"}, "data": "x.jsonl", "domain": "math"}
+FIGURES = {"effect": [0.2, 0.1, 0.3], "chance": 0.99, "attempts": [40, 41]}
+
+
+def test_two_runs_are_read_at_every_step(folder: Path) -> None:
+    visitor = Visitor(folder / ".tfgrpo/store.db")
+    page = visitor.get("/compare-runs?a=quick&b=a/b")
+    for words in ("Mean reward of attempts, quick", "Mean reward of attempts, a/b", "Step by step"):
+        assert words in page
+    settings = page.partition("Settings that differ")[2].partition("Lessons that differ")[0]
+    assert re.search(r">model<.*?>m<.*?>n<", settings, re.S)
+    assert "unknown" in page, "a price that nobody knows is not nothing"
+    same = visitor.get("/compare-runs?a=quick&b=quick")
+    assert "No setting differs." in same
+    visitor.get("/compare-runs?a=quick&b=none", status=404)
+    assert "/compare-runs" in visitor.get("/runs")
+
+
+def test_without_runs_nothing_is_compared(tmp_path: Path) -> None:
+    assert "there are fewer" in Visitor(store_at(tmp_path, "One.")).get("/compare-runs")
+
+
+def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path) -> None:
+    store = store_at(tmp_path, "One.")
+    with Store.open(store) as opened:
+        run = opened.runs.create("r", "7" * 32, "main", 1, RUN, "ana")
+        opened.create_branch("r/candidates", "main")
+        ids = ["a" * 12, "b" * 12, "c" * 12]
+        words = ["It enters.", "It is given up.", "It waits."]
+        adds = [Operation("ADD", id, text) for id, text in zip(ids, words, strict=True)]
+        opened.commit("r/candidates", adds, message="candidates")
+        opened.commit("main", [Operation("ADD", ids[0], words[0], "x", FIGURES)], message="in")
+        worse = {"effect": [-0.2, -0.3, -0.1], "chance": 0.01, "attempts": [30, 30]}
+        drop = [Operation("DELETE", ids[1], None, "harm", worse)]
+        opened.commit("r/candidates", drop, message="out")
+        listed = {one.experience: one for one in candidates(opened, run)}
+    assert {id: one.state for id, one in listed.items()} == {
+        ids[0]: "entered",
+        ids[1]: "given up",
+        ids[2]: "on probation",
+    }
+    assert [one.text for one in listed.values() if one.experience == ids[1]] == [words[1]]
+    first, second, third = (listed[id].measured for id in ids)
+    assert first is not None
+    assert (first.effect, first.chance, first.shown, first.hidden) == (0.2, 0.99, 40, 41)
+    assert second is not None
+    assert second.effect == -0.2
+    assert third is None
+    page = Visitor(store).get("/run/r")
+    assert "not measured yet" in page
+    assert "given up" in page
+    assert "99 %" in page
+
+
+def test_a_problem_has_a_history_over_runs_and_evaluations(folder: Path) -> None:
+    visitor = Visitor(folder / ".tfgrpo/store.db")
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        row = store.runs.rollouts(store.runs.get("quick"))[0]
+        scored = store.runs.scores(store.runs.all_evaluations()[0])[0].problem
+    page = visitor.get(f"/problem?id={quote(row.problem)}")
+    assert "run quick" in page
+    assert "run a/b" in page
+    group = next(link for link in links(page) if link.startswith("/group/quick"))
+    assert f"/problem?id={quote(row.problem)}" in visitor.get(group)
+    page = visitor.get(f"/problem?id={quote(scored)}")
+    assert "held.jsonl" in page
+    visitor.get(next(link for link in links(page) if link.startswith("/evaluation-group/")))
+    visitor.get("/problem?id=none", status=404)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_runs_are_compared_in_a_browser(how: str, chromium: Browser, folder: Path) -> None:
+    from test_ui_browser import WIDTHS, Hand, violations
+
+    store = folder / ".tfgrpo/store.db"
+    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/runs")
+        hand.follow("main a[href='/compare-runs']")
+        page.select_option("select[name=a]", "quick")
+        page.select_option("select[name=b]", "quick")
+        hand.follow("main form.line button")
+        hand.sees("quick and quick")
+        if how == "mouse":
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                assert violations(page) == []
+            for width, (across, down) in WIDTHS.items():
+                page.set_viewport_size({"width": across, "height": down})
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width

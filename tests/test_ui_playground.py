@@ -1,0 +1,129 @@
+"""The playground: one prompt under two versions, with a scripted model on loopback."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from scripted import ScriptedEndpoint
+from test_ui_calls import record
+from ui_rig import Visitor, serving, store_at, watched
+from ui_rig import chromium as chromium
+
+from tfgrpo.store import Store
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+LESSON = "Count both days."
+
+
+def script(request: dict[str, Any]) -> str:
+    """Answers by whether the lesson was in the prompt."""
+    return "three <b>" if LESSON in json.dumps(request["messages"]) else "two"
+
+
+def project(folder: Path, url: str) -> Path:
+    store = store_at(folder, LESSON)
+    settings = (
+        f'[model]\nmodel = "m"\nbase_url = "{url}"\n[prices]\nm = {{prompt=1.0, completion=2.0}}\n'
+    )
+    (folder / "tfgrpo.toml").write_text(settings)
+    return store
+
+
+def over(visitor: Visitor, page: str) -> tuple[str, str]:
+    """Returns a trial and its page once it is over."""
+    address = re.search(
+        r'"/playground-live/([0-9a-f]+)"|action="/playground/([0-9a-f]+)/keep"', page
+    )
+    assert address is not None, page
+    id = address[1] or address[2]
+    stream = visitor.client.get(f"/playground-live/{id}").text
+    assert "event: over" in stream
+    return id, visitor.get(f"/playground/{id}")
+
+
+def test_a_prompt_is_answered_with_and_without_the_library(tmp_path: Path) -> None:
+    with ScriptedEndpoint(script) as server:
+        visitor = Visitor(project(tmp_path, server.base_url))
+        fields = {"prompt": "From 3 to 5 May?", "system": "Be short.", "a": "none", "b": "HEAD"}
+        id, page = over(visitor, visitor.post("/playground", fields))
+        assert "two" in page
+        assert "three &lt;b&gt;" in page
+        assert page.count("$0.00") == 2
+        assert "without a library" in page
+        visitor.post(f"/playground/{id}/keep", {"answer": "3"})
+        (case,) = (tmp_path / "cases.jsonl").read_text().splitlines()
+        assert json.loads(case) == {"problem": "From 3 to 5 May?", "answer": "3"}
+        with Store.open(tmp_path / ".tfgrpo/store.db") as store:
+            assert sum(one.usage.calls for one in store.runs.spent()) == 2
+        assert "v9" in visitor.post("/playground", fields | {"b": "v9"}, status=404)
+        assert visitor.post("/playground", fields | {"prompt": " "}, status=400)
+        assert visitor.get("/playground/0", status=404)
+    assert "<textarea" not in Visitor(tmp_path / ".tfgrpo/store.db", read_only=True).get(
+        "/playground"
+    )
+
+
+def test_what_cannot_be_asked_is_said(tmp_path: Path) -> None:
+    visitor = Visitor(project(tmp_path, "https://models.invalid/v1"))
+    with (tmp_path / "tfgrpo.toml").open("a") as settings:
+        settings.write('[eval]\napi_key_env = "NO_SUCH_VARIABLE_HERE"\n')
+    page = visitor.post("/playground", {"prompt": "x", "a": "none", "b": "HEAD"})
+    _, page = over(visitor, page)
+    assert page.count('class="failed"') == 2, page
+
+
+def test_a_call_is_tried_again_under_another_version(tmp_path: Path) -> None:
+    visitor = Visitor(record(tmp_path, 1, "Which <b>day</b>?"))
+    page = visitor.get("/call/call-" + f"{0:032x}")
+    link = re.search(r'href="(/playground[^"]+)"', page)
+    assert link is not None
+    assert "Which &lt;b&gt;day&lt;/b&gt;?" in visitor.get(link[1].replace("&amp;", "&"))
+    hidden = Visitor(tmp_path / ".tfgrpo/store.db", content=False)
+    hidden.get(link[1].replace("&amp;", "&"), status=404)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path) -> None:
+    from test_ui_browser import WIDTHS, Hand, violations
+
+    go = threading.Event()
+
+    def waits(request: dict[str, Any]) -> str:
+        assert go.wait(60)
+        return script(request)
+
+    with (
+        ScriptedEndpoint(waits) as server,
+        serving(project(tmp_path, server.base_url)) as url,
+        watched(chromium, java_script_enabled=how != "no script") as page,
+    ):
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/library?at=main")
+        hand.follow("main a[href^='/playground']")
+        hand.write("#prompt", "From 3 to 5 May?")
+        hand.follow("main form button.main")
+        hand.sees("Waiting for the answer")
+        go.set()
+        if how == "no script":
+            deadline = time.monotonic() + 60
+            while page.locator("pre.said").count() < 2 and time.monotonic() < deadline:
+                hand.follow("main a.button")
+        page.wait_for_selector("form[action$='/keep']")
+        hand.write("main input[name=answer]", "3")
+        hand.follow("form[action$='/keep'] button")
+        hand.sees("It is a case", ".notice")
+        if how == "mouse":
+            assert violations(page) == []
+            for width, (across, down) in WIDTHS.items():
+                page.set_viewport_size({"width": across, "height": down})
+                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width

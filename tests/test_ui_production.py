@@ -1,0 +1,209 @@
+"""Production over time, its alerts, and experiments that are started and ended from the page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from test_ui_forms import form_of
+from ui_demo import demo
+from ui_rig import Visitor, serving, watched
+from ui_rig import chromium as chromium
+
+from tfgrpo.production.experiment import experiment
+from tfgrpo.projections.production_days import Bounds, bounds, production_report
+from tfgrpo.store import Store
+from tfgrpo.store.default import open_traffic
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
+from tfgrpo.ui.memory import Memory
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+DAY = 86_400_000_000
+NOON = 20_000 * DAY + DAY // 2
+BLANK = CallRecord(*[None] * len(CallRecord._fields))._replace(
+    worker="w", route="/v1/chat/completions", streamed=0, stale=0, model="m", library="default"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return demo(tmp_path, now=time.time_ns() // 1000)
+
+
+def test_days_are_the_sums_of_their_calls(tmp_path: Path) -> None:
+    """Three days, two versions: what each came to, by hand."""
+    path = traffic_path(tmp_path / "store.db")
+    traffic = open_traffic(path, create=True)
+    calls = [
+        BLANK._replace(
+            id=f"call-{n}",
+            time=NOON - (n % 3) * DAY,
+            version=f"v{n % 2}",
+            status=500 if n == 4 else 200,
+            prompt_tokens=None if n == 4 else 1000,
+            completion_tokens=None if n == 4 else 100,
+            latency=1000 * (n + 1),
+            added=5,
+        )
+        for n in range(12)
+    ]
+    traffic.add(calls, [])
+    traffic.add_feedback(Feedback("call-0", 1, "a", 1.0))
+    traffic.add_feedback(Feedback("call-0", 2, "a", 0.0))
+    traffic.add_feedback(Feedback("call-3", 2, "a", 1.0))
+    measured = traffic.measured(0)
+    traffic.close()
+    report = production_report(path, 0, {"m": {"prompt": 1.0, "completion": 10.0}})
+    assert report.versions == by_version(measured)
+    assert [f"{one.day}" for one in report.days] == ["2024-10-04", "2024-10-03", "2024-10-02"]
+    newest, middle, _ = report.days
+    assert (newest.figures.calls, newest.figures.score, newest.figures.scored) == (4, 0.75, 2)
+    assert newest.dollars == pytest.approx(4 * 0.002)
+    assert middle.figures.errors == 1
+    assert middle.errors == 0.25
+    assert middle.dollars == pytest.approx(3 * 0.002), "what failed is not paid for"
+    assert newest.figures.p95 == 10_000
+    assert sum(one.figures.calls for one in report.by_day) == 12
+    assert production_report(path, 0, {}).days[0].dollars is None
+
+
+def test_the_page_shows_days_rollouts_and_files(store: Path) -> None:
+    traffic = open_traffic(traffic_path(store))
+    newest = traffic.calls(CallFilter(), 1)[0].call.time
+    traffic.close()
+    with Store.open(store, now=lambda: newest) as opened:
+        opened.move_branch("prod", "main")
+    visitor = Visitor(store)
+    page = visitor.get("/production")
+    for words in ("Mean score a day", "Failed calls a day", "95 % of calls took", "Calls a day"):
+        assert words in page
+    assert 'class="event"' in page
+    assert re.search(r"<title>[0-9-]+: \w+ → v\d+</title>", page)
+    rows = list(csv.DictReader(io.StringIO(visitor.client.get("/production?as=csv-days").text)))
+    assert sum(int(row["calls"]) for row in rows) == 60
+    versions = json.loads(visitor.client.get("/production?as=json-versions").text)
+    assert sum(one["calls"] for one in versions) == 60
+    by_calls = visitor.get("/production?sort-versions=-calls")
+    assert 'aria-sort="ascending"' in by_calls
+    names = re.findall(r'<th scope="row"><a href="/calls[^"]*">([^<]+)</a>', by_calls)
+    assert names == [one["name"] for one in sorted(versions, key=lambda one: one["calls"])]
+    assert visitor.get("/production?sort-versions=nothing", status=400)
+
+
+def test_bounds_are_set_on_record_and_a_day_that_crosses_them_is_an_alert(store: Path) -> None:
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/production"), "/production/bounds")
+    set_to = {"errors": "1", "score": "0.99", "latency": "", "dollars": ""}
+    page = visitor.post("/production/bounds", fields | set_to)
+    assert "of calls failed, more than 1.0%" in page
+    assert "less than 0.99" in page
+    stale = visitor.post("/production/bounds", fields | {"errors": "50"}, status=409)
+    assert "meanwhile" in stale
+    with Store.open(store) as opened:
+        assert bounds(opened) == (Bounds(0.01, 0.99, None, None), 1)
+    again = form_of(visitor.get("/production"), "/production/bounds")
+    page = visitor.post("/production/bounds", again | dict.fromkeys(set_to, ""))
+    assert "No bound is set." in page
+    assert "more than" not in page.partition("Alerts")[0]
+    again = form_of(page, "/production/bounds")
+    assert visitor.post("/production/bounds", again | {"errors": "-1"}, status=400)
+
+
+def test_an_old_figure_is_shown_once_more_while_another_is_computed() -> None:
+    memory, go, renewed = Memory(), threading.Event(), threading.Event()
+
+    def slow() -> str:
+        assert go.wait(20)
+        renewed.set()
+        return "new"
+
+    assert memory.fresh("a", 0.0, lambda: "old") == "old"
+    assert memory.fresh("a", 60.0, slow) == "old"
+    assert memory.fresh("a", 60.0, slow) == "old", "nobody waits, and only one thread computes"
+    go.set()
+    assert renewed.wait(20)
+    while memory.fresh("a", 60.0, slow) == "old":
+        threading.Event().wait(0.001)
+    failed = threading.Event()
+
+    def failing() -> str:
+        failed.set()
+        raise StoreError("gone")
+
+    memory.fresh("b", 0.0, lambda: "old")
+    memory.fresh("b", 0.0, failing)
+    assert failed.wait(20)
+
+
+def test_an_experiment_is_started_and_ended_where_others_did_nothing_since(store: Path) -> None:
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/production"), "/experiment/clearer")
+    choice = {"act": "share", "share": "50", "why": "more of it"}
+    assert "50 % get the candidate" in visitor.post("/experiment/clearer", fields | choice)
+    page = visitor.post("/experiment/clearer", fields | {"act": "stop", "why": "x"}, status=409)
+    assert "meanwhile" in page
+    fields = form_of(visitor.get("/production"), "/experiment/clearer")
+    assert visitor.post("/experiment/clearer", fields | {"act": "promote"}, status=400)
+    page = visitor.post("/experiment/clearer", fields | {"act": "rollback", "why": "worse"})
+    assert "is rolled back" in page
+    new = form_of(visitor.get("/experiment/new?branch=prod"), "/experiment/new")
+    wanted = {"name": "again", "candidate": "v2", "share": "20", "metric": "score", "unit": "call"}
+    page = visitor.post("/experiment/new", new | wanted, status=400)
+    assert "why is missing" in page
+    assert 'value="again"' in page, "what was typed is still there"
+    odd = new | wanted | {"why": "y", "onto": "v1"}
+    assert "has moved on" in visitor.post("/experiment/new", odd, status=409)
+    for share in ("200", "-1", "x", ""):
+        visitor.post("/experiment/new", new | wanted | {"why": "y", "share": share}, status=400)
+    with Store.open(store) as opened:
+        candidate = opened.tip("main").name
+    wanted |= {"other": candidate, "why": "to see"}
+    assert "Experiment again runs" in visitor.post("/experiment/new", new | wanted)
+    with Store.open(store) as opened:
+        assert experiment(opened, "again").share == 0.2
+    assert "/experiment/new" not in Visitor(store, read_only=True).get("/production")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_production_is_worked_with_in_a_browser(how: str, chromium: Browser, store: Path) -> None:
+    from test_ui_browser import WIDTHS, Hand, violations
+
+    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/production")
+        hand.press("details.act summary")
+        hand.write("details.act input[name=why]", "worse")
+        hand.follow("details.act button[value=stop]")
+        hand.sees("is stopped", ".notice")
+        hand.follow("a[href='/experiment/new?branch=prod']")
+        hand.write("#name", "second")
+        hand.write("#why", "to see")
+        hand.follow("main form button.main")
+        hand.sees("Experiment second runs", ".notice")
+        hand.press("details:has(input[name=errors]) summary")
+        hand.write("main input[name=errors]", "1")
+        hand.follow("form[action='/production/bounds'] button")
+        hand.sees("more than 1.0%")
+        hand.press("#days summary")
+        hand.follow("#days thead th:nth-child(3) a")
+        assert page.get_attribute("#days thead th:nth-child(3)", "aria-sort") == "descending"
+        if how != "no script":
+            for address in (page.url, hand.at + "/experiment/new?branch=prod"):
+                page.goto(address)
+                for width, (across, down) in WIDTHS.items():
+                    page.set_viewport_size({"width": across, "height": down})
+                    wide = "document.documentElement.scrollWidth <= innerWidth"
+                    assert page.evaluate(wide), (width, address)
+                assert violations(page) == []

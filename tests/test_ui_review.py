@@ -1,0 +1,258 @@
+"""Review as review of code: what is said and decided of each change, who is asked, who is told; and
+logins that look, log out and are not guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_ui_forms import form_of
+from ui_demo import add_proposals
+from ui_rig import OTHER, TOKEN, Visitor, serving, settings_of, store_at, watched
+from ui_rig import chromium as chromium
+
+from tfgrpo.improvement.discussion import ask, comment, discussions
+from tfgrpo.improvement.proposals import get_proposal, reject
+from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.ui.notify import Notifier
+from tfgrpo.ui.sessions import MINUTE, MOST_FAILURES, Failures
+from tfgrpo.ui.settings import UiSettings
+from tfgrpo.ui.stores import Stores
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = store_at(tmp_path, *(f"Lesson {n}." for n in range(4)))
+    with Store.open(path, author="tfgrpo") as opened:
+        add_proposals(opened, 2)
+    return path
+
+
+def test_comments_stand_at_their_change_and_decide_nothing(store: Path) -> None:
+    visitor, other = Visitor(store), Visitor(store, token=OTHER)
+    with Store.open(store) as opened:
+        first = get_proposal(opened, "p1").changes[0].experience
+    visitor.post("/review/comment", {"id": "p1", "comment": "Why so?", "on": first})
+    page = other.post("/review/comment", {"id": "p1", "comment": "<b>All</b> of it."})
+    assert page.index("Why so?") < page.index("Discussion") < page.index("&lt;b&gt;All&lt;/b&gt;")
+    visitor.post("/review/ask", {"id": "p1", "name": "other"})
+    assert "Asked to look" in visitor.get("/review?id=p1")
+    assert "p1" in visitor.get("/")
+    with Store.open(store) as opened:
+        assert get_proposal(opened, "p1").state == "open"
+        spoken = discussions(opened)["p1"]
+        assert [(one.author, one.experience) for one in spoken.comments] == [
+            ("tester", first),
+            ("other", None),
+        ]
+        assert spoken.awaited == (("other", "tester"),)
+    other.post("/review/comment", {"id": "p1", "comment": "I looked."})
+    assert "Asked to look:" not in visitor.get("/review?id=p1")
+    for fields in ({"id": "p1", "comment": " "}, {"id": "p1", "comment": "x" * 10_001}):
+        visitor.post("/review/comment", fields, status=400)
+    visitor.post("/review/comment", {"id": "p1", "comment": "x", "on": "nothing"}, status=404)
+    with Store.open(store) as opened:
+        reject(opened, "p2", why="no")
+        with pytest.raises(TfgrpoError, match="was decided"):
+            ask(opened, "p2", "ben")
+
+
+def test_each_conflict_of_a_proposal_has_a_side_of_its_own(tmp_path: Path) -> None:
+    from tfgrpo.improvement.proposals import Draftsman, propose
+
+    store = store_at(tmp_path, "One.", "Two.", "Three.")
+    with Store.open(store, author="tfgrpo") as opened:
+        ids = [e.id for e in opened.library("main")]
+        base = opened.tip("main")
+        opened.create_branch("better", base)
+        theirs = [Operation("MODIFY", id, f"Theirs {n}.") for n, id in enumerate(ids)]
+        opened.commit("better", theirs, message="learned")
+        propose(opened, Draftsman("better", "main", "a test", base))
+        ours = [Operation("MODIFY", id, f"Ours {n}.") for n, id in enumerate(ids[:2])]
+        opened.commit("main", ours, message="by hand")
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/review"), "/review")
+    page = visitor.post("/review", fields, status=409)
+    fields = form_of(page, "/review")
+    assert page.count('<fieldset class="conflict">') == 2
+    half = fields | {f"take-{ids[0]}": "theirs"}
+    assert "Choose a side for each" in visitor.post("/review", half, status=409)
+    whole = half | {f"take-{ids[1]}": "text", f"text-{ids[1]}": "Both of two."}
+    assert "accepted" in visitor.post("/review", whole)
+    with Store.open(store) as opened:
+        assert [e.text for e in opened.library("main")] == [
+            "Theirs 0.",
+            "Both of two.",
+            "Theirs 2.",
+        ]
+
+
+@contextmanager
+def hook(status: int = 200) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """An address that keeps what is posted to it."""
+    posted: list[dict[str, Any]] = []
+
+    class Kept(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            length = int(self.headers["content-length"])
+            body = json.loads(self.rfile.read(length))
+            if status == 200:
+                posted.append(body)
+            self.send_response(status)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Kept)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook", posted
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_begins_to_wait_is_told_once_and_again_where_it_was_not_delivered(store: Path) -> None:
+    async def looks(notifier: Notifier, acts: list[Any]) -> list[int]:
+        counts = [await notifier.look()]
+        for act in acts:
+            with Store.open(store, author="ana") as opened:
+                act(opened)
+            counts.append(await notifier.look())
+        return [*counts, await notifier.look()]
+
+    def fails(opened: Store) -> None:
+        run = opened.runs.create("r", "6" * 32, "main", 1, {"models": {"model": "m"}}, "ana")
+        opened.runs.note(run, "started")
+        opened.runs.note(run, "failed", "the endpoint said 503")
+
+    stores = Stores(store)
+    try:
+        with hook() as (url, posted):
+            settings = UiSettings(store, {}, notify=url, public="http://pages")
+            acts = [lambda s: ask(s, "p1", "ben"), lambda s: comment(s, "p1", "hm"), fails]
+            assert asyncio.run(looks(Notifier(stores, settings), acts)) == [0, 1, 0, 1, 0]
+        assert [one["kind"] for one in posted] == ["asked", "run"]
+        assert posted[0] == {
+            "kind": "asked",
+            "text": "ana asks ben to look at proposal p1",
+            "address": "http://pages/review?id=p1",
+        }
+        assert "503" in posted[1]["text"]
+        with hook(500) as (url, _):
+            gone = Notifier(stores, UiSettings(store, {}, notify=url))
+            again = [lambda s: add_proposals_to(s)]
+            assert asyncio.run(looks(gone, again)) == [0, 0, 0]
+        with hook() as (url, posted):
+            gone._url = url
+            assert asyncio.run(gone.look()) == 1
+            assert posted[0]["text"].startswith("Proposal p3 waits: ")
+    finally:
+        stores.close()
+
+
+def add_proposals_to(store: Store) -> None:
+    """Makes a third proposal."""
+    from tfgrpo.improvement.proposals import Draftsman, propose
+
+    base = store.tip("main")
+    store.create_branch("third", base)
+    store.commit("third", [Operation("ADD", text="A third.")], message="learned")
+    propose(store, Draftsman("third", "main", "a test", base))
+
+
+def test_a_reader_sees_everything_and_records_nothing(store: Path) -> None:
+    visitor = Visitor(store, readers=frozenset({TOKEN}))
+    page = visitor.get("/review")
+    assert "read-only" in page
+    assert "/review/comment" not in page
+    assert "<textarea" not in page
+    form = {"csrf": visitor.csrf(), "id": "p1", "comment": "x"}
+    answer = visitor.client.post("/review/comment", data=form)
+    assert answer.status_code == 400
+    assert "this login only looks" in answer.text
+    Visitor(store, token=OTHER, readers=frozenset({TOKEN})).post(
+        "/review/comment", {"id": "p1", "comment": "x"}
+    )
+
+
+def test_who_logs_out_is_out_and_others_of_that_name_are_not(store: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from tfgrpo.ui.site import create_site
+
+    site = create_site(settings_of(store))
+    here, there = (TestClient(site, base_url="http://127.0.0.1:7433") for _ in range(2))
+    for client in (here, there):
+        client.get("/", params={"token": TOKEN})
+    cookies = dict(here.cookies)
+    elsewhere = {"origin": "http://evil.example"}
+    assert here.post("/logout", headers=elsewhere).status_code == 403
+    assert here.get("/").status_code == 200
+    assert "logged out" in here.post("/logout").text
+    here.cookies.update(cookies)
+    assert here.get("/").status_code == 401, "the cookie stands for nobody any more"
+    assert there.get("/").status_code == 200
+    assert here.get("/", params={"token": TOKEN}).status_code == 200
+
+
+def test_tokens_are_not_guessed_quickly(store: Path) -> None:
+    visitor = Visitor(store)
+    for _ in range(MOST_FAILURES):
+        assert visitor.client.get("/?token=guess").status_code == 401
+    answer = visitor.client.get("/?token=guess")
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers["retry-after"]) <= 61
+    assert visitor.client.get("/").status_code == 200, "who is logged in goes on"
+    now = [0.0]
+    failures = Failures(lambda: now[0])
+    for _ in range(MOST_FAILURES):
+        failures.add("a")
+    assert (failures.wait("a") > 0, failures.wait("b")) == (True, 0)
+    now[0] = MINUTE + 1
+    assert failures.wait("a") == 0
+    failures.add("a")
+    assert failures.wait("a") == 0
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_a_proposal_is_discussed_and_decided_in_a_browser(
+    how: str, chromium: Browser, store: Path
+) -> None:
+    from test_ui_browser import Hand, violations
+
+    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/review")
+        hand.write("#comment", "Is that so?")
+        hand.follow("form[action='/review/comment'] button")
+        hand.sees("Is that so?")
+        hand.write("form[action='/review/ask'] input[name=name]", "other")
+        hand.follow("form[action='/review/ask'] button")
+        hand.sees("Asked to look")
+        if how != "no script":
+            assert violations(page) == []
+            hand.press("button[data-chooses=open]")
+            chosen = "[...document.querySelectorAll('.verdict-of input:checked')].map(e => e.value)"
+            assert page.evaluate(chosen) == ["open", "open"]
+            hand.press("button[data-chooses=accept]")
+            assert page.evaluate(chosen) == ["accept", "accept"]
+        hand.follow("#accept button.main")
+        hand.sees("accepted", ".notice")
+        hand.follow(".logout button")
+        assert "logged out" in page.inner_text("body")

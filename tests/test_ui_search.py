@@ -1,0 +1,121 @@
+"""One search over everything, and the tables and the prompt that readers take away."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from test_ui_runs import folder as folder
+from ui_records import every_record
+from ui_rig import Visitor, links, serving, store_at, watched
+from ui_rig import chromium as chromium
+
+from tfgrpo.rendering.placement import addition
+from tfgrpo.store import Operation, Store
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return every_record(tmp_path_factory.mktemp("records"), now=time.time_ns() // 1000)
+
+
+def test_experiences_are_found_deleted_ones_too_and_redacted_ones_never(tmp_path: Path) -> None:
+    store = store_at(tmp_path, "Count both DAYS.", "Give units (a.b)*.")
+    with Store.open(store) as opened:
+        first, second = (e.id for e in opened.library("main"))
+        opened.commit("main", [Operation("DELETE", first, None, "of no use")], message="-")
+    visitor = Visitor(store)
+    page = visitor.get("/search?q=both days")
+    assert f"/experience/{first}" in links(page)
+    assert ">deleted<" in page
+    page = visitor.get("/search?q=(a.b)*")
+    assert f"/experience/{second}" in links(page)
+    assert "in main" in page
+    assert "Nothing says that." in visitor.get("/search?q=axb")
+    assert visitor.get("/search?q=" + "x" * 201, status=400)
+    for hostile in ("<script>", "%", "'", "\\", "\u202e"):
+        assert "<script>" not in visitor.get(f"/search?q={hostile}").partition("<main")[2]
+
+
+def test_redacted_words_are_not_found(records: Path) -> None:
+    assert "Nothing says that." in Visitor(records).get("/search?q=sk-123")
+
+
+def test_problems_attempts_and_calls_are_found(folder: Path, records: Path) -> None:
+    visitor = Visitor(folder / ".tfgrpo/store.db")
+    page = visitor.get("/search?q=1")
+    assert "<h2>Problems</h2>" in page
+    assert "<h2>Attempts</h2>" in page
+    for address in [link for link in links(page) if link.startswith("/group/")][:4]:
+        visitor.get(address)
+    page = Visitor(records).get("/search?q=36 EUROS")
+    assert "<h2>Calls</h2>" in page
+    hidden = Visitor(records, content=False).get("/search?q=36 EUROS")
+    assert "<h2>Calls</h2>" not in hidden
+
+
+def test_the_whole_prompt_is_the_text_that_goes_into_requests(records: Path) -> None:
+    visitor = Visitor(records)
+    page = visitor.get("/library/prompt?at=v3")
+    with Store.open(records) as store:
+        sent = json.loads(f'"{addition(store.library("v3")).escaped}"')
+        size = len(store.library("v3"))
+    assert sent in unescape(page)
+    rows = json.loads(visitor.client.get("/library/prompt?at=v3&as=json-prompt").text)
+    assert len(rows) == size
+    ordered = visitor.get("/library/prompt?at=v3&sort-prompt=tokens")
+    assert 'aria-sort="descending"' in ordered
+    most = max(rows, key=lambda row: row["tokens"])
+    assert unescape(ordered.partition("<tbody>")[2]).index(most["text"]) < 400
+
+
+def test_a_file_of_a_table_runs_nothing_in_a_spreadsheet(tmp_path: Path) -> None:
+    visitor = Visitor(store_at(tmp_path, "=1+1", "+x", "@y", "-z", "\tq", 'a, "b"'))
+    text = visitor.client.get("/library/prompt?as=csv-prompt").text
+    for row in csv.DictReader(io.StringIO(text)):
+        assert row["text"][:1] not in "=+-@\t"
+    assert visitor.client.get("/library/prompt?as=xml-prompt").status_code == 400
+
+
+def test_runs_are_sorted_and_taken_away(folder: Path) -> None:
+    visitor = Visitor(folder / ".tfgrpo/store.db")
+    names = [row["run"] for row in json.loads(visitor.client.get("/runs?as=json-runs").text)]
+    assert names == ["a/b", "quick"]
+    page = visitor.get("/runs?sort-runs=-run")
+    assert page.index(">quick<") < page.index(">a/b<")
+    assert 'aria-sort="descending"' in page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_search_in_a_browser(how: str, chromium: Browser, records: Path) -> None:
+    from test_ui_browser import WIDTHS, Hand, violations
+
+    with serving(records) as url, watched(chromium, java_script_enabled=how != "no script") as page:
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.follow("nav a[href='/search']")
+        hand.write("main input[name=q]", "euros")
+        hand.follow("main form button")
+        hand.sees("Experiences")
+        hand.open("/library?at=main")
+        hand.follow("main a[href^='/library/prompt']")
+        hand.follow("thead th:last-child a")
+        assert page.get_attribute("thead th:last-child", "aria-sort") == "descending"
+        if how == "mouse":
+            for address in (page.url, hand.at + "/search?q=euros", hand.at + "/runs"):
+                page.goto(address)
+                assert violations(page) == []
+                for width, (across, down) in WIDTHS.items():
+                    page.set_viewport_size({"width": across, "height": down})
+                    wide = "document.documentElement.scrollWidth <= innerWidth"
+                    assert page.evaluate(wide), (width, address)

@@ -1,0 +1,131 @@
+"""Experiments from the page: starting one, changing its share, ending it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.improvement.proposals import list_proposals
+from tfgrpo.library_file import write_library
+from tfgrpo.production.experiment import (
+    GUARDS,
+    MEASURES,
+    UNITS,
+    Experiment,
+    ExperimentPlan,
+    change_share,
+    experiment,
+    promote,
+    roll_back,
+    start,
+    stop,
+)
+from tfgrpo.store.errors import StaleVersion, TfgrpoError
+from tfgrpo.ui.calls import number_in, traffic_of
+from tfgrpo.ui.place import branches_of_people
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.sessions import Act
+from tfgrpo.ui.visit import BadForm, status_of
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.ui.visit import Visit
+
+METRICS = ("score", *MEASURES)
+
+
+def new(visit: Visit) -> Response:
+    """Answers with the form that starts an experiment on a branch."""
+    return _new(visit, visit.query("branch"))
+
+
+def _new(visit: Visit, branch: str, refusal: TfgrpoError | None = None) -> Response:
+    store = visit.store
+    tip = store.tip(branch)
+    offered = [(f"v{n}", name) for name, n in branches_of_people(visit).items() if name != branch]
+    offered += [
+        (one.candidate.name, f"proposal {one.id}: {one.summary}")
+        for one in list_proposals(store, "open")
+    ]
+    with traffic_of(visit) as traffic:
+        labels = [] if traffic is None else [label for label in traffic.score_ranges() if label]
+    return visit.render(
+        "experiment.html",
+        200 if refusal is None else status_of(refusal),
+        title=f"Try another version on {branch}",
+        branch=branch,
+        tip=tip,
+        offered=[one for one in offered if one[0] != tip.name],
+        metrics=[*METRICS, *(f"score:{label}" for label in labels)],
+        units=UNITS,
+        refusal=refusal,
+    )
+
+
+def begin(visit: Visit) -> Response:
+    """Starts an experiment. What is refused is still in the form."""
+    store, branch = visit.store, visit.required("branch", "the branch")
+    onto = visit.required("onto", "what the form was made from")
+    try:
+        if store.tip(branch).name != onto:
+            raise StaleVersion(f"{branch} has moved on from {onto} to {store.tip(branch).name}")
+        name = visit.required("name", "the name")
+        candidate = visit.field("other").strip() or visit.required("candidate", "the candidate")
+        metric, unit = visit.field("metric", "score"), visit.field("unit", "subject")
+        guards = tuple(guard for guard in GUARDS if guard[0] != metric)
+        plan = ExperimentPlan(metric, guards, unit, bool(visit.field("auto")))
+        why = visit.required("why", "why")
+        start(store, name, (branch, candidate), _share(visit), plan, why=why)
+    except TfgrpoError as refusal:
+        return _new(visit, branch, refusal)
+    undo = _act(experiment(store, name), "stop")
+    return visit.done("/production", f"Experiment {name} runs", undo)
+
+
+def decide(visit: Visit) -> Response:
+    """Changes the share of an experiment or ends it. Where somebody did since the page was made,
+    nothing is recorded."""
+    store, act = visit.store, visit.field("act")
+    running = experiment(store, visit.path("name"))
+    if visit.required("seen", "what the form was made from") != _state(running):
+        raise StaleVersion(
+            f"somebody has decided about {running.name} meanwhile: it is {running.state}",
+            hint="nothing was recorded; the page of production shows what is so now",
+        )
+    acts: dict[str, Any] = {"promote": promote, "rollback": roll_back, "stop": stop}
+    why = visit.required("why", "why")
+    if act == "share":
+        after = change_share(store, running.name, _share(visit), why=why)
+        words = f"{100 * after.share:g} % get the candidate of {after.name}"
+        return visit.done("/production", words, _act(after, "share", f"{100 * running.share:g}"))
+    if act not in acts:
+        raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
+    after = acts[act](store, running.name, why=why)
+    write_library(store)
+    undo = _act(after, "rollback") if act == "promote" else None
+    return visit.done("/production", f"Experiment {after.name} is {after.state}", undo)
+
+
+def _act(one: Experiment, act: str, share: str = "") -> Act:
+    """Returns what takes back what was decided about an experiment."""
+    why = "taken back"
+    fields = (("seen", _state(one)), ("act", act), ("share", share), ("why", why))
+    return Act(f"/experiment/{one.name}", fields)
+
+
+def _state(one: Experiment) -> str:
+    return f"{one.state} {one.share}"
+
+
+def _share(visit: Visit) -> float:
+    share = number_in(visit.field("share").strip().removesuffix("%").strip())
+    if share is None or not 0 <= share <= 100:
+        raise BadForm("a share is a number of percent", hint="from 0 to 100")
+    return share / 100
+
+
+ROUTES = (
+    Route("/experiment/new", new),
+    Route("/experiment/new", begin, "POST"),
+    Route("/experiment/{name}", decide, "POST"),
+)

@@ -1,0 +1,62 @@
+"""The whole prompt of a library, as it goes into requests, with the tokens of each line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfgrpo.model.response import count_tokens
+from tfgrpo.rendering.lines import one_line
+from tfgrpo.rendering.placement import INTRODUCTION
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.ui.route import Route
+from tfgrpo.ui.tables import Column, file_of, table
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+    from tfgrpo.ui.visit import Visit
+
+
+class PromptLine(NamedTuple):
+    """A line of the prompt: the experience, its place, label and text, and its tokens."""
+
+    place: int
+    label: str
+    id: str
+    text: str
+    tokens: int
+
+
+COLUMNS: tuple[Column[PromptLine], ...] = (
+    Column("place", "Place", lambda one: one.place),
+    Column("label", "Label", lambda one: one.label, False),
+    Column("id", "Experience", lambda one: one.id, False),
+    Column("text", "Text", lambda one: one.text, False),
+    Column("tokens", "Tokens", lambda one: one.tokens),
+)
+
+
+def show(visit: Visit) -> Response:
+    """Answers with the prompt of the library at a revision."""
+    version = visit.store.resolve(visit.query("at", "HEAD"))
+    library = visit.store.library(version)
+    label = library.label_of
+    lines = []
+    for place, one in enumerate(library.readable, 1):
+        text = one_line(one.text)
+        tokens = count_tokens(f"[{label[one.id]}] {text}\n")
+        lines.append(PromptLine(place, label[one.id], one.id, text, tokens))
+    if (file := file_of(visit, lines, COLUMNS, "prompt")) is not None:
+        return file
+    prompt = f"{INTRODUCTION}\n{prompt_text(library)}" if lines else ""
+    return visit.render(
+        "prompt.html",
+        title=f"Prompt of {version.name}",
+        version=version,
+        prompt=prompt,
+        tokens=count_tokens(prompt) if prompt else 0,
+        lines=table(visit, lines, COLUMNS, "prompt"),
+    )
+
+
+ROUTES = (Route("/library/prompt", show),)
