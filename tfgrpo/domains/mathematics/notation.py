@@ -44,10 +44,17 @@ MIXED = re.compile(r"(?<![\w./^_{}])(-?\s?\d{1,15})\s+(\d{1,9})/(\d{1,9})(?![\w/
 REPEATING = re.compile(
     r"(?<![\w.])(\d{0,15})\.(\d{0,15})\\(?:overline|bar|dot)\s*\{(\d{1,30})\}(?!\d)"
 )
+DEGREES = r"(\d+(?:\.\d+)?)\s*(?:°|\^\s*\{?\s*\\circ\s*\}?|\\degree)\s*"
 ANGLE = re.compile(
-    r"(\\(?:sin|cos|tan|cot|sec|csc))\s*(?:\\left)?([({]?)\s*(\d+(?:\.\d+)?)\s*"
-    r"(?:°|\^\s*\{?\s*\\circ\s*\}?|\\degree)\s*(?:\\right)?([)}]?)"
+    rf"(\\(?:sin|cos|tan|cot|sec|csc))\s*(?:(?:\\left)?[({{]\s*{DEGREES}(?:\\right)?[)}}]|{DEGREES})"
 )
+POLAR = re.compile(
+    r"(?:\\(?:operatorname|text|mathrm)\s*\{\s*cis\s*\}|(?<![a-zA-Z\\])cis(?![a-z])"
+    rf"|(?<=[\d}})])\s*\\angle)\s*(?:(?:\\left)?\(([^()]*)\)|{DEGREES}"
+    r"|(\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\\[a-zA-Z]+|[\d.]+))"
+)
+"""`2 cis 60°` and `2∠60°`, which are complex numbers."""
+ANY_DEGREES = re.compile(DEGREES)
 TIMES_I = re.compile(r"(?<=[\d})])\s*\\cdot\s*i(?![a-zA-Z])")
 DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
 CONSTANT = re.compile(
@@ -75,7 +82,7 @@ def plainly(text: str) -> str:
     text = TEN.sub(r"\\times ", STARS.sub("^", text))
     text = SCIENTIFIC.sub(r"\1\\times 10^{\2}", text)
     text = REPEATING.sub(_fraction, MIXED.sub(_mixed, text))
-    text = ANGLE.sub(_radians, TIMES_I.sub("i", text))
+    text = ANGLE.sub(_radians, POLAR.sub(_polar, TIMES_I.sub("i", text)))
     return TURNED.sub(r"\2=\1", text)
 
 
@@ -112,4 +119,10 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _radians(match: re.Match[str]) -> str:
-    return f"{match[1]}\\left(\\frac{{{match[3]}\\pi}}{{180}}\\right)"
+    return f"{match[1]}\\left(\\frac{{{match[2] or match[3]}\\pi}}{{180}}\\right)"
+
+
+def _polar(match: re.Match[str]) -> str:
+    angle = match[1] or match[3] or f"{match[2]}°"
+    turned = ANY_DEGREES.sub(r"\\frac{\1\\pi}{180}", angle)
+    return f"e^{{i({turned})}}"

@@ -32,7 +32,7 @@ PERCENT = re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?|pct))[\s.$}]*\Z", re.I)
 COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))")
 CLOCK = re.compile(r"(\d{1,2})(?:\s?(?::|\{:\})\s?(\d{2}))?(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
 DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})\Z")
-BASED = re.compile(r"(\d[\dA-F]*)_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I)
+BASED = re.compile(r"([+-]?\d[\dA-F]*)_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I)
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""
