@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tfgrpo.domains.mathematics.names import in_latex
+
 SIGNS = str.maketrans(
     {"−": "-", "‐": "-", "‑": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "⋅": "\\cdot "}
     | {
@@ -80,6 +82,7 @@ def plainly(text: str) -> str:
         rest = text[lead.end() :]
         text = rest if lead[1] or "\\text" not in lead[0] else rest.replace("}", "", 1)
     text = TEN.sub(r"\\times ", STARS.sub("^", text))
+    text = in_latex(text)
     text = SCIENTIFIC.sub(r"\1\\times 10^{\2}", text)
     text = REPEATING.sub(_fraction, MIXED.sub(_mixed, text))
     text = ANGLE.sub(_radians, POLAR.sub(_polar, TIMES_I.sub("i", text)))

@@ -1,0 +1,76 @@
+"""Answers as people and models write them: names without LaTeX, units, other notations."""
+
+from __future__ import annotations
+
+import pytest
+
+from tfgrpo.domains.mathematics.answers import check_gold, judge
+
+
+def is_right(gold: str, answer: str) -> bool:
+    assert check_gold(gold) is None
+    return judge(gold, rf"\boxed{{{answer}}}").reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        (r"\frac{\pi}{2}", "pi/2", True),
+        (r"2\pi", "2pi", True),
+        ("2*pi", r"2\pi", True),
+        ("2*pi", "2pi", True),
+        ("2pi", "2ip", False),
+        ("2pi", r"2\phi", False),
+        ("2*pi", "2*e", False),
+        ("pi/2", "1.570796", True),
+        ("pi/2", "1.570797", False),
+        ("e^{2}", "exp(2)", True),
+        ("e^{2}", "e^2", True),
+        ("e^2", "exp(3)", False),
+        ("exp(-x)", "e^{-x}", True),
+        (r"\sin x", "sin(x)", True),
+        ("sin(x)", r"\sin(x)", True),
+        ("sin(x)", "cos(x)", False),
+        ("sin(x)^2", r"\sin^2 x", True),
+        (r"\alpha+\beta", "alpha + beta", True),
+        ("alpha+beta", "alpha+gamma", False),
+        ("theta/2", r"\frac{\theta}{2}", True),
+        (r"(-\infty, 2)\cup(3,\infty)", "(-∞, 2) U (3, ∞)", True),
+        ("(-oo, 2) U (3, oo)", r"(-\infty, 2)\cup(3,\infty)", True),
+        ("(-oo, 2) U (3, oo)", r"(-\infty, 2]\cup(3,\infty)", False),
+        ("[2, oo)", r"x\ge 2", True),
+        ("ln(2)", r"\ln 2", True),
+        ("ln(2)", "0.693147", True),
+        ("log(100)", "2", True),
+        ("log2(8)", "3", True),
+        ("sqrt(2)/2", r"\frac{\sqrt2}{2}", True),
+        ("2*sqrt(x+1)", r"2\sqrt{x+1}", True),
+        ("sqrt(2*(x+1))", r"\sqrt{2x+2}", True),
+        ("sqrt(2*(x+1))", r"\sqrt{2x}+2", False),
+        ("atan(1)", r"\frac{\pi}{4}", True),
+        ("arctan(x)", r"\arctan x", True),
+        ("x^(n+1)", "x^{n+1}", True),
+        ("2**(1/3)", r"\sqrt[3]{2}", True),
+        ("-oo", r"-\infty", True),
+        ("oo", r"\infty", True),
+        ("oo", "0", False),
+        ("abs(x-1)", "|x-1|", True),
+        ("pi", r"\pi", True),
+        ("pi", "3.141593", True),
+        ("pi", "3.14", False),
+        ("pi*r**2", r"\pi r^2", True),
+        ("pi*r**2", r"2\pi r", False),
+        ("Gamma ray", "gamma ray", True),
+        ("alpha", r"\alpha", True),
+        ("alpha", "beta", False),
+        ("lambda/2", r"\frac{\lambda}{2}", True),
+        ("omega*t", r"\omega t", True),
+        ("2*pi*sqrt(L/g)", r"2\pi\sqrt{\frac{L}{g}}", True),
+        ("3*pi/4", r"\frac{3\pi}{4}", True),
+        ("pi - 2", r"\pi-2", True),
+        ("x = pi/3", r"\frac{\pi}{3}", True),
+        ("n*pi", r"\pi n", True),
+    ],
+)
+def test_a_name_is_the_same_with_and_without_latex(gold: str, answer: str, right: bool) -> None:
+    assert is_right(gold, answer) is right
