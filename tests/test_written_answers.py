@@ -74,3 +74,48 @@ def is_right(gold: str, answer: str) -> bool:
 )
 def test_a_name_is_the_same_with_and_without_latex(gold: str, answer: str, right: bool) -> None:
     assert is_right(gold, answer) is right
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        (r"5\text{ cm}^2", r"5\ \mathrm{cm^2}", True),
+        ("5", r"5\ \mathrm{cm^2}", True),
+        (r"5\text{ cm}^2", r"5\text{ cm$^2$}", True),
+        ("9.8", r"9.8\ \frac{\text{m}}{\text{s}^2}", True),
+        (r"9.8\text{ m/s}^2", r"9.8\ \mathrm{m/s^2}", True),
+        (r"9.8\text{ m/s}^2", r"9.8\ \frac{\mathrm{m}}{\mathrm{s}^2}", True),
+        ("9.8 m/s^2", r"9.8\ \mathrm{m/s^{2}}", True),
+        (r"9.8\text{ m/s}^2", r"9.8\ \mathrm{m/s}", False),
+        (r"9.8\text{ m/s}^2", r"9.8\ \mathrm{m/s^3}", False),
+        (r"9.8\text{ m/s}^2", r"9.8\ \frac{\text{m}}{\text{s}}", False),
+        ("3", r"3\,\Omega", True),
+        (r"3\ \Omega", r"3\,\Omega", True),
+        (r"3\text{ ohms}", r"3\,\Omega", True),
+        (r"3000\,\Omega", r"3\,\text{k}\Omega", True),
+        (r"3\,\Omega", r"3\,\text{k}\Omega", False),
+        (r"3\,\Omega", r"3\,\text{V}", False),
+        ("5", r"5\,\mu\mathrm{m}", True),
+        (r"5\,\mu\mathrm{m}", r"5\,\mathrm{\mu m}", True),
+        (r"5\,\mu\text{m}", r"0.005\text{ mm}", True),
+        (r"5\,\mu\text{m}", r"5\text{ mm}", False),
+        (r"5\,\mu\text{m}", r"5\text{ m}", False),
+        (r"5\text{ cm}^2", r"5\ \mathrm{cm}^2", True),
+        (r"5\text{ cm}^2", r"5\ \mathrm{cm^3}", False),
+        (r"5\text{ cm}^2", "5 cm²", True),
+        ("5 cm^2", r"5\text{ cm²}", True),
+        (r"50\text{ N}", r"50\text{ newtons}", True),
+        (r"50\text{ N}", r"50\text{ J}", False),
+        (r"5\text{ kJ}", r"5000\text{ J}", True),
+        (r"5\text{ kJ}", r"5\text{ J}", False),
+        (r"5\text{ mJ}", r"5\text{ MJ}", False),
+        (r"5\text{ Hz}", r"5\,\mathrm{Hz}", True),
+        (r"12\text{ V}", r"12\text{ A}", False),
+        (r"12\text{ V}", "12", True),
+        (r"3\Omega", r"3\Omega", True),
+        (r"x\Omega", "x", False),
+        (r"2\omega", r"2\omega", True),
+    ],
+)
+def test_a_unit_is_the_same_however_it_is_set(gold: str, answer: str, right: bool) -> None:
+    assert is_right(gold, answer) is right
