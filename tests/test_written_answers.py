@@ -119,3 +119,69 @@ def test_a_name_is_the_same_with_and_without_latex(gold: str, answer: str, right
 )
 def test_a_unit_is_the_same_however_it_is_set(gold: str, answer: str, right: bool) -> None:
     assert is_right(gold, answer) is right
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "right"),
+    [
+        (
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\[4pt] 2 \end{pmatrix}",
+            True,
+        ),
+        (
+            r"\begin{pmatrix} 1 & 3 \\ 2 & 4\end{pmatrix}",
+            r"\begin{bmatrix} 1 & 3 \\[0.5em] 2 & 4\end{bmatrix}",
+            True,
+        ),
+        (
+            r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
+            r"\begin{pmatrix} 1 \\[4pt] 3 \end{pmatrix}",
+            False,
+        ),
+        ("[-1,1]", r"\{x \mid -1\le x\le 1\}", True),
+        (r"(2,\infty)", r"\{x\in\mathbb{R} : x>2\}", True),
+        (r"(2,\infty)", r"\{x\in\mathbb{R} : x\ge 2\}", False),
+        ("[-1,1]", r"\{x \mid -1< x\le 1\}", False),
+        (r"\{x \mid x>2\}", r"(2,\infty)", True),
+        ("(2,3)", r"\langle 2,3\rangle", True),
+        (r"\langle 2,3\rangle", r"\langle 2, 3\rangle", True),
+        (r"\langle 2,3\rangle", r"\langle 3, 2\rangle", False),
+        (r"\frac73", r"2\ 1/3", True),
+        (r"\frac73", r"2\ 2/3", False),
+        ("m_e v", "v m_e", True),
+        ("m_e v", "v m_p", False),
+        ("(0,1)", "]0, 1[", True),
+        ("[0,1)", "[0, 1[", True),
+        ("[0,1)", "]0, 1[", False),
+        ("€18.90", "€18{,}90", True),
+        ("101_2", "(101)_2", True),
+        ("101_2", "(101)_3", False),
+        ("1<x<3", "3>x>1", True),
+        ("0<a<b", "b>a>0", True),
+        ("0<a<b", "a>b>0", False),
+        ("-1", r"e^{i\pi}", True),
+        ("5", r"\color{red}{5}", True),
+        ("5", r"\color{red}{6}", False),
+        ("5", r"\textcolor{blue}{5}", True),
+        ("2, 3", "2 oder 3", True),
+        ("2, 3", "2 或 3", True),
+        ("2, 3", r"2\text{ oder }3", True),
+        ("2, 3", "2 oder 4", False),
+        ("2pqd", "2qdp", True),
+        ("5", "5个", True),
+        (r"3\hat{i}+4\hat{j}", r"4\hat{j}+3\hat{i}", True),
+        ("2025-03-14", "March 14, 2025", True),
+        ("2025-03-14", "14 March 2025", True),
+        ("2025-03-14", "March 15, 2025", False),
+        ("2025-03-14", "14 April 2025", False),
+        ("1234567", "1.234.567", True),
+        ("3", r"\boxed 3", True),
+        ("3", r"\boxed 3 + 4", False),
+        ("3", r"\boxed 8", False),
+    ],
+)
+def test_another_notation_says_the_same(gold: str, answer: str, right: bool) -> None:
+    assert check_gold(gold) is None
+    response = f"So ${answer}$." if "boxed" in answer else rf"\boxed{{{answer}}}"
+    assert (judge(gold, response).reward == 1.0) is right

@@ -18,6 +18,8 @@ MATHS = re.compile(
     r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
     re.DOTALL,
 )
+BARE_BOX = re.compile(r"\\boxed\s+(-?\d+(?:\.\d+)?|[a-zA-Z])(?=\s*(?:[$.,]|\\[)\]]|\n|\Z))")
+"""A box without braces around a number or a letter that is all of it: `$\\boxed 3$`."""
 NUMBER = r"(?<![\w.,])-?(?:\d+,\d{1,2}|\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?)%?(?!\d|[.,/]\d)"
 GIVEN = re.compile(MATHS.pattern + rf"|({NUMBER})", re.DOTALL)
 FINAL = re.compile(r"final answer\W", re.IGNORECASE)
@@ -80,7 +82,7 @@ def ending(response: str) -> Ending:
     They are one answer; those that say the same are one box. An answer tag that stands after
     them is the answer alone.
     """
-    response = spoken(response)
+    response = BARE_BOX.sub(r"\\boxed{\1}", spoken(response))
     tag = _tag(response)
     boxes, unended = _boxes(response)
     if _is_begun(response, max([unended, *(end for _, end, _ in boxes[-1:])]), tag, unended):

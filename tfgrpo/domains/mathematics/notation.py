@@ -68,6 +68,27 @@ JOINED = re.compile(r"(?<=\d)(and|or)(?=\s|-?\d|[a-zA-Z]\()")
 TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
 
 
+ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|px)\s*\]")
+COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
+ANGLES = re.compile(r"(?:\\left\s*)?\\langle(?![a-zA-Z])(.*?)(?:\\right\s*)?\\rangle(?![a-zA-Z])")
+BUILDER = re.compile(
+    r"\A\s*(?:\\left\s*)?\\\{\s*([a-zA-Z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
+    r"(?:\\mid|\\vert|\\colon|:|\|)\s*((?=[^{}]*\1)[^{}]*?)\s*(?:\\right\s*)?\\\}\s*\Z"
+)
+"""A set that a condition on a real number describes: `\\{x \\mid x > 2\\}`."""
+OUTWARD = re.compile(r"\A\s*([\[\]])([^\[\]]*[,;][^\[\]]*)([\[\]])\s*\Z")
+DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))")
+DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.])")
+THIN = re.compile(r"(?<=\d)\\[ ,;:]\s*(?=\d+/\d)")
+JOINTS = (
+    (re.compile(r"(?<![^\W\d_])(?:oder|ou|или)(?![^\W\d_])|或者?|または"), " or "),
+    (re.compile(r"(?<![^\W\d_])(?:und|et|и)(?![^\W\d_])|和|以及"), " and "),
+)
+"""What joins two answers in languages whose word for it is no letter of a formula."""
+WORD_AND_DIGIT = re.compile(r"\d.*[^\W\d_].*\d", re.DOTALL)
+COUNTERS = re.compile(r"(?<=\d)\s*[个個人名只张張条條件次种種支本位棵朵辆輛台把匹枚]\Z")
+
+
 def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
     text = TRAILING.sub("", re.sub(r"(\s)\s+", r"\1", text.strip()))
@@ -76,6 +97,7 @@ def plainly(text: str) -> str:
         text = CONSTANT.sub("", JOINED.sub(r" \1 ", DOUBLED.sub(r"\\", text)))
     if not text.isascii():
         text = _ascii(text)
+    text = _others(text)
     text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))
     lead = LEAD.match(text)
     if lead is not None:
@@ -87,6 +109,20 @@ def plainly(text: str) -> str:
     text = REPEATING.sub(_fraction, MIXED.sub(_mixed, text))
     text = ANGLE.sub(_radians, POLAR.sub(_polar, TIMES_I.sub("i", text)))
     return TURNED.sub(r"\2=\1", text)
+
+
+def _others(text: str) -> str:
+    """Returns an answer without colours and spaces of rows, and with brackets, separators and
+    joints as they are compared."""
+    text = COLOUR.sub("", ROW_SPACE.sub(r"\1 ", text))
+    text = BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text))
+    ends = OUTWARD.match(text)
+    if ends is not None and (ends[1], ends[3]) != ("[", "]"):
+        text = f"{'(' if ends[1] == ']' else '['}{ends[2]}{')' if ends[3] == '[' else ']'}"
+    text = DOTTED.sub(lambda match: match[0].replace(".", ""), DECIMAL_COMMA.sub(".", text))
+    for joint, word in JOINTS if WORD_AND_DIGIT.search(text) else ():
+        text = joint.sub(word, text)
+    return COUNTERS.sub("", THIN.sub(" ", text))
 
 
 def _ascii(text: str) -> str:
