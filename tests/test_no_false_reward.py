@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tfgrpo.domains.mathematics.answers import at_once, judge
-from tfgrpo.domains.mathematics.extract import extract
+from tfgrpo.domains.mathematics.extract import bare, extract
 
 CUT = ["", "8", r"\frac{3", r"\frac{3}{4}", r"\text{three}"]
 FIRST = [r"\boxed{3}", r"\fbox{3}", "<answer>3</answer>", r"$\boxed{\text{3}}$"]
@@ -19,6 +19,7 @@ def test_an_earlier_answer_does_not_step_in(first: str, begun: str, cut: str) ->
     response = f"The part is {first}. So the total is {begun}{cut}"
     assert extract(response) is None
     assert judge("3", response).reward == 0.0
+    assert judge("3", bare(response)).reward == 0.0
     at_once_too = at_once("3", response)
     assert at_once_too is None or at_once_too.reward == 0.0
 
