@@ -2,12 +2,14 @@
 
 For each name there are answers that are wrong because a number, a case, an index or a mark of the
 symbol is another one, and answers that are right because only the order or a bracket differs.
+Values that are undefined, infinite or cannot be worked out make pairs too: none equals another.
 """
 
 from __future__ import annotations
 
 import string
 from collections.abc import Iterator
+from itertools import permutations
 
 from answer_pairs import Pair
 
@@ -68,6 +70,43 @@ RIGHT = [
     ("(N+2)^2", "N^2+4N+4"),
     ("(N-1)mc^2", r"m c^{2} (N-1)"),
 ]
+UNDEFINED = [
+    r"\frac{1}{0}",
+    r"\frac{2}{0}",
+    "3/0",
+    r"\frac{x}{0}",
+    r"\tan\frac{\pi}{2}",
+    r"\ln 0",
+    r"\log 0",
+    r"0^{-1}",
+    r"\infty-\infty",
+    r"0\cdot\infty",
+    r"\frac{\infty}{\infty}",
+    r"\Gamma(0)",
+    r"\Gamma(-1)",
+    r"(-1)!",
+    r"\cot 0",
+    r"\int_{0}^{1} \frac{1}{x} dx",
+    r"\int_{0}^{1} \frac{1}{x^2} dx",
+    r"\sum_{n=1}^{\infty} n",
+    r"\sum_{n=1}^{\infty} \frac{1}{n}",
+    r"\infty",
+    r"-\infty",
+    r"\infty+1",
+    r"2\infty",
+    r"\infty i",
+]
+WITHIN = [
+    "{}",
+    "x={}",
+    "({}, 1)",
+    r"\{{{}, 1\}}",
+    r"\begin{{pmatrix}} {} \\ 1 \end{{pmatrix}}",
+    "1+{}",
+    r"\sqrt{{{}}}",
+    "[{}, 1)",
+    "x>{}",
+]
 
 
 def symbol_pairs() -> Iterator[Pair]:
@@ -88,6 +127,13 @@ def symbol_pairs() -> Iterator[Pair]:
             yield Pair(name, f"{name}^T+1", f"{name}+1", False)
     for letter in LETTERS:
         yield Pair(letter, f"{letter}+1", f"{letter.swapcase()}+1", False)
+
+
+def undefined_pairs() -> Iterator[Pair]:
+    """Yields two values of which neither is a number, alone and in what holds them."""
+    for frame in WITHIN:
+        for one, other in permutations(UNDEFINED, 2):
+            yield Pair("undefined", frame.format(one), frame.format(other), False)
 
 
 def _with(formula: str, name: str) -> str:

@@ -6,8 +6,9 @@ choice:["no","yes"]       the labels themselves, as a JSON list
 
 The labels are told to the model in the prompt. The answer is a label that stands in the last box
 or `<answer>`, alone on the last line or after `Label:`, or in a JSON object; case, `_`, `-` and
-spaces do not matter where labels stay apart without them. Naming several labels, mentioning one
-in a sentence, or taking it back is no answer.
+spaces do not matter where labels stay apart without them. A letter may stand before its option's
+text. A box that holds no label does not stand in the way of `Label:` on the last line. Naming
+several labels, mentioning one in a sentence, or taking it back is no answer.
 """
 
 from __future__ import annotations
@@ -24,10 +25,14 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
 from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.mathematics.quantities import WRAPPING
 from tfgrpo.domains.reading import (
+    DOUBT,
     FENCE,
+    GivenAnswer,
     NoAnswer,
     find_answer,
+    is_declared,
     parse_json,
     show,
     unwrap_latex,
@@ -47,6 +52,10 @@ KEYS = (
     "classification",
 )
 """What the field of a JSON object is called that holds a label."""
+OPTION = re.compile(r"\(?(\w)(?:[.):]|\)?\s+[-–—])\s+(\S.*)\Z", re.DOTALL)
+"""A letter with the text of its option: `D. 4.5 J`, `(D) 4.5 J`."""
+OTHER = re.compile(r"\A(?:and|or)\b|(?<!\w)\(?\w[.)](?:\s|\Z)|\b(?:and|or)\s+\(?\w\)?\W*\Z")
+"""What is another letter of an option behind the first: `A. or B.`, `A) no, B) yes`."""
 HINT = 'write choice, choice:labels.txt (a label a line), or choice:["no","yes"]'
 
 
@@ -77,6 +86,27 @@ class Labels:
                 if way in self._known:
                     return self._known[way]
         return None
+
+    def chosen(self, text: str) -> str | None:
+        """Returns the label that an answer is, also where it is a letter with its option's text."""
+        label = self.label_of(text)
+        if label is None:
+            letters = map(self._letter_of, variants(unwrap_latex(WRAPPING.sub(r"\1", text))))
+            label = next(filter(None, letters), None)
+        return label
+
+    def _letter_of(self, text: str) -> str | None:
+        """Returns the letter before an option's text, `D. 4.5 J`, where the labels are letters.
+
+        None where what follows names another label, or takes it back.
+        """
+        match = OPTION.match(text)
+        if match is None or any(len(name) > 1 for name in self.names):
+            return None
+        rest = match[2]
+        if DOUBT.search(rest) or OTHER.search(rest) or fold(rest) in self._known:
+            return None
+        return self._known.get(fold(match[1]))
 
     def with_golds(self, problem: Problem) -> Labels:
         """Returns these labels, or the ground truths of a problem where none are known."""
@@ -117,7 +147,10 @@ def _in_words(response: str, labels: Labels) -> tuple[str, str] | NoAnswer:
     given = find_answer(response)
     if isinstance(given, NoAnswer):
         return given
-    label = labels.label_of(given.text)
+    label = labels.chosen(given.text)
+    if label is None and is_declared(given.after_box):
+        given = GivenAnswer(given.after_box, "last line")
+        label = labels.chosen(given.text)
     if label is None:
         return NoAnswer(f"no label: {given.place}: {show(given.text)} is none of the labels")
     other = labels.label_of(given.after_box or given.line_before)
@@ -148,7 +181,7 @@ def _in_json(response: str, labels: Labels) -> tuple[str, str] | NoAnswer | None
     texts = {value for value in flat if isinstance(value, str)}
     if len(texts) != 1 or len(flat) != len(values):
         return NoAnswer(f"JSON: {show(text)} names no label, or several")
-    label = labels.label_of(texts.pop())
+    label = labels.chosen(texts.pop())
     if label is None:
         return NoAnswer(f"no label: JSON: {show(text)} is none of the labels")
     return label, "JSON"

@@ -2,8 +2,8 @@
 
 What counts is the last `\\boxed{…}` or `<answer>…</answer>` of a response; a number that is
 merely mentioned earns nothing. Numbers are compared exactly (`quantities.py`), lists whatever
-joins them (`lists.py`), everything else is parsed whole (`parsing.py`) and compared by math-verify
-and with numbers (`expressions.py`). The reason of a verdict begins with the rule that decided:
+joins them (`lists.py`), everything else is parsed whole (`parsing.py`) and compared with
+numbers (`expressions.py`). The reason of a verdict begins with the rule that decided:
 `number: 6 is not 5`. Functions here may take seconds on hostile input and run in worker processes
 (`verifier.py`), which are killed when they do; math-verify's own time-outs use signals and are
 switched off.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
 from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import expressions, lists, parsing, units
@@ -35,7 +35,6 @@ from tfgrpo.domains.mathematics.quantities import (
     unit_factor,
 )
 
-T = TypeVar("T")
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
@@ -339,27 +338,18 @@ def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
 
     want, have = lists.system(gold), lists.system(answer)
     if want and have and set(want[0]) == set(have[0]):
-        same = _matched(want, have, lambda a, b: all(right(a[name], b[name]) for name in a))
+        same = expressions.matched(
+            want, have, lambda a, b: all(right(a[name], b[name]) for name in a)
+        )
     elif want or have:
         gold_points = lists.tuples(want) if want else gold
         answer_points = lists.tuples(have) if have else answer
         return _by_sympy(gold_points, answer_points, rules)
     elif lists.groups(gold) and lists.groups(answer):
-        same = _matched(lists.groups(gold), lists.groups(answer), right)
+        same = expressions.matched(lists.groups(gold), lists.groups(answer), right)
     else:
         return None
     return _verdict("solutions", same, gold, answer)
-
-
-def _matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) -> bool:
-    """Whether each that is wanted is the same as one that is there, and none is left over."""
-    left = list(have)
-    for one in want:
-        match = next((index for index, other in enumerate(left) if same(one, other)), None)
-        if match is None:
-            return False
-        del left[match]
-    return not left
 
 
 def parsed(text: str) -> Any | None:
@@ -390,7 +380,7 @@ def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
             right = expressions.same(want, have, (gold, answer), rules)
     if right:
         return Verdict(1.0, normal(gold), f"{rule}: equal")
-    return Verdict(0.0, in_words(answer) or str(have), f"{rule}: {differs(answer, gold)}")
+    return Verdict(0.0, normal(answer), f"{rule}: {differs(answer, gold)}")
 
 
 def _one_is_relation(gold: str, answer: str, want: Any, have: Any) -> bool:

@@ -1,14 +1,16 @@
-"""Comparing two parsed expressions: by math-verify, and against it where numbers say otherwise.
+"""Comparing two parsed expressions: nothing is equal that numbers do not show to be.
 
-math-verify rounds to six places, so that below 1e-6 much is equal. What it calls equal is
-therefore tried with numbers: two constants that differ, or two formulas that differ at a point,
-are different, whatever it says. Two constants need no math-verify at all.
+Two constants are compared to forty digits, two formulas at points, equations as multiples of each
+other, and what holds several of them piece by piece. What cannot be worked out is equal only where
+it is the same expression, and what is undefined equals nothing. math-verify is asked besides where
+a few points say little: of functions with steps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
 
@@ -16,8 +18,17 @@ PRECISION = 60
 """Digits to which constants are worked out."""
 SAME = 40
 """Digits in which two equal constants agree."""
-POINTS = (("7/5", "13/11"), ("19/7", "23/13"), ("29/17", "31/19"))
+POINTS = (
+    ("7/5", "13/11"),
+    ("19/7", "23/13"),
+    ("29/17", "31/19"),
+    ("-8/5", "-17/13"),
+    ("-37/11", "41/9"),
+    ("3", "2"),
+    ("-4", "3"),
+)
 """Where formulas are tried: the value of the first unknown, and what the next ones add to it."""
+T = TypeVar("T")
 
 
 def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules = USUAL) -> bool:
@@ -25,103 +36,284 @@ def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules
 
     May raise whatever sympy does.
     """
+    gold, answer = _with_imaginary_unit(_exact(gold), _exact(answer))
+    if undefined(gold) or undefined(answer):
+        return False
+    if _is_constant(gold) and _is_constant(answer):
+        return _same_constants(gold, answer, texts, rules)
+    return confirmed(gold, answer) and (not _has_steps(gold, answer) or _verified(gold, answer))
+
+
+def _with_imaginary_unit(gold: Any, answer: Any) -> tuple[Any, Any]:
+    """Returns two expressions with the imaginary unit for i, where the ground truth means that.
+
+    It does where it is a number, or has an i of which no power is taken: current squared is no -1.
+    """
+    from sympy import Pow, Symbol
+    from sympy.concrete.expr_with_limits import ExprWithLimits
+
+    i, unit = Symbol("i", real=True), _unit()
+    used = [each for each in (gold, answer) if hasattr(each, "atoms") and i in each.atoms(Symbol)]
+    if not used or any(i in part.bound_symbols for e in used for part in e.atoms(ExprWithLimits)):
+        return gold, answer
+    powers = any(part.base == i and part.exp.is_number for part in gold.atoms(Pow))
+    if powers or (gold.free_symbols and i not in gold.free_symbols):
+        return gold, answer
+    return gold.xreplace({i: unit}), answer.xreplace({i: unit})
+
+
+def _unit() -> Any:
+    """Returns what stands for the imaginary unit until a value is worked out.
+
+    sympy would see at once that a real z is not 3 + 4i, and leave no equation.
+    """
+    from sympy import Symbol
+
+    return Symbol("imaginary unit")
+
+
+def _verified(gold: Any, answer: Any) -> bool:
+    """Whether math-verify calls two expressions equal."""
     import logging
 
     from math_verify import verify
 
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
+    return bool(verify(gold, answer, allow_set_relation_comp=True, timeout_seconds=None))
 
-    gold, answer = _exact(gold), _exact(answer)
-    if _is_constant(gold) and _is_constant(answer):
-        return _same_constants(gold, answer, texts, rules)
-    if not verify(gold, answer, allow_set_relation_comp=True, timeout_seconds=None):
+
+def _has_steps(*expressions: Any) -> bool:
+    from sympy import Max, Min, Mod, Piecewise, ceiling, floor, sign
+
+    steps = (floor, ceiling, Max, Min, Mod, Piecewise, sign)
+    return any(each.has(*steps) for each in expressions)
+
+
+def undefined(expression: Any) -> bool:
+    """Whether an expression holds a value that is none: 1/0, or an infinity that is reckoned with.
+
+    Infinity is the end of an interval, a bound of a sum, and an answer by itself.
+    """
+    from sympy import AccumBounds, Basic, Expr, Interval, MatrixBase, nan, oo, zoo
+    from sympy.concrete.expr_with_limits import ExprWithLimits
+
+    if isinstance(expression, MatrixBase):
+        return any(map(undefined, expression.flat()))
+    if not isinstance(expression, Basic) or expression.has(nan, zoo, AccumBounds):
+        return True
+    if isinstance(expression, Interval | ExprWithLimits) or expression in (oo, -oo):
         return False
-    return not differs(gold, answer)
+    if isinstance(expression, Expr) and expression.args and expression.has(oo, -oo):
+        bounded = expression.atoms(ExprWithLimits)
+        rest = expression.subs(dict.fromkeys(bounded, 1)) if bounded else expression
+        return bool(rest.has(oo, -oo, nan, zoo))
+    return any(map(undefined, expression.args)) if not isinstance(expression, Expr) else False
 
 
-def differs(gold: Any, answer: Any) -> bool:
-    """Whether numbers show that two expressions are not the same; False where they cannot."""
-    from sympy import Eq, Expr, FiniteSet, Interval, MatrixBase, Tuple
+def confirmed(gold: Any, answer: Any) -> bool:
+    """Whether two expressions are of one kind and shown to be the same; False for any other two."""
+    from sympy import Eq, Expr, MatrixBase, Set, Tuple
+    from sympy.core.relational import Relational
+    from sympy.logic.boolalg import And, BooleanAtom
 
-    if isinstance(gold, Eq) and isinstance(answer, Eq) and gold.lhs == answer.lhs:
-        return differs(gold.rhs, answer.rhs)
-    if isinstance(gold, Eq) and isinstance(answer, Eq):
-        return _equations_differ(gold, answer)
-    if isinstance(gold, Eq) and isinstance(answer, Expr) and gold.lhs.is_Symbol:
-        return differs(gold.rhs, answer)
-    if isinstance(answer, Eq) and isinstance(gold, Expr) and answer.lhs.is_Symbol:
-        return differs(gold, answer.rhs)
+    if isinstance(gold, BooleanAtom) or isinstance(answer, BooleanAtom):
+        return False
     if isinstance(gold, MatrixBase) and isinstance(answer, MatrixBase):
-        return gold.shape == answer.shape and _any_differs(gold.flat(), answer.flat())
-    if isinstance(gold, Tuple) and isinstance(answer, Tuple):
-        return len(gold) == len(answer) and _any_differs(gold, answer)
-    if isinstance(gold, Interval) and isinstance(answer, Interval):
-        return _any_differs((gold.start, gold.end), (answer.start, answer.end))
-    if isinstance(gold, FiniteSet) and isinstance(answer, FiniteSet):
-        return any(all(differs(one, other) for other in answer) for one in gold)
+        return gold.shape == answer.shape and _all(gold.flat(), answer.flat())
+    if isinstance(gold, Relational) and isinstance(answer, Relational):
+        return _same_relations(gold, answer)
+    if isinstance(gold, And) and isinstance(answer, And):
+        return matched(gold.args, answer.args, confirmed)
+    for one, other in ((gold, answer), (answer, gold)):
+        if isinstance(one, Relational | And) and isinstance(other, Set) and not isinstance(one, Eq):
+            return bool(one.as_set() == other.func(*other.args))
+    if isinstance(gold, Eq) and isinstance(answer, Expr | Set | Tuple | MatrixBase):
+        return _is_name(gold.lhs) and confirmed(gold.rhs, answer)
+    if isinstance(answer, Eq) and isinstance(gold, Expr | Set | Tuple | MatrixBase):
+        # m + n = 5 says what m + n is, and 2 + 3 = 5 is 5, but x + 1 = 5 says what x is
+        named = _is_name(answer.lhs) or len(answer.lhs.free_symbols) != 1
+        return named and confirmed(gold, answer.rhs)
     if isinstance(gold, Expr) and isinstance(answer, Expr):
-        return _expressions_differ(gold, answer)
+        return _same_formulas(gold, answer)
+    if isinstance(gold, Set | Tuple) and isinstance(answer, Set | Tuple):
+        return _same_collections(gold, answer)
     return False
 
 
-def _equations_differ(gold: Any, answer: Any) -> bool:
-    """Whether two equations are not the same; two without a solution are not for that reason."""
-    from sympy import Expr, solve
+def matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) -> bool:
+    """Whether each that is wanted is the same as one that is there, and none is left over."""
+    left = list(have)
+    for one in want:
+        match = next((index for index, other in enumerate(left) if same(one, other)), None)
+        if match is None:
+            return False
+        del left[match]
+    return not left
 
-    sides = (gold.lhs, gold.rhs, answer.lhs, answer.rhs)
-    if not all(isinstance(side, Expr) for side in sides) or solve(gold) or solve(answer):
+
+def _all(gold: Iterable[Any], answer: Iterable[Any]) -> bool:
+    return all(confirmed(one, other) for one, other in zip(gold, answer, strict=True))
+
+
+def _is_name(left: Any) -> bool:
+    """Whether the left side of an equation is a name of what the right one is: `x = 5`."""
+    from sympy import Tuple
+    from sympy.core.function import AppliedUndef
+
+    return isinstance(left, Tuple | AppliedUndef) or bool(left.is_Symbol)
+
+
+def _same_relations(gold: Any, answer: Any) -> bool:
+    """Whether two equations or inequalities say the same, on whichever side their terms stand."""
+    from sympy import Eq, Expr, Ne
+    from sympy.concrete.expr_with_limits import ExprWithLimits
+
+    if gold.rel_op != answer.rel_op:
+        answer = answer.reversed
+    if gold.rel_op != answer.rel_op:
         return False
-    zero, other = gold.lhs - gold.rhs, answer.lhs - answer.rhs
-    return _expressions_differ(zero, other) and _expressions_differ(zero, -other)
+    sides = (gold.lhs, gold.rhs, answer.lhs, answer.rhs)
+    if not all(isinstance(side, Expr) for side in sides) or not gold.free_symbols:
+        return confirmed(gold.lhs, answer.lhs) and confirmed(gold.rhs, answer.rhs)
+    if confirmed(gold.lhs, answer.lhs) and confirmed(gold.rhs, answer.rhs):
+        return True
+    if gold.has(ExprWithLimits) or answer.has(ExprWithLimits):
+        return False
+    ratios = _values((gold.lhs - gold.rhs) / (answer.lhs - answer.rhs))
+    if ratios and all(_near(ratio, ratios[0]) for ratio in ratios) and ratios[0] != 0:
+        return isinstance(gold, Eq | Ne) or bool(ratios[0] > 0)
+    return isinstance(gold, Eq | Ne) and _same_solutions(gold, answer)
 
 
-def _any_differs(gold: Any, answer: Any) -> bool:
-    return any(differs(one, other) for one, other in zip(gold, answer, strict=True))
+def _same_solutions(gold: Any, answer: Any) -> bool:
+    """Whether two equations have the same solutions, of which there have to be some."""
+    from sympy import Eq, solve
+
+    unknowns = sorted(gold.free_symbols & answer.free_symbols, key=str)
+    if gold.free_symbols != answer.free_symbols or not unknowns:
+        return False
+    want, have = (solve(Eq(each.lhs, each.rhs), unknowns[0]) for each in (gold, answer))
+    if not isinstance(want, list) or not isinstance(have, list):
+        return False
+    return bool(want) and matched(want, have, confirmed)
 
 
-def _expressions_differ(gold: Any, answer: Any) -> bool:
-    from sympy import Rational, nan, zoo
+def _same_collections(gold: Any, answer: Any) -> bool:
+    """Whether two tuples, sets or intervals are the same; the order of a tuple counts."""
+    from sympy import FiniteSet, Interval
 
-    gold, answer = _exact(gold), _exact(answer)
-    compared = False
-    symbols = sorted(gold.free_symbols | answer.free_symbols, key=str)
-    for start, step in POINTS:
+    if isinstance(gold, Interval) and isinstance(answer, Interval):
+        ends = (gold.left_open, gold.right_open) == (answer.left_open, answer.right_open)
+        return ends and _all((gold.start, gold.end), (answer.start, answer.end))
+    want, have = _in_order(gold), _in_order(answer)
+    if want is not None and have is not None and not want == have == ():
+        return len(want) == len(have) and _all(want, have)
+    if isinstance(gold, FiniteSet) and isinstance(answer, FiniteSet):
+        return matched(gold.args, answer.args, confirmed)
+    return bool(type(gold) is type(answer) and gold == answer)
+
+
+def _in_order(collection: Any) -> tuple[Any, ...] | None:
+    """Returns what stands in a point in order: in `(1, 2)`, also where it was read as an interval,
+    and in `x=1, y=2`; None for any other collection."""
+    from sympy import Eq, FiniteSet, Interval, Tuple
+
+    if isinstance(collection, Tuple):
+        return tuple(collection)
+    if isinstance(collection, Interval) and collection.is_open:
+        return collection.start, collection.end
+    if isinstance(collection, FiniteSet) and all(
+        isinstance(each, Eq) and each.lhs.is_Symbol for each in collection
+    ):
+        return tuple(each.rhs for each in sorted(collection, key=lambda each: str(each.lhs)))
+    return None
+
+
+def _same_formulas(gold: Any, answer: Any) -> bool:
+    """Whether two formulas have the same values, at every point where both of them have one.
+
+    Where there is no such point they are the same only as they stand.
+    """
+    if _is_infinite(gold) or _is_infinite(answer):
+        return bool(gold == answer)
+    gold, answer = _worked_out(gold), _worked_out(answer)
+    if undefined(gold) or undefined(answer) or _is_infinite(gold) or _is_infinite(answer):
+        return False
+    pairs = _values(gold, answer)
+    if not pairs:
+        return bool(gold == answer)
+    return all(_near(one, other) for one, other in pairs)
+
+
+def _values(*sides: Any) -> list[Any]:
+    """Returns the values of formulas at points: of several as tuples; none where one has none."""
+    from sympy import Rational
+
+    symbols = sorted(set().union(*(side.free_symbols for side in sides)) - {_unit()}, key=str)
+    reached = []
+    for start, step in POINTS if symbols else POINTS[:1]:
         values = {
             symbol: Rational(start) + number * Rational(step)
             for number, symbol in enumerate(symbols)
         }
         try:
-            one, other = (_number(side.subs(values)) for side in (gold, answer))
+            numbers = [_number(side.xreplace(values)) for side in sides]
+            if all(_within(side, values) for side in sides) and None not in numbers:
+                reached.append(tuple(numbers) if len(numbers) > 1 else numbers[0])
         except (TypeError, ValueError, ArithmeticError, AttributeError):
             continue
-        if one is None or other is None:
-            continue
-        compared = True
-        if abs(one - other) > max(abs(one), abs(other)) * 10**-15 and abs(one - other) > 0:
-            return not _rounded(one, other)
-    undefined = gold.has(nan, zoo) or answer.has(nan, zoo)
-    return not compared and (undefined or gold.doit() != answer.doit())
+    return reached
 
 
-def _rounded(one: Any, other: Any) -> bool:
-    """Whether two constants differ no more than a decimal that stands for a number may."""
-    return bool(abs(one - other) <= max(abs(one), abs(other)) * 10**-6)
+def _within(formula: Any, values: dict[Any, Any]) -> bool:
+    """Whether every root and every logarithm of unknowns in a formula is a real one at a point."""
+    from sympy import Pow, log
+
+    for part in formula.atoms(Pow, log):
+        whole = isinstance(part, Pow) and part.exp.is_Integer
+        if not whole and part.args[0].free_symbols - {_unit()}:
+            below = _number(part.args[0].xreplace(values))
+            if below is None or not below.is_real or below < 0:
+                return False
+    return True
+
+
+def _is_infinite(expression: Any) -> bool:
+    from sympy import oo
+
+    return expression in (oo, -oo)
+
+
+def _worked_out(formula: Any) -> Any:
+    """Returns a formula without sums and integrals that have a value, and with a symbol for each
+    function of which nothing is known: f(x)."""
+    from sympy import Symbol
+    from sympy.concrete.expr_with_limits import ExprWithLimits
+    from sympy.core.function import AppliedUndef
+
+    if formula.has(ExprWithLimits):
+        formula = formula.doit()
+    unknown = {part: Symbol(f"value of {part}", real=True) for part in formula.atoms(AppliedUndef)}
+    return formula.xreplace(unknown) if unknown else formula
+
+
+def _near(one: Any, other: Any) -> bool:
+    """Whether two numbers are the same but for what is lost in reckoning."""
+    return bool(abs(one - other) <= max(abs(one), abs(other)) * 10**-SAME)
 
 
 def _number(expression: Any) -> Any | None:
-    from sympy import nan, zoo
+    from sympy import I, nan, zoo
 
-    value = expression.doit().evalf(PRECISION)
+    value = expression.xreplace({_unit(): I}).doit().evalf(PRECISION)
     finite = value.is_number and not value.has(nan, zoo) and value.is_finite
     return value if finite else None
 
 
 def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules) -> bool:
-    from sympy import oo
-
     one, other = _number(gold), _number(answer)
     if one is None or other is None:
-        return gold == answer and gold in (oo, -oo)
+        return bool(gold == answer and _is_infinite(gold))
     if abs(one - other) <= max(abs(one), abs(other)) * 10**-SAME:
         return True
     for exact, decimal, text in ((one, answer, texts[1]), (other, gold, texts[0])):
@@ -140,9 +332,9 @@ def _fraction(number: Any) -> Fraction:
 
 
 def _is_constant(expression: Any) -> bool:
-    from sympy import Expr
+    from sympy import Expr, I
 
-    return isinstance(expression, Expr) and bool(expression.is_number)
+    return isinstance(expression, Expr) and bool(expression.xreplace({_unit(): I}).is_number)
 
 
 def _exact(expression: Any) -> Any:

@@ -18,6 +18,9 @@ MATHS = re.compile(
     r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
     re.DOTALL,
 )
+BEGUN = re.compile(r"\\(?:boxed|fbox)\s*\{|<answer>", re.IGNORECASE)
+BARE_BOX = re.compile(r"\\boxed\s+(-?\d+(?:\.\d+)?|[a-zA-Z])(?=\s*(?:[$.,]|\\[)\]]|\n|\Z))")
+"""A box without braces around a number or a letter that is all of it: `$\\boxed 3$`."""
 NUMBER = r"(?<![\w.,])-?(?:\d+,\d{1,2}|\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?)%?(?!\d|[.,/]\d)"
 GIVEN = re.compile(MATHS.pattern + rf"|({NUMBER})", re.DOTALL)
 FINAL = re.compile(r"final answer\W", re.IGNORECASE)
@@ -80,7 +83,7 @@ def ending(response: str) -> Ending:
     They are one answer; those that say the same are one box. An answer tag that stands after
     them is the answer alone.
     """
-    response = spoken(response)
+    response = BARE_BOX.sub(r"\\boxed{\1}", spoken(response))
     tag = _tag(response)
     boxes, unended = _boxes(response)
     if _is_begun(response, max([unended, *(end for _, end, _ in boxes[-1:])]), tag, unended):
@@ -128,7 +131,7 @@ def bare(text: str) -> str:
     Where words surround mathematics (`so $x = 5$.`) the last of it is the answer.
     """
     text = spoken(text)
-    if extract(text) is not None:
+    if extract(text) is not None or BEGUN.search(text):
         return text
     between = re.sub(r"\\\w+|\b(?:and|or)\b", " ", MATHS.sub(" ", text))
     if re.search(r"[^\W\d_]{2,}.*\s|[^\W\d_]:\s", between, re.DOTALL):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tfgrpo.domains.mathematics.names import in_latex
+
 SIGNS = str.maketrans(
     {"−": "-", "‐": "-", "‑": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "⋅": "\\cdot "}
     | {
@@ -44,10 +46,17 @@ MIXED = re.compile(r"(?<![\w./^_{}])(-?\s?\d{1,15})\s+(\d{1,9})/(\d{1,9})(?![\w/
 REPEATING = re.compile(
     r"(?<![\w.])(\d{0,15})\.(\d{0,15})\\(?:overline|bar|dot)\s*\{(\d{1,30})\}(?!\d)"
 )
+DEGREES = r"(\d+(?:\.\d+)?)\s*(?:°|\^\s*\{?\s*\\circ\s*\}?|\\degree)\s*"
 ANGLE = re.compile(
-    r"(\\(?:sin|cos|tan|cot|sec|csc))\s*(?:\\left)?([({]?)\s*(\d+(?:\.\d+)?)\s*"
-    r"(?:°|\^\s*\{?\s*\\circ\s*\}?|\\degree)\s*(?:\\right)?([)}]?)"
+    rf"(\\(?:sin|cos|tan|cot|sec|csc))\s*(?:(?:\\left)?[({{]\s*{DEGREES}(?:\\right)?[)}}]|{DEGREES})"
 )
+POLAR = re.compile(
+    r"(?:\\(?:operatorname|text|mathrm)\s*\{\s*cis\s*\}|(?<![a-zA-Z\\])cis(?![a-z])"
+    rf"|(?<=[\d}})])\s*\\angle)\s*(?:(?:\\left)?\(([^()]*)\)|{DEGREES}"
+    r"|(\\frac\{[^{}]*\}\{[^{}]*\}|\{[^{}]*\}|\\[a-zA-Z]+|[\d.]+))"
+)
+"""`2 cis 60°` and `2∠60°`, which are complex numbers."""
+ANY_DEGREES = re.compile(DEGREES)
 TIMES_I = re.compile(r"(?<=[\d})])\s*\\cdot\s*i(?![a-zA-Z])")
 DOUBLED = re.compile(r"\\\\(?=[a-zA-Z])")
 CONSTANT = re.compile(
@@ -59,6 +68,27 @@ JOINED = re.compile(r"(?<=\d)(and|or)(?=\s|-?\d|[a-zA-Z]\()")
 TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
 
 
+ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|px)\s*\]")
+COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
+ANGLES = re.compile(r"(?:\\left\s*)?\\langle(?![a-zA-Z])(.*?)(?:\\right\s*)?\\rangle(?![a-zA-Z])")
+BUILDER = re.compile(
+    r"\A\s*(?:\\left\s*)?\\\{\s*([a-zA-Z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
+    r"(?:\\mid|\\vert|\\colon|:|\|)\s*((?=[^{}]*\1)[^{}]*?)\s*(?:\\right\s*)?\\\}\s*\Z"
+)
+"""A set that a condition on a real number describes: `\\{x \\mid x > 2\\}`."""
+OUTWARD = re.compile(r"\A\s*([\[\]])([^\[\]]*[,;][^\[\]]*)([\[\]])\s*\Z")
+DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))")
+DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.])")
+THIN = re.compile(r"(?<=\d)\\[ ,;:]\s*(?=\d+/\d)")
+JOINTS = (
+    (re.compile(r"(?<![^\W\d_])(?:oder|ou|или)(?![^\W\d_])|或者?|または"), " or "),
+    (re.compile(r"(?<![^\W\d_])(?:und|et|и)(?![^\W\d_])|和|以及"), " and "),
+)
+"""What joins two answers in languages whose word for it is no letter of a formula."""
+WORD_AND_DIGIT = re.compile(r"\d.*[^\W\d_].*\d", re.DOTALL)
+COUNTERS = re.compile(r"(?<=\d)\s*[个個人名只张張条條件次种種支本位棵朵辆輛台把匹枚]\Z")
+
+
 def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
     text = TRAILING.sub("", re.sub(r"(\s)\s+", r"\1", text.strip()))
@@ -67,16 +97,32 @@ def plainly(text: str) -> str:
         text = CONSTANT.sub("", JOINED.sub(r" \1 ", DOUBLED.sub(r"\\", text)))
     if not text.isascii():
         text = _ascii(text)
+    text = _others(text)
     text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))
     lead = LEAD.match(text)
     if lead is not None:
         rest = text[lead.end() :]
         text = rest if lead[1] or "\\text" not in lead[0] else rest.replace("}", "", 1)
     text = TEN.sub(r"\\times ", STARS.sub("^", text))
+    text = in_latex(text)
     text = SCIENTIFIC.sub(r"\1\\times 10^{\2}", text)
     text = REPEATING.sub(_fraction, MIXED.sub(_mixed, text))
-    text = ANGLE.sub(_radians, TIMES_I.sub("i", text))
+    text = ANGLE.sub(_radians, POLAR.sub(_polar, TIMES_I.sub("i", text)))
     return TURNED.sub(r"\2=\1", text)
+
+
+def _others(text: str) -> str:
+    """Returns an answer without colours and spaces of rows, and with brackets, separators and
+    joints as they are compared."""
+    text = COLOUR.sub("", ROW_SPACE.sub(r"\1 ", text))
+    text = BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text))
+    ends = OUTWARD.match(text)
+    if ends is not None and (ends[1], ends[3]) != ("[", "]"):
+        text = f"{'(' if ends[1] == ']' else '['}{ends[2]}{')' if ends[3] == '[' else ']'}"
+    text = DOTTED.sub(lambda match: match[0].replace(".", ""), DECIMAL_COMMA.sub(".", text))
+    for joint, word in JOINTS if WORD_AND_DIGIT.search(text) else ():
+        text = joint.sub(word, text)
+    return COUNTERS.sub("", THIN.sub(" ", text))
 
 
 def _ascii(text: str) -> str:
@@ -112,4 +158,10 @@ def _fraction(match: re.Match[str]) -> str:
 
 
 def _radians(match: re.Match[str]) -> str:
-    return f"{match[1]}\\left(\\frac{{{match[3]}\\pi}}{{180}}\\right)"
+    return f"{match[1]}\\left(\\frac{{{match[2] or match[3]}\\pi}}{{180}}\\right)"
+
+
+def _polar(match: re.Match[str]) -> str:
+    angle = match[1] or match[3] or f"{match[2]}°"
+    turned = ANY_DEGREES.sub(r"\\frac{\1\\pi}{180}", angle)
+    return f"e^{{i({turned})}}"

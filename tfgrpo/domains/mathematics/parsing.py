@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from tfgrpo.domains.mathematics import arithmetic
+from tfgrpo.domains.mathematics.symbols import as_variables
 
 DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
@@ -20,16 +21,13 @@ FRACTION = re.compile(
     rf"(?:({ARGUMENT})|(?=\{{))"
 )
 ROOT = re.compile(rf"(\\sqrt(?:\[[^\]]*\])?)\s*({ARGUMENT})")
-EULER = re.compile(r"(?<![a-zA-Z\\])[Ee]_(?:\{(\w+)\}|(\w))")
-GAMMA = re.compile(r"\\(g|G)amma(?![a-zA-Z])|([γΓ])")
-"""What the parser reads as a function, or as Euler's constant, and people mean as a symbol."""
-CAPITAL_I = re.compile(r"(\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|\\[a-zA-Z]+)|I")
-"""What the parser reads as the imaginary unit, whatever index it has."""
-PRIMES = re.compile(r"(?<=[a-zA-Z}])'+")
-TRANSPOSED = re.compile(
-    r"(?<!matrix\})\^\s*(?:T(?![a-zA-Z])|\{\s*(?:T|\\top)\s*\}|\\top(?![a-zA-Z]))"
+INDEXED_NUMBER = re.compile(r"(?<![\w.^\\}])\d[\d.,]*\s*_")
+"""A number with an index, which the parser drops: `5_2 + x`."""
+INFINITY = re.compile(
+    r"(?:\d|(?<![\\a-zA-Z])[a-zA-Z]|[)}])\s*[-+*/]?\s*\\infty|\\(?:cdot|times)\s*[-+]?\s*\\infty"
+    r"|\\[dt]?frac\s*\{[^{}]*\\infty|(?<!\^)\\infty\s*(?:[-+*/!^a-zA-Z\d(]|\\(?:cdot|times))"
 )
-"""Marks that the parser drops."""
+"""Infinity that is reckoned with, which has no value."""
 DOTS = re.compile(r"\\[lcd]?dots[bco]?(?![a-zA-Z])|\.\.\.|…")
 ARROW = re.compile(r"->|=>|→|⇒|\\(?:to|mapsto|rightarrow|Rightarrow|implies|leftarrow)(?![a-zA-Z])")
 APPROXIMATELY = re.compile(r"\A\s*(?:\\approx|≈|\\simeq|\\sim|=)\s*")
@@ -79,6 +77,8 @@ def undelimited(text: str) -> str | None:
 def unreadable(text: str) -> bool:
     """Whether a text holds what a parser would drop, or read as something else."""
     without = COMMAND_TEXT.sub(" ", text)
+    if INDEXED_NUMBER.search(without) or INFINITY.search(without):
+        return True
     if DOTS.search(without) or ARROW.search(without) or "::" in without:
         return True
     if APART.search(without) and "matrix" not in text:
@@ -96,7 +96,6 @@ def _read(text: str) -> Any | None:
         latex2sympy,
         normalize_latex,
     )
-    from math_verify.grader import should_treat_as_complex
     from math_verify.parser import get_last_eq
 
     configuration = NormalizationConfig(
@@ -107,7 +106,7 @@ def _read(text: str) -> Any | None:
         try:
             return latex2sympy(
                 form,
-                is_real=not should_treat_as_complex(form),
+                is_real=True,
                 convert_degrees=False,
                 normalization_config=None,
                 conversion_config=ConversionConfig(lowercase_symbols=False),
@@ -126,15 +125,7 @@ def rewritten(text: str) -> str:
         if not changed:
             break
     text = ROOT.sub(r"\1{\2}", text)
-    text = CAPITAL_I.sub(lambda match: match[1] or "\\text{capitali}", text)
-    text = TRANSPOSED.sub(r"^{\\text{transposed}}", GAMMA.sub(_symbol, text))
-    text = PRIMES.sub(lambda match: f"_{{prime{len(match[0])}}}", text)
-    return EULER.sub(lambda match: f"\\Xi_{{{match[1] or match[2]}}}", text)
-
-
-def _symbol(match: re.Match[str]) -> str:
-    lower = (match[1] or match[2]) in ("g", "γ")
-    return "\\text{smallgamma}" if lower else "\\text{capitalgamma}"
+    return as_variables(text)
 
 
 def _braced(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -32,7 +33,11 @@ PERCENT = re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?|pct))[\s.$}]*\Z", re.I)
 COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))")
 CLOCK = re.compile(r"(\d{1,2})(?:\s?(?::|\{:\})\s?(\d{2}))?(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
 DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})\Z")
-BASED = re.compile(r"(\d[\dA-F]*)_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I)
+IN_WORDS = ("%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y")
+MONTH = re.compile(r"\b[A-Z][a-z]{2,8}\b.*\d{4}\Z")
+BASED = re.compile(
+    r"\(?([+-]?\d[\dA-F]*)\)?_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I
+)
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""
@@ -180,8 +185,17 @@ def clock(text: str) -> Time | None:
 
 def date(text: str) -> tuple[int, ...] | None:
     """Returns year, month and day, which sympy would subtract."""
-    match = DATE.match(WRAPPING.sub(r"\1", text).strip().strip("$ ."))
-    return tuple(map(int, match.groups())) if match else None
+    bare = WRAPPING.sub(r"\1", text).strip().strip("$ .")
+    match = DATE.match(bare)
+    if match is not None:
+        return tuple(map(int, match.groups()))
+    for form in IN_WORDS if MONTH.search(bare) else ():
+        try:
+            day = datetime.strptime(" ".join(bare.replace(",", " ").split()), form)
+        except ValueError:
+            continue
+        return day.year, day.month, day.day
+    return None
 
 
 def based(text: str) -> tuple[str, str] | None:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 TABLE: dict[str, dict[str, str]] = {
     "length": {
+        "nm nanometer nanometre": "1/1000000000",
+        "um micrometer micrometre micron": "1/1000000",
         "mm millimeter millimetre": "1/1000",
         "cm centimeter centimetre": "1/100",
         "m meter metre": "1",
@@ -56,6 +58,28 @@ VOLUMES = {
     "l liter litre": "1/1000",
     "gallon": "0.003785411784",
 }
+SI: dict[str, tuple[dict[str, int], str]] = {
+    "N newton": ({"mass": 1, "length": 1, "time": -2}, "1"),
+    "J joule": ({"mass": 1, "length": 2, "time": -2}, "1"),
+    "W watt": ({"mass": 1, "length": 2, "time": -3}, "1"),
+    "Pa pascal": ({"mass": 1, "length": -1, "time": -2}, "1"),
+    "Hz hertz": ({"time": -1}, "1"),
+    "A ampere amp": ({"current": 1}, "1"),
+    "C coulomb": ({"current": 1, "time": 1}, "1"),
+    "V volt": ({"mass": 1, "length": 2, "time": -3, "current": -1}, "1"),
+    "ohm": ({"mass": 1, "length": 2, "time": -3, "current": -2}, "1"),
+    "F farad": ({"mass": -1, "length": -2, "time": 4, "current": 2}, "1"),
+    "T tesla": ({"mass": 1, "time": -2, "current": -1}, "1"),
+    "eV electronvolt": ({"mass": 1, "length": 2, "time": -2}, "1.602176634e-19"),
+    "mol mole": ({"amount": 1}, "1"),
+    "K": ({"kelvin": 1}, "1"),
+}
+"""Units of physics: a symbol, whose case counts, and its word."""
+SPELT = {"N": "newton", "J": "joule", "W": "watt", "A": "ampere", "V": "volt"}
+SPELT |= {"T": "tesla", "K": "kelvin"}
+SYMBOL = re.compile(rf"(?<![a-zA-Z])[{''.join(SPELT)}](?![a-zA-Z])")
+"""A letter that is a unit where it is set as text, and a symbol elsewhere."""
+PREFIXES = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "G": "1e9"}
 SPEEDS = {"mph": "0.44704", "kmh kph kmph": "5/18"}
 FORMULA_WORD = re.compile(
     r"mod|a?sinh?|a?cosh?|a?tanh?|cot|sec|csc|log|exp|sqrt|gcd|lcm|max|min|det|pct|percent"
@@ -96,6 +120,21 @@ FORMULA = re.compile(r"\A\$([^$]+)\$\s+([a-zA-Z%\\][^$]*)\Z")
 SUFFIX = re.compile(r"(?<=\d)\s*\\?([$€£¥])\Z")
 
 
+SET = r"\\(?:text|mathrm|mbox|textrm)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?"
+OVER = re.compile(rf"\\[dt]?frac\s*\{{\s*({SET})\s*\}}\s*\{{\s*({SET})\s*\}}\s*\Z")
+MICRO = re.compile(
+    r"(?:\\mu|µ|μ)\s*\\(?:text|mathrm)\s*\{\s*([a-zA-Z]+)\s*\}"
+    r"|\\(?:text|mathrm)\s*\{\s*(?:\\mu|µ|μ)\s*([a-zA-Z]+)\s*\}"
+)
+OHM = re.compile(
+    r"(?<=[\d}])(?:\\[,;: ]|[\s~])+(?:\\(?:text|mathrm)\s*\{\s*([kMGmu])\s*\}|([kMG]))?"
+    r"\s*(?:\\Omega|Ω|Ω)\s*\Z|\\(?:text|mathrm)\s*\{\s*(?:[kMG])?\\Omega\s*\}\s*\Z"
+)
+WITHIN = re.compile(
+    r"\\(?:text|mathrm|mbox|textrm)\s*\{([^{}^$]*[a-zA-Z])\s*\$?\^\{?(-?\d)\}?\$?\s*\}\s*\Z"
+)
+
+
 class Unit(NamedTuple):
     """What is measured, as kinds with their powers, and the size of one in the kinds' own units."""
 
@@ -126,6 +165,13 @@ def _known() -> dict[str, Unit]:
     for kinds, words, size in rows:
         for word in words.split():
             known[word] = Unit(frozenset(kinds.items()), Fraction(size))
+    for words, (kinds, size) in SI.items():
+        for word in words.split():
+            known[word] = Unit(frozenset(kinds.items()), Fraction(size))
+        symbol = words.split()[0]
+        for prefix, factor in PREFIXES.items():
+            larger = Unit(frozenset(kinds.items()), Fraction(size) * Fraction(factor))
+            known.setdefault(prefix + symbol, larger)
     return known
 
 
@@ -137,7 +183,7 @@ def split(text: str) -> Measured:
     text = text.strip()
     if text.startswith("$") and text.endswith("$") and len(text) > 1:
         text = text.strip("$").strip()
-    text = FORMULA.sub(r"\1 \2", text)
+    text = FORMULA.sub(r"\1 \2", typeset(text))
     currency = PREFIX.match(text)
     if currency is not None:
         kind = SIGNS.get(currency[2] or "") or {"USD": "dollars", "EUR": "euros"}.get(
@@ -147,6 +193,15 @@ def split(text: str) -> Measured:
         own = Unit(frozenset({(kind, 1)}), Fraction(1))
         return Measured(rest.text, tuple(_product(own, unit) for unit in rest.units) or (own,))
     return _end(text)
+
+
+def typeset(text: str) -> str:
+    r"""Returns a text with its unit as `\text{m}/\text{s}^2`, however it was set: `\mathrm{m/s^2}`,
+    `\frac{\text{m}}{\text{s}^2}`, `\text{cm$^2$}`, `\Omega`, `\mu\mathrm{m}`."""
+    text = OVER.sub(lambda match: f"{match[1]}/{match[2]}", text)
+    text = MICRO.sub(r"\\text{u\1}", text)
+    text = OHM.sub(lambda match: f" \\text{{{match[1] or match[2] or ''}ohm}}", text)
+    return WITHIN.sub(lambda match: f"\\text{{{match[1]}}}^{match[2]}", text)
 
 
 def _end(text: str) -> Measured:
@@ -171,7 +226,7 @@ def _in_text(text: str) -> Measured | None:
         return None
     if match["per"]:
         words += "/" + match["per"] + (match["below"] or "")
-    units = named(words)
+    units = named(SYMBOL.sub(lambda symbol: SPELT[symbol[0]], words))
     if units:
         return Measured(match["before"], units)
     return Measured(match["before"], (), True) if re.match(r"[^\W\d_]", words) else None
@@ -236,6 +291,8 @@ def _word(word: str) -> tuple[Unit, ...]:
     known = _known()
     if len(word) == 1:
         return (known[word.lower()],) if word in LETTERS else ()
+    if word in known:
+        return (known[word],)
     lower = word.lower()
     if lower in ("pound", "pounds"):
         return _unit("gbp"), _unit("lb")
