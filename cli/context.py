@@ -89,9 +89,8 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self.adopt(Store.open(self.location, author=self.author))
-            if self.finishes and os.path.exists(f"{self.file}-redacting"):
-                _finish_redaction(self._store)
+            opened = Store.open(self.location, author=self.author, finishing=self.finishes)
+            self.adopt(opened)
         assert self._store is not None
         return self._store
 
@@ -133,23 +132,6 @@ class App:
         self._until_closed.close()
         if self._store is not None:
             self._store.close()
-
-
-def _finish_redaction(store: Store | None) -> None:
-    """Finishes what an interrupted redaction has not done, and says so."""
-    from tfgrpo.cli import text
-    from tfgrpo.redaction import finish_everywhere
-    from tfgrpo.store.errors import TfgrpoError
-
-    assert store is not None
-    try:
-        done, left = finish_everywhere(store)
-    except (TfgrpoError, OSError) as error:
-        text.echo(f"note: a redaction was interrupted and cannot be finished: {error}", err=True)
-        return
-    if done:
-        holding = "".join(f"; {path} still contains the text" for path in left)
-        text.echo(f"note: finished a redaction that was interrupted{holding}", err=True)
 
 
 pass_app = click.make_pass_decorator(App)

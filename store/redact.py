@@ -13,7 +13,7 @@ versions keep the experience, without its text; rendering leaves it out.
 redaction itself is one transaction; after it the storage is written anew (`rewrite`), and the text
 is taken out of what lies around the store. A file beside the store, its plan, has the text until
 all of that is done. If it is interrupted, or another process is reading, `fsck` reports it, and
-`finish` does it again: whatever opens the store next from a command line calls it.
+`finish` does it again: whatever opens the store next calls it.
 """
 
 from __future__ import annotations
@@ -210,8 +210,8 @@ def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
 
 
 def unfinished(store: Store) -> bool:
-    """Returns whether a redaction's old bytes may still be in a file."""
-    return _marker(store).exists()
+    """Returns whether a redaction's old bytes may still be in a file or a database."""
+    return _marker(store).exists() or store.port.needs_rewrite()
 
 
 def pending(store: Store) -> list[tuple[str, ...]]:
@@ -297,7 +297,12 @@ def _check(plan: RedactionPlan, reason: str, author: str, replacement: str | Non
 
 
 def _record_decisions(store: Store, plan: RedactionPlan, reason: str, author: str) -> None:
-    """Records which decisions a redaction takes a text out of: no others may be changed."""
+    """Records which decisions a redaction takes a text out of: no others may be changed. One that
+    blanks no event is on record as a decision about the records that it changes."""
+    if plan.records and not plan.events:
+        decide(
+            store, REDACTION, "records", {"places": len(plan.records)}, why=reason, author=author
+        )
     rows = {place.row for place in plan.records if place.table == "decisions"}
     for decision in decisions(store) if rows else ():
         if decision.row in rows:

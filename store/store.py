@@ -12,6 +12,7 @@ another for another thread. Reading is safe beside writers in other processes, w
 from __future__ import annotations
 
 import os
+import sys
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -116,19 +117,30 @@ class Store:
         author: Author = "unknown",
         now: Callable[[], int] | None = None,
         watching: bool = False,
+        finishing: bool = True,
     ) -> Store:
         """Opens the store at `path`, a file or a database's address; without one, the nearest.
 
         `author` signs the versions that are committed without one of their own, and is asked for
         when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
         that reads: threads may take turns with the store, and what is locked is an error at once.
-        Raises StoreError.
+        A redaction that was interrupted is finished first, which standard error is told; not for
+        one who watches, nor without `finishing`. Raises StoreError.
         """
         path = named_by(path or find_file(os.getcwd()))
         if (port := open_port(path, watching=watching)).last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
-        return cls(port, path, author=author, now=now or _microseconds)
+        store = cls(port, path, author=author, now=now or _microseconds)
+        if finishing and not watching:
+            store._finish_redaction()
+        return store
+
+    def _finish_redaction(self) -> None:
+        """Finishes what an interrupted redaction has not done. What lies around a store is the
+        affair of the whole package, which is above this room and loaded already."""
+        if os.path.exists(f"{self.file}-redacting") or self.port.needs_rewrite():
+            sys.modules[__name__.partition(".")[0]].finish_redaction(self)
 
     @classmethod
     def init(

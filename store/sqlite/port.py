@@ -500,6 +500,9 @@ class SqlitePort:
         with self.translating():
             return file.rewrite(self.connection)
 
+    def needs_rewrite(self) -> bool:
+        return False
+
     # Remotes:
 
     def remotes(self) -> dict[str, str]:
