@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.checks import COUNTED, Defect, attempt, call_defects
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 from tfgrpo.store.sqlite.file import schema
@@ -220,17 +220,8 @@ def _json(port: SqlitePort) -> Iterator[Defect]:
 
 def _calls(port: SqlitePort) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
-    counted = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "seconds"]
-    query = f"select id, plain(answer), {', '.join(counted)} from journal"
-    for id, answer, *counts in port.stream(query):
-        try:
-            fields = json.loads(answer)
-        except ValueError:  # as the check before has said
-            continue
-        if not isinstance(fields, dict):
-            yield Defect(f"call {id}", "has an answer that is none")
-        elif any(fields.get(n, count) != count for n, count in zip(counted, counts, strict=True)):
-            yield Defect(f"call {id}", "counts something else than its answer does")
+    columns = f"id, plain(answer), attempts, seconds, {', '.join(COUNTED)}"
+    yield from call_defects(port.stream(f"select {columns} from journal"))
     keys = {key for (key,) in port.rows("select key from journal")}
     named = {key.hex() for key in keys if isinstance(key, bytes)}
     for id, calls in port.stream("select id, calls from rollouts where json_valid(calls)"):
