@@ -33,8 +33,8 @@ class App:
         self._named = str(named_by(store)) if store else None
         self._store: Store | None = None
         self._forced = False
-        self.finishes = True
-        """Whether a redaction that was interrupted is finished when the store is opened."""
+        self.unchecked = False
+        """Whether the store is opened as it was found: see `Store.open`."""
         self._until_closed = ExitStack()
 
     @property
@@ -89,7 +89,7 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            opened = Store.open(self.location, author=self.author, finishing=self.finishes)
+            opened = Store.open(self.location, author=self.author, unchecked=self.unchecked)
             self.adopt(opened)
         assert self._store is not None
         return self._store

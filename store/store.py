@@ -117,22 +117,24 @@ class Store:
         author: Author = "unknown",
         now: Callable[[], int] | None = None,
         watching: bool = False,
-        finishing: bool = True,
+        unchecked: bool = False,
     ) -> Store:
         """Opens the store at `path`, a file or a database's address; without one, the nearest.
 
         `author` signs the versions that are committed without one of their own, and is asked for
         when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
         that reads: threads may take turns with the store, and what is locked is an error at once.
-        A redaction that was interrupted is finished first, which standard error is told; not for
-        one who watches, nor without `finishing`. Raises StoreError.
+        A redaction that was interrupted is finished first, which standard error is told, but by
+        one who watches. With `unchecked`, for checks, it is left, and a schema that others have
+        added to is not refused. Raises StoreError.
         """
         path = named_by(path or find_file(os.getcwd()))
-        if (port := open_port(path, watching=watching)).last_version() < 0:
+        port = open_port(path, watching=watching, unchecked=unchecked)
+        if port.last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
         store = cls(port, path, author=author, now=now or _microseconds)
-        if finishing and not watching:
+        if not (watching or unchecked):
             store._finish_redaction()
         return store
 

@@ -400,7 +400,7 @@ def test_a_redaction_killed_at_any_instant_is_wholly_done_or_not_at_all(tmp_path
             for n in range(40):
                 store.commit("main", [add(f"{n} {secret} " + "x" * 500)] * 3, message="m")
         printed = kill_after_ready(child(REDACT, path, secret), dice, 0.25)
-        with Store.open(path, finishing=False) as store:
+        with Store.open(path, unchecked=True) as store:
             assert not broken(path)
             gone = sum(event.redacted for v in store.log() for event in store.events(v))
             assert gone in (0, 120)
