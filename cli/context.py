@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -197,11 +198,17 @@ class Named(click.ParamType[str]):
             return []
         finally:
             app.close()
+        # bash puts a name into the line as it is; zsh and fish quote it themselves
+        bare = os.environ.get("_TFGRPO_COMPLETE", "").startswith("bash")
         return [
-            CompletionItem(shown(done + dots + n), help=shown(h) or None)
-            for n, h in pairs
-            if n.startswith(typed)
+            CompletionItem(shown(_quoted(name) if bare else name), help=shown(h) or None)
+            for name, h in ((done + dots + n, h) for n, h in pairs if n.startswith(typed))
         ]
+
+
+def _quoted(name: str) -> str:
+    """Returns a name as a shell reads it again, whatever characters it has."""
+    return re.sub(r"([^\w@%+=:,./~^{}-])", r"\\\1", name)
 
 
 def branches(store: Store) -> list[tuple[str, str]]:

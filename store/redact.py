@@ -30,7 +30,13 @@ from typing import NamedTuple
 from tfgrpo.store import atomic_write, replay
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.decisions import REDACTION, decide, decisions
-from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
+from tfgrpo.store.errors import (
+    InvalidOperation,
+    StoreError,
+    TfgrpoError,
+    UnknownRevision,
+    advice,
+)
 from tfgrpo.store.find import FOLDER
 from tfgrpo.store.occurrences import Occurrence, forms, matcher, matches_bytes
 from tfgrpo.store.port import EventRow, Redaction
@@ -356,9 +362,7 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
             if before is not None:
                 os.close(before)
     except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror}", hint="check the permissions and the space"
-        ) from error
+        raise StoreError(f"cannot write {path}: {error.strerror}", hint=advice(error)) from error
 
 
 def _opened(path: Path) -> int | None:

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
-from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.errors import RowRefused, StoreError, advice
 from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.sqlite.closed_folder import UnchangingFile, folder_of, open_database
 from tfgrpo.store.sqlite.foreign import defend, refuse_computed, refuse_foreign, schema
@@ -78,9 +78,7 @@ def connect(
             connection.close()
         raise translated(error, path) from error
     except OSError as error:
-        raise StoreError(
-            f"cannot create {path}: {error.strerror}", hint="check the permissions"
-        ) from error
+        raise StoreError(f"cannot create {path}: {error.strerror}", hint=advice(error)) from error
     except UnicodeDecodeError:  # SQLite quotes what it could not read
         if connection is not None:
             connection.close()
