@@ -32,6 +32,7 @@ from tfgrpo.domains.function import function_domain
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.interchange.formats.comma import FORMAT
 from tfgrpo.interchange.records import SourceFile
+from tfgrpo.model.client import RecordedAnswer
 from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
 from tfgrpo.proxy.seen import UNPACKED, SeenCall
 from tfgrpo.rollout.attempt import checked_verdict
@@ -142,7 +143,7 @@ def test_a_packed_answer_is_unpacked_up_to_a_size(packing: str, tmp_path: Path) 
         tracemalloc.stop()
     assert isinstance(bombed, CallFailed | EndpointError)
     assert "more than 16 MB" in str(bombed)
-    assert getattr(read, "content", read) == "fine"
+    assert cast(RecordedAnswer, read).answer.content == "fine"
 
 
 def completion_bytes() -> bytes:
