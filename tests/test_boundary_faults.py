@@ -25,9 +25,13 @@ MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
 """How many calls of a verb have a fault, of each kind: TFGRPO_FAULTS says another number."""
 SECRET = "sk-live-51Hq-canary"
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("cc") is None,
+        reason="needs Linux and a C compiler",
+    ),
+    *([pytest.mark.timeout(0)] if LONG else []),  # a verb has some hundred calls
+]
 
 
 @pytest.fixture(scope="module")
