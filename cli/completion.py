@@ -22,5 +22,7 @@ def completion(shell: str) -> None:
     context = click.get_current_context().find_root()
     kind = get_completion_class(shell)
     assert kind is not None, "the choices are those that click knows"
-    script = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE")
-    text.echo(script.source())
+    script = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE").source()
+    # A name goes into the line as it comes (`context.py` quotes it), and is split at no space.
+    script = script.replace("COMPREPLY+=($value)", 'COMPREPLY+=("$value")')
+    text.echo(script.replace("read type value", "read -r type value"))

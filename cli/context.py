@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +34,8 @@ class App:
         self._named = str(named_by(store)) if store else None
         self._store: Store | None = None
         self._forced = False
-        self.finishes = True
-        """Whether a redaction that was interrupted is finished when the store is opened."""
+        self.unchecked = False
+        """Whether the store is opened as it was found: see `Store.open`."""
         self._until_closed = ExitStack()
 
     @property
@@ -89,9 +90,8 @@ class App:
         if self._store is None:
             from tfgrpo.store.store import Store
 
-            self.adopt(Store.open(self.location, author=self.author))
-            if self.finishes and os.path.exists(f"{self.file}-redacting"):
-                _finish_redaction(self._store)
+            opened = Store.open(self.location, author=self.author, unchecked=self.unchecked)
+            self.adopt(opened)
         assert self._store is not None
         return self._store
 
@@ -133,23 +133,6 @@ class App:
         self._until_closed.close()
         if self._store is not None:
             self._store.close()
-
-
-def _finish_redaction(store: Store | None) -> None:
-    """Finishes what an interrupted redaction has not done, and says so."""
-    from tfgrpo.cli import text
-    from tfgrpo.redaction import finish_everywhere
-    from tfgrpo.store.errors import TfgrpoError
-
-    assert store is not None
-    try:
-        done, left = finish_everywhere(store)
-    except (TfgrpoError, OSError) as error:
-        text.echo(f"note: a redaction was interrupted and cannot be finished: {error}", err=True)
-        return
-    if done:
-        holding = "".join(f"; {path} still contains the text" for path in left)
-        text.echo(f"note: finished a redaction that was interrupted{holding}", err=True)
 
 
 pass_app = click.make_pass_decorator(App)
@@ -215,11 +198,17 @@ class Named(click.ParamType[str]):
             return []
         finally:
             app.close()
+        # bash puts a name into the line as it is; zsh and fish quote it themselves
+        bare = os.environ.get("_TFGRPO_COMPLETE", "").startswith("bash")
         return [
-            CompletionItem(shown(done + dots + n), help=shown(h) or None)
-            for n, h in pairs
-            if n.startswith(typed)
+            CompletionItem(shown(_quoted(name) if bare else name), help=shown(h) or None)
+            for name, h in ((done + dots + n, h) for n, h in pairs if n.startswith(typed))
         ]
+
+
+def _quoted(name: str) -> str:
+    """Returns a name as a shell reads it again, whatever characters it has."""
+    return re.sub(r"([^\w@%+=:,./~^{}-])", r"\\\1", name)
 
 
 def branches(store: Store) -> list[tuple[str, str]]:

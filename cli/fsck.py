@@ -62,7 +62,7 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
     """
     from tfgrpo.store import fsck as checks
 
-    app.finishes = False  # it is told, and changes nothing unasked
+    app.unchecked = True  # it is told, and changes nothing unasked
     checked = checks.fsck(app.store)
     dropped = None
     if repair and any(problem.derived for problem in checked.problems):

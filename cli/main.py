@@ -20,7 +20,7 @@ import click  # noqa: E402
 
 from tfgrpo.cli.context import App  # noqa: E402
 from tfgrpo.cli.suggest import SuggestingGroup  # noqa: E402
-from tfgrpo.store.errors import TfgrpoError  # noqa: E402
+from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
 
 if COLLECTS:
     gc.enable()
@@ -260,7 +260,8 @@ def _hint(error: OSError) -> str | None:
     """Returns what to do about a file that the system does not let us have."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "check the path: no folder is made"
-    return "check the permissions" if isinstance(error, PermissionError) else None
+    known = isinstance(error, PermissionError) or error.errno in NO_ROOM
+    return advice(error) if known else None
 
 
 def usage_words(error: click.UsageError) -> tuple[str, str | None]:

@@ -76,7 +76,7 @@ def redact(
       tfgrpo redact G0 --dry-run
       tfgrpo redact G1 --reason "names a customer" --yes
     """
-    app.finishes = not finish
+    app.unchecked = finish
     store = app.store
     if finish:
         complete, holding = finish_everywhere(store)

@@ -21,6 +21,7 @@ from tfgrpo.store.records import Op
 from tfgrpo.visible import shown as shown
 from tfgrpo.visible import shown_in_json
 from tfgrpo.wording import age as age
+from tfgrpo.wording import inert_cell
 from tfgrpo.wording import iso as iso
 from tfgrpo.wording import plural as plural
 from tfgrpo.wording import when as when
@@ -297,7 +298,8 @@ def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
     for number, row in enumerate(rows):
         if not number:
             sheet.writerow(row)
-        sheet.writerow("" if value is None else value for value in row.values())
+        values = (inert_cell(one) if isinstance(one, str) else one for one in row.values())
+        sheet.writerow("" if value is None else value for value in values)
         echo(shown(page.getvalue()), nl=False)
         page.seek(0)
         page.truncate()

@@ -86,6 +86,8 @@ def parse_address(text: str) -> Address:
     hint = "postgresql://USER@HOST/DATABASE?library=NAME"
     try:
         parts = urlsplit(text)
+        if "," not in parts.netloc and not (parts.port is None or parts.port):
+            raise ValueError("0 is no port")
         settings = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
         raise BadLocation("the address of the database cannot be read", hint=hint) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import is_address
 from tfgrpo.store.default import memory_port, open_port
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import StoreError, advice
 from tfgrpo.store.records import ROOT
 from tfgrpo.store.revisions import BRANCH, HEAD
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 DEFAULT_BRANCH = "main"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
@@ -61,9 +59,7 @@ def _create(path: Path | str, opened: Callable[[Port], Store]) -> None:
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
     except OSError as error:
-        raise StoreError(
-            f"cannot make {folder}: {error.strerror}", hint="check the permissions"
-        ) from error
+        raise StoreError(f"cannot make {folder}: {error.strerror}", hint=advice(error)) from error
     try:
         with in_memory(path, opened) as store:
             atomic_write.create(path, store.port.content())
@@ -71,8 +67,4 @@ def _create(path: Path | str, opened: Callable[[Port], Store]) -> None:
         if not there:
             with suppress(OSError):  # somebody else uses it by now
                 os.rmdir(folder)
-        room = "free some space and run the same command again"
-        raise StoreError(
-            f"cannot create {path}: {error.strerror}",
-            hint=room if error.errno in NO_ROOM else "check the permissions",
-        ) from error
+        raise StoreError(f"cannot create {path}: {error.strerror}", hint=advice(error)) from error

@@ -33,15 +33,16 @@ __all__ = [
 ]
 
 
-def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
+def open_port(
+    path: Path | str, *, create: bool = False, watching: bool = False, unchecked: bool = False
+) -> Port:
     """Opens the storage at `path`, a file's or a database's address, or makes it with `create`;
-    `watching` is for one who serves what is there (`Store.open` says what that means). Raises
-    StoreError."""
+    `Store.open` says what `watching` and `unchecked` mean. Raises StoreError."""
     if is_address(path):
         from tfgrpo.store.postgres.port import PostgresPort
 
         return PostgresPort(str(path), create=create, watching=watching)
-    return SqlitePort(path, create=create, watching=watching)
+    return SqlitePort(path, create=create, watching=watching, unchecked=unchecked)
 
 
 def is_there(path: Path) -> bool:

@@ -7,6 +7,8 @@ both and exits with `exit_code`. A program catches the kinds below.
 
 from __future__ import annotations
 
+import errno
+
 
 class TfgrpoError(Exception):
     """Something a user can mend. `hint` tells how, when that is known."""
@@ -74,3 +76,13 @@ class SettingsError(TfgrpoError):
     """A setting that is unknown or out of range."""
 
     exit_code = 2
+
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def advice(error: OSError) -> str:
+    """Returns what to do about a file that the system does not let us have."""
+    if error.errno in NO_ROOM:
+        return "free some space and run the same command again"
+    return "check the permissions"

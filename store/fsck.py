@@ -93,8 +93,8 @@ def repair(store: Store) -> int:
     """Drops snapshots, which are made anew when they are due, and makes indexes and triggers
     anew; returns how many snapshots went."""
     count = len(store.port.snapshot_positions())
+    store.port.rebuild()  # first: a trigger of somebody else's could keep the rest from its end
     store.port.drop_snapshots()
-    store.port.rebuild()
     return count
 
 

@@ -121,9 +121,15 @@ class Journal:
                 return
             except RowRefused:
                 raise
-            except StoreError:
+            except StoreError as error:
                 if time.monotonic() >= until:
-                    raise
+                    lost = sum(write.call is not None for write in writes)
+                    if not lost:
+                        raise
+                    answers = f"{lost} answer{'s' * (lost > 1)} that had arrived"
+                    raise StoreError(
+                        f"{error}; {answers} could not be kept", hint=error.hint
+                    ) from error
                 time.sleep(AGAIN)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import StoreError, advice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,4 +70,4 @@ def is_held(path: Path) -> bool:
 
 
 def _unusable(path: Path, error: OSError) -> StoreError:
-    return StoreError(f"cannot lock {path}: {error.strerror}", hint="check the permissions")
+    return StoreError(f"cannot lock {path}: {error.strerror}", hint=advice(error))

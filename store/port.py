@@ -327,6 +327,10 @@ class Port(Protocol):
         """Removes the last byte of what was deleted or replaced; returns False when that has to
         be done again later, because somebody is reading."""
 
+    def needs_rewrite(self) -> bool:
+        """Returns whether the storage itself says that a redaction's `rewrite` is still to be
+        done, and may be done from here. A file does not say so: its plan does."""
+
     # remotes:
 
     def remotes(self) -> dict[str, str]:

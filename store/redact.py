@@ -13,7 +13,7 @@ versions keep the experience, without its text; rendering leaves it out.
 redaction itself is one transaction; after it the storage is written anew (`rewrite`), and the text
 is taken out of what lies around the store. A file beside the store, its plan, has the text until
 all of that is done. If it is interrupted, or another process is reading, `fsck` reports it, and
-`finish` does it again: whatever opens the store next from a command line calls it.
+`finish` does it again: whatever opens the store next calls it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,13 @@ from typing import NamedTuple
 from tfgrpo.store import atomic_write, replay
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.decisions import REDACTION, decide, decisions
-from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
+from tfgrpo.store.errors import (
+    InvalidOperation,
+    StoreError,
+    TfgrpoError,
+    UnknownRevision,
+    advice,
+)
 from tfgrpo.store.find import FOLDER
 from tfgrpo.store.occurrences import Occurrence, forms, matcher, matches_bytes
 from tfgrpo.store.port import EventRow, Redaction
@@ -210,8 +216,8 @@ def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
 
 
 def unfinished(store: Store) -> bool:
-    """Returns whether a redaction's old bytes may still be in a file."""
-    return _marker(store).exists()
+    """Returns whether a redaction's old bytes may still be in a file or a database."""
+    return _marker(store).exists() or store.port.needs_rewrite()
 
 
 def pending(store: Store) -> list[tuple[str, ...]]:
@@ -297,7 +303,12 @@ def _check(plan: RedactionPlan, reason: str, author: str, replacement: str | Non
 
 
 def _record_decisions(store: Store, plan: RedactionPlan, reason: str, author: str) -> None:
-    """Records which decisions a redaction takes a text out of: no others may be changed."""
+    """Records which decisions a redaction takes a text out of: no others may be changed. One that
+    blanks no event is on record as a decision about the records that it changes."""
+    if plan.records and not plan.events:
+        decide(
+            store, REDACTION, "records", {"places": len(plan.records)}, why=reason, author=author
+        )
     rows = {place.row for place in plan.records if place.table == "decisions"}
     for decision in decisions(store) if rows else ():
         if decision.row in rows:
@@ -351,9 +362,7 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
             if before is not None:
                 os.close(before)
     except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror}", hint="check the permissions and the space"
-        ) from error
+        raise StoreError(f"cannot write {path}: {error.strerror}", hint=advice(error)) from error
 
 
 def _opened(path: Path) -> int | None:

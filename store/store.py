@@ -12,6 +12,7 @@ another for another thread. Reading is safe beside writers in other processes, w
 from __future__ import annotations
 
 import os
+import sys
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,6 +119,7 @@ class Store:
         author: Author = "unknown",
         now: Callable[[], int] | None = None,
         watching: bool = False,
+        unchecked: bool = False,
     ) -> Store:
         """Opens the store at `path`: a file, a project's folder or a database's address; without
         one, the nearest.
@@ -125,13 +127,25 @@ class Store:
         `author` signs the versions that are committed without one of their own, and is asked for
         when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
         that reads: threads may take turns with the store, and what is locked is an error at once.
-        Raises StoreError.
+        A redaction that was interrupted is finished first, which standard error is told, but by
+        one who watches. With `unchecked`, for checks, it is left, and a schema that others have
+        added to is not refused. Raises StoreError.
         """
         path = in_folder(named_by(path or find_file(os.getcwd())))
-        if (port := open_port(path, watching=watching)).last_version() < 0:
+        port = open_port(path, watching=watching, unchecked=unchecked)
+        if port.last_version() < 0:
             port.close()
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
-        return cls(port, path, author=author, now=now or _microseconds)
+        store = cls(port, path, author=author, now=now or _microseconds)
+        if not (watching or unchecked):
+            store._finish_redaction()
+        return store
+
+    def _finish_redaction(self) -> None:
+        """Finishes what an interrupted redaction has not done. What lies around a store is the
+        affair of the whole package, which is above this room and loaded already."""
+        if os.path.exists(f"{self.file}-redacting") or self.port.needs_rewrite():
+            sys.modules[__name__.partition(".")[0]].finish_redaction(self)
 
     @classmethod
     def init(

@@ -335,6 +335,9 @@ class MemoryPort:
     def rewrite(self) -> bool:
         return True
 
+    def needs_rewrite(self) -> bool:
+        return False
+
     # remotes:
 
     def remotes(self) -> dict[str, str]:

@@ -2,7 +2,8 @@
 disk, a full disk. The store holds what was there before or what the verb makes, whole; `fsck` is
 clean; nothing else is left behind once somebody has written again.
 
-A share of the calls, by chance; with TFGRPO_LONG=1 all of them.
+A share of the calls, by chance; with TFGRPO_LONG=1 all of them, and a line for each verb with how
+many faults of each kind ended otherwise.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
 """How many calls of a verb have a fault, of each kind: TFGRPO_FAULTS says another number."""
 SECRET = "sk-live-51Hq-canary"
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        sys.platform != "linux" or shutil.which("cc") is None,
+        reason="needs Linux and a C compiler",
+    ),
+    *([pytest.mark.timeout(0)] if LONG else []),  # a verb has some hundred calls
+]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +107,11 @@ def shape(said: str) -> str:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_fault_leaves_a_verb_done_or_not_done(
-    verb: str, faults: Faults, prepared: Path, tmp_path: Path
+    verb: str,
+    faults: Faults,
+    prepared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     whole = tmp_path / "whole"
     shutil.copytree(prepared, whole)
@@ -111,8 +120,10 @@ def test_a_fault_leaves_a_verb_done_or_not_done(
     assert done.code in (0, 1), done.said
     calls, after = done.calls, shape(state(faults, whole))
     chance = random.Random(verb)
-    wrong = []
+    wrong: list[str] = []
+    row = [f"{calls} calls"]
     for kind in KINDS:
+        found = len(wrong)
         for at in sorted(chance.sample(range(1, calls + 1), min(MOST, calls))):
             folder = tmp_path / "faulty"
             shutil.copytree(prepared, folder)
@@ -123,6 +134,10 @@ def test_a_fault_leaves_a_verb_done_or_not_done(
             if problem:
                 wrong.append(f"{kind} at {at} of {calls}: {problem} ({outcome.said.strip()[:160]})")
             shutil.rmtree(folder)
+        row.append(f"{kind} {len(wrong) - found} of {min(MOST, calls)} wrong")
+    if LONG:  # the table of verbs and faults
+        with capsys.disabled():
+            print(f"\n{verb}: {', '.join(row)}", flush=True)
     assert not wrong, f"{len(wrong)} faults\n" + "\n".join(wrong[:20])
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tfgrpo.model.budget import Budget, BudgetReached, dollars, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
 from tfgrpo.model.prices import Price
+from tfgrpo.model.response import count_tokens
 
 PRICE = Price(0.27, 1.1, 0.07)
 LIMIT = 16_384
@@ -113,6 +115,55 @@ def test_nine_tenths_of_a_budget_can_be_spent_and_none_of_it_is_crossed(
         assert sum(one.prompt_tokens for one in spent) == billed.prompt
         assert sum(one.completion_tokens for one in spent) == billed.completion
         assert calls.meter.cost == pytest.approx(amount)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {f"field_{n}": {"type": "string", "maxLength": 90} for n in range(12)},
+    "required": [f"field_{n}" for n in range(12)],
+}
+TOOLS = ({"type": "function", "function": {"name": "look", "parameters": SCHEMA}},)
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["as a schema", "in words"])
+@pytest.mark.parametrize("extra", [{"schema": SCHEMA}, {"tools": TOOLS}, {"in_words": True}])
+def test_all_that_is_sent_counts_where_a_server_tells_no_usage(
+    extra: dict[str, Any], refused: bool, tmp_path: Path
+) -> None:
+    extra = {"schema": SCHEMA, **extra} if "in_words" in extra else extra
+    lock, read = threading.Lock(), [0]
+
+    def script(sent: dict[str, Any]) -> Reply:
+        if refused and "response_format" in sent:
+            return Reply({"error": {"message": "response_format is not supported"}}, 400)
+        parts = [message["content"] for message in sent["messages"]]
+        parts += [
+            json.dumps(part) for part in (sent.get("response_format"), sent.get("tools")) if part
+        ]
+        body = completion("word " * min(20, sent["max_tokens"]))
+        del body["usage"]
+        with lock:
+            read[0] += sum(count_tokens(part) for part in parts) + 20
+        return Reply(json.dumps(body).encode())
+
+    budget = Budget(12_000, in_tokens=True)
+
+    async def run() -> None:
+        with (
+            ScriptedEndpoint(script) as server,
+            opened_calls(tmp_path, server.base_url, budget=budget) as calls,
+        ):
+            try:
+                for number in range(500):
+                    await calls.ask(replace(asked(number), max_tokens=40, **extra))
+            except BudgetReached:
+                pass
+            finally:
+                await calls.endpoint.close()
+
+    asyncio.run(run())
+    assert 0.8 * 12_000 < read[0] <= 12_000
+    assert budget.spent <= 12_000
 
 
 def test_a_server_that_tells_no_usage_is_held_to_a_budget_all_the_same(tmp_path: Path) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Cli
-from scripted import LESSON, ScriptedEndpoint, stage, teachable, write_problems
+from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable, write_problems
 from test_gate import BAD
 
 import tfgrpo
 from tfgrpo.evaluation.evaluate import EvalProgress
-from tfgrpo.notices import Notice
+from tfgrpo.notices import Notice, RunStarted, StepFinished
 from tfgrpo.store.fsck import fsck
 
 RUN = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "gate": "gate.jsonl"}
@@ -80,11 +81,26 @@ def test_a_run_ends_at_the_version_that_is_best_on_fresh_attempts(folder: Path, 
 
 
 def test_a_run_that_is_stopped_while_it_chooses_asks_for_nothing_twice(folder: Path) -> None:
-    def stop(notice: Notice) -> None:
-        if isinstance(notice, EvalProgress) and notice.done == 3:
-            task.cancel()
+    choosing, stopped = threading.Event(), threading.Event()
+    numbers = iter(range(1000))
+    steps: list[Notice] = []
 
-    with ScriptedEndpoint(spoiling) as endpoint:
+    def stop(notice: Notice) -> None:
+        if isinstance(notice, RunStarted | StepFinished):
+            steps.append(notice)
+            started = steps[0]
+            if isinstance(started, RunStarted) and len(steps) == 1 + started.steps:
+                choosing.set()
+        elif isinstance(notice, EvalProgress) and notice.done == 3:
+            task.cancel()
+            stopped.set()
+
+    def script(sent: dict[str, Any]) -> str | Reply:
+        if choosing.is_set() and next(numbers) == 3:  # so that something is left to be asked
+            assert stopped.wait(120)
+        return spoiling(sent)
+
+    with ScriptedEndpoint(script) as endpoint:
 
         async def cell() -> None:
             nonlocal task

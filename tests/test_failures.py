@@ -34,6 +34,7 @@ from tfgrpo.model.endpoint import CallFailed, EndpointError, Request, Transient
 from tfgrpo.model.throttle import FIRST_TRIES, Throttle
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
+from tfgrpo.store.fsck import fsck
 
 
 @pytest.fixture(autouse=True)
@@ -384,6 +385,7 @@ def test_a_storm_of_faults_that_pass_changes_nothing(
         spent = store.runs.spent(store.runs.get("run"))
         assert sum(one.usage.calls for one in spent) == sum(storm.answered.values())
         assert sum(one.retries for one in spent) == sum(storm.met.values())
+        assert fsck(store).problems == ()
         assert all(not version.meta.get("failed") for version in steps(desk.path))
 
 
@@ -412,6 +414,7 @@ def test_a_storm_of_everything_finishes_with_an_account_of_what_failed(
     assert failures > 0
     with Store.open(desk.path) as store:
         assert store.runs.state(store.runs.get("run")) == "finished"
+        assert fsck(store).problems == ()
 
 
 def test_a_run_whose_endpoint_dies_stops_keeps_all_and_goes_on_when_it_is_back(

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from click.testing import CliRunner
-from port_rows import call, call_values, made, rollout, rollout_values, run
+from port_rows import call, call_values, made, rollout, rollout_values, run, write
 from postgres import Cluster
 from providers import Provider, ProxyThread, post
 
@@ -21,6 +21,7 @@ from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, parse_upstream
 from tfgrpo.serving.lookups import Lookups
 from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
+from tfgrpo.store import redact as redactions
 from tfgrpo.store.address import anchor, named_by, parse_address, with_password
 from tfgrpo.store.default import members_of, open_traffic
 from tfgrpo.store.fsck import fsck
@@ -48,6 +49,41 @@ def admin(cluster: Cluster, *statements: str) -> None:
     with psycopg.connect(where, autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())
+
+
+@pytest.mark.parametrize("text", ["in an event: sk-live-7", "in an answer: sk-live-7"])
+@pytest.mark.parametrize("reads", ["texts", "versions"])  # a lock, and a state that is kept alive
+def test_who_opens_a_database_next_from_wherever_finishes_a_redaction(
+    text: str,
+    reads: str,
+    cluster: Cluster,
+    shared: str,
+    store: Store,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "event" in text:
+        add(store, text)
+    else:
+        write(store.port, [call("k", made(store.port, run("R")).id, answer={"content": text})])
+    schema = store.port.session.address.schema  # type: ignore[attr-defined]
+    where = cluster.address("main").partition("&")[0]
+    with psycopg.connect(where) as reader:
+        reader.execute("set transaction isolation level repeatable read")
+        reader.execute(f'select count(*) from "{schema}".{reads}'.encode())
+        done = redact(store, Target(texts=("sk-live-7",)), reason="leaked")
+        assert not done.finished
+        monkeypatch.chdir(tmp_path)  # where no plan lies
+        Store.open(shared).close()
+        assert not capsys.readouterr().err
+    assert any(p.where == "redaction" for p in fsck(store).problems)
+    Store.open(shared).close()
+    assert "finished a redaction" in capsys.readouterr().err
+    Store.open(shared).close()
+    assert not capsys.readouterr().err
+    assert redactions.finish(store)  # and drops the plan that lies where it was begun
+    assert not any(p.where == "redaction" for p in fsck(store).problems)
 
 
 # what lies beside it in a folder that is new to it:

@@ -464,6 +464,31 @@ def test_a_reload_takes_the_file_anew_under_a_stream_and_wrong_files_change_noth
         process.communicate(timeout=120)
 
 
+def test_a_reload_while_workers_start_reaches_each_of_them(
+    provider: Provider,  # noqa: F811
+    store: Store,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text('[libraries.support]\nstore = ".tfgrpo/store.db"\nrevision = "main"\n')
+    arguments = ["--config", str(file), "--upstream", provider.url, "--port", "0"]
+    process, _ = listen([*arguments, "--workers", "4"], tmp_path)
+    late = threading.Timer(120, process.kill)  # its workers end with it, and so does what they say
+    late.start()
+    try:
+        os.kill(process.pid, signal.SIGHUP)  # they are forked, and have loaded nothing yet
+        told: list[str] = []
+        for line in process.stderr or ():
+            told += [line]
+            if sum("reloaded" in one for one in told) == 4:
+                break
+        assert [line.strip() for line in told] == ["reloaded"] * 4
+    finally:
+        late.cancel()
+        process.terminate()
+        process.communicate(timeout=120)
+
+
 def test_every_request_is_in_the_access_log_and_502_too(
     settings: ProxySettings,  # noqa: F811
     provider: Provider,  # noqa: F811

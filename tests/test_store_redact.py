@@ -7,7 +7,7 @@ import json
 import random
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from store_helpers import add, broken, child, kill_after_ready, kills, run_child
 
+import tfgrpo
 from tfgrpo import interchange
+from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id
@@ -351,6 +353,31 @@ def test_a_reader_delays_only_the_removal_of_bytes(store: Store, path: Path) -> 
     assert bytes_left(path, SECRET) == []
 
 
+@pytest.mark.parametrize("opened", [Store.open, lambda path: tfgrpo.live(store=path)])
+def test_who_opens_a_store_next_finishes_a_redaction(
+    store: Store,
+    path: Path,
+    opened: Callable[[Path], Store | LiveLibrary],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with sqlite3.connect(path, isolation_level=None) as reader:
+        reader.execute("begin")
+        reader.execute("select count(*) from events").fetchone()
+        assert not redact(store, BY_TEXT, reason="leaked").finished
+        opened(path).close()  # where it cannot be finished yet, it is opened all the same
+        assert redactions.unfinished(store)
+        assert not capsys.readouterr().err
+        reader.execute("rollback")
+    reader.close()
+    assert bytes_left(path, SECRET)
+    opened(path).close()
+    assert "finished a redaction" in capsys.readouterr().err
+    assert not redactions.unfinished(store)
+    assert bytes_left(path, SECRET) == []
+    opened(path).close()
+    assert not capsys.readouterr().err
+
+
 REDACT = """
 import sys
 from tfgrpo.store import Store
@@ -373,7 +400,7 @@ def test_a_redaction_killed_at_any_instant_is_wholly_done_or_not_at_all(tmp_path
             for n in range(40):
                 store.commit("main", [add(f"{n} {secret} " + "x" * 500)] * 3, message="m")
         printed = kill_after_ready(child(REDACT, path, secret), dice, 0.25)
-        with Store.open(path) as store:
+        with Store.open(path, unchecked=True) as store:
             assert not broken(path)
             gone = sum(event.redacted for v in store.log() for event in store.events(v))
             assert gone in (0, 120)

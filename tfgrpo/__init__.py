@@ -79,6 +79,13 @@ if not path.isdir(path.join(path.dirname(__file__), BESIDE[0])):
     sys.meta_path.append(CloneFinder)  # last: what is installed by a link says for itself
 
 
+def finish_redaction(store: Store) -> None:
+    """Finishes what an interrupted redaction has not done: `Store.open` calls this."""
+    from tfgrpo.redaction import resume
+
+    resume(store)
+
+
 def __getattr__(name: str) -> Any:
     if name in FUNCTIONS:
         module, function = FUNCTIONS[name]

@@ -16,12 +16,14 @@ from tfgrpo.library_file import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.rendering.examples import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.find import project_root
 from tfgrpo.store.occurrences import Occurrence, matcher
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.redact import Redacted, Target
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import redact_traffic, traffic_path
+from tfgrpo.visible import complain
 
 COLLECTED = "collected.jsonl"
 """Where `tfgrpo collect` writes problems, in the project's folder."""
@@ -92,6 +94,19 @@ def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
     written = [form for plan in redactions.pending(store) for form in plan]
     done = redactions.finish(store, Places(store).take_out)
     return done, redactions.copies(store, written) if done else []
+
+
+def resume(store: Store) -> None:
+    """Finishes what an interrupted redaction has not done, and says so on standard error. It stops
+    nobody: what cannot be finished now is tried again by whoever opens the store next."""
+    try:
+        done, left = finish_everywhere(store)
+    except (TfgrpoError, OSError) as error:
+        complain(f"note: a redaction was interrupted and cannot be finished: {error}")
+        return
+    if done:
+        holding = "".join(f"; {path} still contains the text" for path in left)
+        complain(f"note: finished a redaction that was interrupted{holding}")
 
 
 def remaining(done: RedactedEverywhere) -> list[str]:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tfgrpo.model.settings import ModelSettings
 
 Role: TypeAlias = Literal["policy", "reflection"]
+FULL = 10.0
+"""Seconds for which a file is waited for that cannot be written, as on a full disk."""
 AWAY = 120.0
 """Seconds for which a shared journal that is away is waited for: what was answered is paid for."""
 ToolFunction: TypeAlias = Callable[..., Any]
@@ -175,7 +177,7 @@ async def open_session(
 
         for endpoint in (endpoints.policy, endpoints.reflection):
             endpoint.adaptation.on_note = note
-        journal = Journal(store.port.writer(), patience=AWAY if options.shared else 0.0)
+        journal = Journal(store.port.writer(), patience=AWAY if options.shared else FULL)
         try:
             with Verifier(
                 workers=options.verifier_workers, seconds=options.verifier_seconds

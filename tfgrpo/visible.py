@@ -59,8 +59,10 @@ def unseen_in_words(text: str) -> str | None:
 
 
 def complain(line: str) -> None:
-    """Prints a line to standard error, for a server that has no terminal of its own."""
-    print(shown(line), file=sys.stderr, flush=True)
+    """Prints a line to standard error, for a server that has no terminal of its own: at once, so
+    that the lines of several processes do not run together."""
+    sys.stderr.write(f"{shown(line)}\n")
+    sys.stderr.flush()
 
 
 _PATTERN = f"(?P<needed>{NEEDED})|{COMMANDING}|{UNSEEN}"

@@ -61,3 +61,19 @@ def span(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+COMPUTED = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet computes."""
+
+
+def inert_cell(text: str) -> str:
+    """Returns a text as a cell that no spreadsheet computes: with a quote before it, as
+    spreadsheets mark a text themselves. `read_cell` takes it away again."""
+    return f"'{text}" if text.lstrip("'").startswith(COMPUTED) else text
+
+
+def read_cell(cell: str) -> str:
+    """Returns the text of which `inert_cell` made a cell."""
+    marked = cell.startswith("'") and cell.lstrip("'").startswith(COMPUTED)
+    return cell[1:] if marked else cell

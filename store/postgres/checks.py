@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.migrations.postgres import MIGRATIONS
-from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.checks import COUNTED, Defect, attempt, call_defects
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 
@@ -206,17 +206,8 @@ def _is_json(text: str) -> bool:
 
 def _calls(port: PostgresPort) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
-    counted = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "seconds"]
-    query = f"select id, answer, {', '.join(counted)} from @.journal"
-    for id, answer, *counts in port.session.stream(query):
-        try:
-            fields = json.loads(answer)
-        except ValueError:  # as the check before has said
-            continue
-        if not isinstance(fields, dict):
-            yield Defect(f"call {id}", "has an answer that is none")
-        elif any(fields.get(n, count) != count for n, count in zip(counted, counts, strict=True)):
-            yield Defect(f"call {id}", "counts something else than its answer does")
+    columns = f"id, answer, attempts, seconds, {', '.join(COUNTED)}"
+    yield from call_defects(port.session.stream(f"select {columns} from @.journal"))
     keys = {key for (key,) in port.rows("select key from @.journal")}
     names = {key.hex() for key in keys}
     for id, calls in port.session.stream("select id, calls from @.rollouts"):

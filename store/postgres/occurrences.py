@@ -29,6 +29,9 @@ REPLACED: dict[tuple[str, str], ColumnKind] = {
 }
 """The columns in which a text may be replaced, beside `texts`, and what they hold."""
 
+TABLES = ["events", "texts", *sorted({table for table, _ in REPLACED})]
+"""The tables that a redaction takes a text out of."""
+
 KEYS = {
     "versions": "number",
     "events": "row",
@@ -108,12 +111,30 @@ def _forget_embeddings(session: Session, digest: bytes) -> None:
         _put(session, "journal.answer", [str(id)], canonical(content).decode())
 
 
+def needs_rewrite(session: Session) -> bool:
+    """Returns whether a table of this role's was not written anew since the last redaction.
+
+    A table that was holds no row version that ended before its `relfrozenxid`, and the rows that
+    put a redaction on record say in which transaction that was.
+    """
+    row = session.row(
+        "with done as ("
+        " (select xmin from @.redactions order by row desc limit 1) union all"
+        " (select xmin from @.decisions where kind = 'redaction' order by row desc limit 1))"
+        " select exists (select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = %s and c.relname = any(%s)"
+        " and pg_has_role(session_user, c.relowner, 'MEMBER')"
+        " and age(c.relfrozenxid) >= (select min(age(xmin)) from done))",
+        (session.address.schema, TABLES),
+    )
+    return row is not None and bool(row[0])
+
+
 def rewrite(session: Session) -> bool:
     """Writes the tables anew, so that nothing blanked or replaced is left in them; returns whether
     that could be done, for which nobody may be reading and which takes their owner."""
     from psycopg import errors
 
-    tables = ["events", "texts", *sorted({table for table, _ in REPLACED})]
     owner = session.row(
         "select pg_has_role(session_user, c.relowner, 'MEMBER') from pg_class c"
         " join pg_namespace n on n.oid = c.relnamespace"
@@ -126,10 +147,10 @@ def rewrite(session: Session) -> bool:
     with session.translating():
         connection.execute("set lock_timeout = '2s'")
         try:
-            for table in tables:
+            for table in TABLES:
                 connection.execute(session.sql(f"vacuum (full) @.{table}"))
         except errors.LockNotAvailable:
             return False
         finally:
             connection.execute("reset lock_timeout")
-    return True
+    return not needs_rewrite(session)  # as it does where somebody reads what was there before

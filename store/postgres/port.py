@@ -24,6 +24,7 @@ from tfgrpo.store.port import (
     lane_of,
     lane_start,
 )
+from tfgrpo.store.postgres import occurrences
 from tfgrpo.store.postgres.changes import Changes
 from tfgrpo.store.postgres.session import Session, prepare
 from tfgrpo.store.records import OPS, Op, RefMove, Version
@@ -484,20 +485,17 @@ class PostgresPort:
         ]
 
     def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        from tfgrpo.store.postgres.occurrences import occurrences
-
-        return list(occurrences(self.session, pattern))
+        return list(occurrences.occurrences(self.session, pattern))
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        from tfgrpo.store.postgres.occurrences import replace
-
         self._moved = True
-        replace(self.session, pattern)
+        occurrences.replace(self.session, pattern)
 
     def rewrite(self) -> bool:
-        from tfgrpo.store.postgres.occurrences import rewrite
+        return occurrences.rewrite(self.session)
 
-        return rewrite(self.session)
+    def needs_rewrite(self) -> bool:
+        return occurrences.needs_rewrite(self.session)
 
     # Remotes:
 

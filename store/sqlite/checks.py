@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.checks import COUNTED, Defect, attempt, call_defects
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
-from tfgrpo.store.sqlite.file import schema
+from tfgrpo.store.sqlite.foreign import foreign, schema
 from tfgrpo.store.sqlite.packing import define_plain
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def check_storage(port: SqlitePort) -> list[Defect]:
     """Checks the file, the schema, places, names and records, reading all of them."""
     problems: list[Defect] = []
     define_plain(port.connection)
-    for check in (_file, _schema, _places, _births, _names, _texts, _runs, _json, _calls):
+    for check in (_schema, _file, _places, _births, _names, _texts, _runs, _json, _calls):
         problems += attempt(check.__name__.strip("_"), lambda check=check: check(port))  # type: ignore[misc]
     return problems
 
@@ -54,7 +54,7 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     failed: list[BaseException] = []
 
     def check() -> Iterator[Defect]:
-        port = SqlitePort(path)
+        port = SqlitePort(path, unchecked=True)
         try:
             with port.reading():
                 yield from check_storage(port)
@@ -80,6 +80,11 @@ def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
 
 
 def _file(port: SqlitePort) -> Iterator[Defect]:
+    """SQLite's own checks, which compute what indexes and constraints say: only where all of them
+    are ours, as the check before has told."""
+    with port.translating():
+        if foreign(port.connection, schema(port.connection), _expected()):
+            return
     for (message,) in port.rows("pragma integrity_check(20)"):
         if message != "ok":
             yield Defect("file", str(message), derived="index" in str(message))
@@ -103,7 +108,8 @@ def _schema(port: SqlitePort) -> Iterator[Defect]:
         if (kind, name) not in there:
             yield Defect("schema", f"{name} is missing", derived=kind != "table")
         elif there[kind, name] != sql:
-            yield Defect("schema", f"{name} is not what the migrations make")
+            what = f"{name} is not what the migrations make"
+            yield Defect("schema", what, derived=kind != "table")
     for kind, name in there.keys() - expected.keys():
         what = f"{kind} {name} is not of a store: it may change what is written"
         yield Defect("schema", what, derived=kind != "table")
@@ -220,17 +226,8 @@ def _json(port: SqlitePort) -> Iterator[Defect]:
 
 def _calls(port: SqlitePort) -> Iterator[Defect]:
     """An answer repeats its tokens; rollouts and scores name calls that are there."""
-    counted = ["prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "seconds"]
-    query = f"select id, plain(answer), {', '.join(counted)} from journal"
-    for id, answer, *counts in port.stream(query):
-        try:
-            fields = json.loads(answer)
-        except ValueError:  # as the check before has said
-            continue
-        if not isinstance(fields, dict):
-            yield Defect(f"call {id}", "has an answer that is none")
-        elif any(fields.get(n, count) != count for n, count in zip(counted, counts, strict=True)):
-            yield Defect(f"call {id}", "counts something else than its answer does")
+    columns = f"id, plain(answer), attempts, seconds, {', '.join(COUNTED)}"
+    yield from call_defects(port.stream(f"select {columns} from journal"))
     keys = {key for (key,) in port.rows("select key from journal")}
     named = {key.hex() for key in keys if isinstance(key, bytes)}
     for id, calls in port.stream("select id, calls from rollouts where json_valid(calls)"):

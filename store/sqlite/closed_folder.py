@@ -13,6 +13,7 @@ import sqlite3
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import FileChanged, StoreError
+from tfgrpo.store.sqlite.foreign import defend
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +46,7 @@ def open_database(path: Path | str, *, timeout: float, threads: bool = False) ->
     )
     try:
         connection.execute("pragma user_version")
+        defend(connection)
         return connection
     except sqlite3.OperationalError as error:
         connection.close()
@@ -76,6 +78,7 @@ def open_database(path: Path | str, *, timeout: float, threads: bool = False) ->
         factory=UnchangingFile,
     )
     connection.place = name, state
+    defend(connection)
     return connection
 
 

@@ -12,9 +12,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
-from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.errors import RowRefused, StoreError, advice
 from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.sqlite.closed_folder import UnchangingFile, folder_of, open_database
+from tfgrpo.store.sqlite.foreign import defend, refuse_computed, refuse_foreign, schema
 from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
@@ -24,20 +25,14 @@ if TYPE_CHECKING:
 FAILURES = (sqlite3.Error, UnicodeError, OverflowError)  # the last two for what no SQL can hold
 
 
-TABLES = (
-    *("decisions", "evaluations", "events", "journal", "lanes", "redactions", "reflog"),
-    *("remotes", "rollouts", "run_states", "runs", "scores", "snapshots", "texts", "versions"),
-)
-"""The tables of a store, as the migrations make them."""
-
-
 def connect(
-    path: Path | str, *, create: bool = False, watching: bool = False
+    path: Path | str, create: bool = False, watching: bool = False, unchecked: bool = False
 ) -> sqlite3.Connection:
     """Opens a store file, making or migrating its schema when that is needed.
 
     Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
-    waits for no lock, and an older schema is an error. A file in a folder that cannot be written
+    waits for no lock, and an older schema is an error. With `unchecked` a schema that others have
+    added to is let be. A file in a folder that cannot be written
     is read alone (`closed_folder.py`). Raises StoreError for a file that is missing, not a store,
     or made by a newer tfgrpo.
     """
@@ -48,7 +43,6 @@ def connect(
         if create:
             _create(path)
         connection = open_database(path, timeout=0 if watching else 60, threads=watching)
-        connection.execute("pragma trusted_schema = off")
         (schema,) = connection.execute("pragma user_version").fetchone()
         (application,) = connection.execute("pragma application_id").fetchone()
         (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
@@ -64,7 +58,7 @@ def connect(
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
                 hint=upgrade_hint(),
             )
-        _refuse_computed(connection, path)
+        refuse_computed(connection, path)
         if schema < SCHEMA and watching:
             raise StoreError(
                 f"{path} has the older schema {schema}",
@@ -72,6 +66,8 @@ def connect(
             )
         if schema < SCHEMA:
             migrate(connection)
+        if not unchecked:
+            refuse_foreign(connection, path)
         # While watching, who writes has seen to it, and asking may have to wait.
         if not watching and not isinstance(connection, UnchangingFile):
             use_wal(connection)
@@ -82,9 +78,7 @@ def connect(
             connection.close()
         raise translated(error, path) from error
     except OSError as error:
-        raise StoreError(
-            f"cannot create {path}: {error.strerror}", hint="check the permissions"
-        ) from error
+        raise StoreError(f"cannot create {path}: {error.strerror}", hint=advice(error)) from error
     except UnicodeDecodeError:  # SQLite quotes what it could not read
         if connection is not None:
             connection.close()
@@ -96,30 +90,11 @@ def connect(
     return connection
 
 
-def _refuse_computed(connection: sqlite3.Connection, path: Path | str) -> None:
-    """Raises StoreError for a store whose rows would be computed as they are read: by a view in a
-    table's place, a virtual table or a generated column. No migration of ours makes one, and what
-    it computes may never end. Nothing but the schema is read for this."""
-    places = ",".join("?" * len(TABLES))
-    computed = connection.execute(
-        f"select m.name from sqlite_master m where (m.type = 'view' and m.name in ({places}))"
-        " or (m.type = 'table' and m.sql like 'create virtual%')"
-        " or (m.type = 'table' and exists"
-        " (select 1 from pragma_table_xinfo(m.name) where hidden > 0))",
-        TABLES,
-    ).fetchone()
-    if computed is not None:
-        raise StoreError(
-            f"{path} is no store of ours: {computed[0]!r} in it is not a plain table",
-            hint="it may be hostile: do not open it with other programs either",
-        )
-
-
 def memory_connection() -> sqlite3.Connection:
     """Returns a connection to a store in memory, with a schema and nothing else."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     migrate(connection)
-    connection.execute("pragma trusted_schema = off")
+    defend(connection)
     connection.execute("pragma foreign_keys = on")
     return connection
 
@@ -155,31 +130,12 @@ def migrate(connection: sqlite3.Connection) -> None:
         raise
 
 
-def schema(connection: sqlite3.Connection | None) -> dict[tuple[str, str], str]:
-    """Returns (type, name) → SQL of everything in a store's schema; without a connection, of what
-    the migrations make.
-
-    Left out is what SQLite and sqlite-utils keep for themselves: statistics, and which
-    migrations have run.
-    """
-    if connection is None:
-        from sqlite_utils import Database
-
-        from tfgrpo.migrations.migrations import migrations
-
-        database = Database(memory=True)
-        migrations.apply(database)
-        connection = database.conn
-    rows = connection.execute(
-        "select type, name, coalesce(sql, '') from sqlite_master"
-        " where name not glob 'sqlite_stat*' and name not glob 'sqlite_autoindex_*'"
-        " and (type, name) <> ('table', '_sqlite_migrations')"
-    ).fetchall()
-    return {(kind, name): sql for kind, name, sql in rows}
-
-
-def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path | str) -> StoreError:
+def translated(
+    error: sqlite3.Error | UnicodeError | OverflowError, path: Path | str
+) -> StoreError | KeyboardInterrupt:
     """Returns the error that a user should read in place of SQLite's."""
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        return KeyboardInterrupt()  # as it was, until SQLite took it (`foreign.py`)
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
         return damage_error("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):
@@ -240,9 +196,10 @@ def writing(connection: sqlite3.Connection, turns: WriterQueue) -> Iterator[None
         turns.give_back(queued)
 
 
-def rewrite(connection: sqlite3.Connection) -> bool:
+def rewrite(connection: sqlite3.Connection, path: Path | str) -> bool:
     """Writes the whole file anew and empties its log, so that nothing deleted is left in
     either; returns whether the log could be emptied, which nobody may be reading for."""
+    refuse_foreign(connection, path)
     (timeout,) = connection.execute("pragma busy_timeout").fetchone()
     try:
         connection.execute("pragma busy_timeout = 1000")
@@ -259,15 +216,15 @@ def rewrite(connection: sqlite3.Connection) -> bool:
 
 
 def rebuild(connection: sqlite3.Connection) -> None:
-    """Makes missing indexes and triggers, and every index anew, and removes triggers, views and
-    indexes that no migration makes. Only inside a transaction."""
+    """Makes triggers and indexes that are missing or others, and every index anew, and removes
+    triggers, views and indexes that no migration makes. Only inside a transaction."""
     there, expected = schema(connection), schema(None)
-    for kind, name in there.keys() - expected.keys():
-        if kind != "table":
+    for (kind, name), sql in there.items():
+        if kind != "table" and expected.get((kind, name)) != sql:
             quoted = name.replace('"', '""')
             connection.execute(f'drop {kind} "{quoted}"')
     for (kind, name), sql in expected.items():
-        if (kind, name) not in there and kind != "table":
+        if kind != "table" and there.get((kind, name)) != sql:
             connection.execute(sql)
     connection.execute("reindex")
 

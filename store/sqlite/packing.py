@@ -10,11 +10,15 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from tfgrpo.store.sqlite.foreign import LARGEST
+
 if TYPE_CHECKING:
     import sqlite3
 
 SMALL = 16_384
 """Bytes of a snapshot up to which its rows are remembered: some ten thousand."""
+LEAST_EVENT = 32
+"""Bytes that an event takes in a file at least: a file has no more of them than that lets in."""
 LONG = 256
 """Bytes from which on a text is packed: a shorter one hardly shrinks."""
 
@@ -27,17 +31,18 @@ def pack(live: Sequence[int]) -> bytes:
     return zlib.compress(deltas.tobytes(), 1)
 
 
-def unpack(blob: bytes) -> list[int]:
-    """Returns the row numbers that `pack` packed, the last few of them from memory. Raises
-    ValueError for anything else."""
+def unpack(blob: bytes, size: int) -> list[int]:
+    """Returns the row numbers that `pack` packed in a file of so many bytes, the last few of them
+    from memory. Raises ValueError for anything else."""
     small = isinstance(blob, bytes) and len(blob) <= SMALL
-    return list((_unpack_small if small else _unpack)(blob))
+    most = 1 << (size // LEAST_EVENT).bit_length()  # which seldom changes
+    return list((_unpack_small if small else _unpack)(blob, most))
 
 
-def _unpack(blob: bytes) -> tuple[int, ...]:
+def _unpack(blob: bytes, most: int) -> tuple[int, ...]:
     deltas = array.array("q")
     try:
-        deltas.frombytes(zlib.decompress(blob))
+        deltas.frombytes(decompress(blob, most * deltas.itemsize))
     except (zlib.error, TypeError) as error:
         raise ValueError(f"no packed rows: {error}") from error
     if sys.byteorder == "big":
@@ -46,6 +51,15 @@ def _unpack(blob: bytes) -> tuple[int, ...]:
 
 
 _unpack_small = lru_cache(maxsize=16)(_unpack)
+
+
+def decompress(blob: bytes, most: int) -> bytes:
+    """Returns what zlib packed, if that is so many bytes at most. Raises zlib.error."""
+    unpacking = zlib.decompressobj()
+    content = unpacking.decompress(blob, most + 1)
+    if not unpacking.eof or len(content) > most:
+        raise zlib.error("it is not whole, or larger than it can be")
+    return content
 
 
 def pack_text(text: str) -> str | bytes:
@@ -65,7 +79,7 @@ def unpack_text(value: object) -> str:
     if not isinstance(value, bytes):
         raise ValueError("neither a text nor a packed one")
     try:
-        return zlib.decompress(value).decode()
+        return decompress(value, LARGEST).decode()
     except zlib.error as error:
         raise ValueError(f"no packed text: {error}") from error
 

@@ -65,12 +65,12 @@ class SqlitePort:
         *,
         create: bool = False,
         watching: bool = False,
+        unchecked: bool = False,
         connection: sqlite3.Connection | None = None,
     ) -> None:
-        """With a `connection` of its own, to a store in memory, nothing at `path` is read or
-        written: it is where the file would be."""
+        """With a `connection` of its own, to a store in memory, `path` is where a file would be."""
         self.path = path
-        self.connection = connection or connect(path, create=create, watching=watching)
+        self.connection = connection or connect(path, create, watching, unchecked)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
         self._head: UntilCommit[tuple[str | None, Version] | None] = UntilCommit(
@@ -335,14 +335,14 @@ class SqlitePort:
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
         query = (
-            "select position, live from snapshots where position > ? and position <= ?"
-            " order by position desc limit 1"
+            "select position, live, page_count * page_size from snapshots, pragma_page_count,"
+            " pragma_page_size where position > ? and position <= ? order by position desc limit 1"
         )
         while (columns := self.row(query, (after, upto))) is not None:
             from tfgrpo.store.sqlite.packing import unpack
 
             try:
-                return columns[0], unpack(columns[1])
+                return columns[0], unpack(*columns[1:])
             except ValueError:  # damaged: an earlier one will do
                 upto = columns[0] - 1
         return None
@@ -498,7 +498,10 @@ class SqlitePort:
 
     def rewrite(self) -> bool:
         with self.translating():
-            return file.rewrite(self.connection)
+            return file.rewrite(self.connection, self.path)
+
+    def needs_rewrite(self) -> bool:
+        return False
 
     # Remotes:
 

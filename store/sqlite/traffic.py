@@ -8,12 +8,13 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.closed_folder import UnchangingFile, open_database
+from tfgrpo.store.sqlite.foreign import Schema, refuse_foreign, schema
 from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.traffic import (
     ArmCall,
@@ -69,6 +70,13 @@ LOOKED_AT = 2_000
 ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
 
 
+def _expected() -> Schema:
+    """Returns the schema that a record of traffic is made with."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES)
+        return schema(connection)
+
+
 class SqliteTraffic:
     """Traffic in one SQLite file."""
 
@@ -97,6 +105,7 @@ class SqliteTraffic:
             use_wal(self._db)
         self._db.execute("pragma synchronous = normal")
         if schema == SCHEMA:
+            refuse_foreign(self._db, self.path, _expected)
             return
         with self._writing():
             (schema,) = self._db.execute("pragma user_version").fetchone()

@@ -17,7 +17,7 @@ from tfgrpo.store import atomic_write, leftovers
 from tfgrpo.store.address import is_address, named_by, parse_address
 from tfgrpo.store.creation import begin
 from tfgrpo.store.default import is_store, is_there, new_library, there_already
-from tfgrpo.store.errors import BadLocation, StoreError, TransferError
+from tfgrpo.store.errors import BadLocation, StoreError, TransferError, advice
 from tfgrpo.store.find import FOLDER, located
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
@@ -170,9 +170,7 @@ def clone(
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
         if isinstance(error, OSError):
-            raise StoreError(
-                f"cannot make {path}: {error.strerror}", hint="check the permissions"
-            ) from error
+            raise StoreError(f"cannot make {path}: {error.strerror}", hint=advice(error)) from error
         raise
     return done
 

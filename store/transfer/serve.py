@@ -14,7 +14,16 @@ from tfgrpo.store.installed import upgrade_hint
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import exported, history, missing
 from tfgrpo.store.transfer.peer import NameMove, StorePeer
-from tfgrpo.store.transfer.wire import Header, Pack, WireFields, complaint, decoded, line, lines
+from tfgrpo.store.transfer.wire import (
+    Header,
+    Pack,
+    WireFields,
+    complaint,
+    decoded,
+    line,
+    lines,
+    whole_line,
+)
 
 PROTOCOL = 1
 CALLED = "what the other store sent"
@@ -34,7 +43,7 @@ def serve(opened: Callable[[str | None], Store], requests: IO[bytes], replies: I
 
 def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
     peer: StorePeer | None = None
-    while encoded := requests.readline():
+    while encoded := whole_line(requests, CALLED):
         request = WireFields(decoded(encoded, CALLED), CALLED)
         verb = request.text("ask")
         if verb == "hello":

@@ -29,6 +29,7 @@ from tfgrpo.store.transfer.wire import (
     lines,
     printable,
     raise_error,
+    whole_line,
 )
 
 SSH = ("ssh",)
@@ -143,7 +144,7 @@ class SshPeer:
             raise
 
     def _reply(self) -> WireFields:
-        encoded = self._replies.readline()
+        encoded = whole_line(self._replies, self._host)
         if not encoded:
             self._check()
             raise damaged(self._host, "closed the connection")

@@ -25,6 +25,8 @@ from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 FORMAT = 1
 TRAILER, ERROR = b'{"end":', b'{"error":'
 LARGEST = (1 << 63) - 1
+LONGEST = 256 << 20
+"""Bytes of a line at most: what a value of a store may have."""
 SPOOLED = 8 << 20
 """So many bytes of a stream are held in memory, more of them in a temporary file."""
 
@@ -41,6 +43,14 @@ class Header(NamedTuple):
 
     names: Names
     needs: tuple[bytes, ...]
+
+
+def whole_line(stream: IO[bytes], called: str) -> bytes:
+    """Returns the next line, empty at the end. Raises TransferError for one without an end."""
+    encoded = stream.readline(LONGEST)
+    if len(encoded) == LONGEST:
+        raise damaged(called, f"has a line of more than {LONGEST >> 20} MB")
+    return encoded
 
 
 def line(value: object) -> bytes:
@@ -83,7 +93,7 @@ class Pack:
     def from_stream(cls, stream: IO[bytes], called: str) -> Pack:
         """Takes a pack from a stream, up to its trailer and not a byte further."""
         spool = tempfile.SpooledTemporaryFile(SPOOLED)  # noqa: SIM115 - it lives as the pack does
-        while encoded := stream.readline():
+        while encoded := whole_line(stream, called):
             spool.write(encoded)
             if encoded.startswith((TRAILER, ERROR)):
                 break
@@ -112,7 +122,7 @@ class Pack:
         self._file.close()
 
     def _checked(self) -> int:
-        first = self._file.readline()
+        first = whole_line(self._file, self._called)
         if first.startswith(ERROR):
             raise_error(decoded(first, self._called))
         head = WireFields(decoded(first, self._called), self._called)
@@ -127,7 +137,7 @@ class Pack:
             )
         hashed = hashlib.sha256(first)
         count = 0
-        for encoded in self._file:
+        while encoded := whole_line(self._file, self._called):
             if encoded.startswith(TRAILER):
                 end = WireFields(decoded(encoded, self._called), self._called)
                 right = (count, hashed.hexdigest()) == (end.get("end"), end.get("sha256"))

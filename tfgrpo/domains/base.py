@@ -360,3 +360,12 @@ class Domain:
         """
         own = SHARED_PROMPTS if self.prompts is None and self.shared_answers else self.prompts
         return templates.load(name, folder, own)
+
+
+def describe_error(error: BaseException) -> str:
+    """Returns what was raised, in a line. Its own text is somebody's code, and may fail too."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return " ".join(f"{type(error).__name__}: {text}".strip(": ").split())[:200]

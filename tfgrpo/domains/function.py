@@ -14,9 +14,16 @@ from numbers import Real
 from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    Judge,
+    Trajectory,
+    Verdict,
+    describe_error,
+)
 from tfgrpo.model.functions import identity
-from tfgrpo.model.threads import OutOfTime, Threads
+from tfgrpo.model.threads import NOT_ITS_OWN, OutOfTime, Threads
 
 Outcome: TypeAlias = "Verdict | float | bool | None"
 Verify: TypeAlias = "Callable[[Problem, str], Outcome | Awaitable[Outcome]]"
@@ -54,8 +61,10 @@ def _judge(verify: Verify) -> Judge:
             outcome = await threads.call(verify, problem, trajectory.response, seconds=seconds)
         except OutOfTime:
             return Verdict(None, None, f"unverifiable: no verdict in {seconds:g} s")
-        except (Exception, SystemExit) as error:  # whatever a function of the caller's does
-            return Verdict(None, None, f"unverifiable: {type(error).__name__}: {error}")
+        except NOT_ITS_OWN:
+            raise
+        except BaseException as error:  # whatever a function of the caller's does
+            return Verdict(None, None, f"unverifiable: {describe_error(error)}")
         return read_outcome(outcome)
 
     return judge
@@ -67,13 +76,13 @@ def read_outcome(outcome: object) -> Verdict:
         return outcome
     if outcome is None:
         return Verdict(None, None, "unverifiable: the function gave None")
-    reward = _number(outcome)
+    reward = number_of(outcome)
     if reward is not None and 0 <= reward <= 1:
         return Verdict(reward, None, f"the function gave {outcome}")
     return Verdict(None, None, f"unverifiable: the function gave {outcome!r}"[:200])
 
 
-def _number(outcome: object) -> float | None:
+def number_of(outcome: object) -> float | None:
     """Returns what is a number or a bool of Python, numpy and the like; None for all else."""
     item = getattr(outcome, "item", None)
     if callable(item):

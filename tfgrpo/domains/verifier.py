@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 
 from tfgrpo.data.problems import Problem, without
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.domains.base import Check, Domain, Verdict, Verify
+from tfgrpo.domains.base import Check, Domain, Verdict, Verify, describe_error
 
 T = TypeVar("T")
 TRIES = 3
@@ -87,7 +87,7 @@ class Verifier:
         """
         pool = self._pool(keys=not _is_ours(function))
         for _ in range(TRIES):
-            future = pool.schedule(function, args=arguments, timeout=self.seconds)
+            future = pool.schedule(_guarded, args=(function, *arguments), timeout=self.seconds)
             outcome: asyncio.Future[T] = asyncio.wrap_future(future)
             stood_still = await _wait(outcome)
             try:
@@ -97,8 +97,10 @@ class Verifier:
                     break
             except asyncio.CancelledError:
                 raise
-            except (Exception, SystemExit) as error:  # its own, or the worker died
-                raise Killed(_describe_error(error)) from None
+            except Killed:
+                raise
+            except Exception as error:  # the worker died
+                raise Killed(describe_error(error)) from None
         raise Killed(f"no verdict in {self.seconds:g} s")
 
     def close(self) -> None:
@@ -236,6 +238,8 @@ def _prepare_worker(memory: int, warm: bool) -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     _limit_memory(memory)
+    if hasattr(os, "setpgid"):  # what it forks ends with it: see WorkerProcess.join
+        os.setpgid(0, 0)
     if warm:
         from tfgrpo.domains.mathematics import parsing
 
@@ -256,5 +260,10 @@ def _limit_memory(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _describe_error(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip(": ")[:200]
+def _guarded(function: Callable[..., T], *arguments: Any) -> T:
+    """Runs a function in a worker process. Whatever it raises, ends of programs too, is Killed
+    here: it may be no Exception, or none that another process can have."""
+    try:
+        return function(*arguments)
+    except BaseException as error:
+        raise Killed(describe_error(error)) from None

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from multiprocessing import context, spawn, util
 from typing import Any
 
@@ -70,6 +71,7 @@ class WorkerProcess(context.SpawnProcess):
 
     keys = False
     """Whether it has the whole environment: what it runs is then the user's own code."""
+    _ended = False
 
     @classmethod
     def _Popen(cls, process_obj: Any) -> Any:
@@ -79,6 +81,14 @@ class WorkerProcess(context.SpawnProcess):
             return context.SpawnProcess._Popen(process_obj)
         finally:
             _starting.worker, _starting.environment = False, None
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for its end, and ends with it what it has forked, which is of its group."""
+        super().join(timeout)
+        if self.exitcode is not None and self.pid and not self._ended and hasattr(os, "killpg"):
+            self._ended = True  # its number may be another's soon
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
 
 
 class WorkerProcessWithKeys(WorkerProcess):

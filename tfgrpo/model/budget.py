@@ -19,7 +19,13 @@ import re
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from tfgrpo.model.endpoint import Answer, Request, prompt_tokens, schema_instruction
+from tfgrpo.model.endpoint import (
+    Answer,
+    Request,
+    prompt_tokens,
+    response_format,
+    schema_instruction,
+)
 from tfgrpo.model.prices import ModelPrices, Price
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.runs import RunBudget
@@ -309,7 +315,7 @@ def most_tokens(request: Request) -> int:
     text = sum(len(content.encode()) + PER_MESSAGE for _, content in request.messages)
     text += sum(len(json.dumps(turn)) + PER_MESSAGE for turn in (*request.turns, *request.tools))
     if request.schema:
-        text += len(schema_instruction(request.schema)) + len(json.dumps(request.schema))
+        text += len(schema_instruction(request.schema)) + len(json.dumps(response_format(request)))
     return text
 
 

@@ -146,7 +146,7 @@ def _client(where: Connection, timeout: float) -> dict[str, Any]:
         "base_url": base_url,
         "max_retries": 0,
         "timeout": openai.Timeout(timeout, connect=min(CONNECT, timeout)),
-        "default_headers": headers,
+        "default_headers": {"Accept-Encoding": responses.PACKINGS, **headers},
         "default_query": query or None,
     }
 

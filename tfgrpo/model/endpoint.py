@@ -223,6 +223,7 @@ class Endpoint:
         while True:
             arguments = self._arguments(request, adaptation.refused | trying)
             path, options = self._where(request)
+            sent = _as_sent(request, arguments)  # by which is counted what a server does not say
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post(path, cast_to=object, body=arguments, options=options)
@@ -236,12 +237,12 @@ class Endpoint:
                 if type(error.__cause__).__name__ == "ConnectTimeout":
                     reason = f"cannot reach {self._address}: no connection in {CONNECT:g} s"
                     raise Transient(reason, kind="away") from None
-                raise late(request, self.timeout) from None
+                raise late(sent, self.timeout) from None
             except UnusableBody as error:
-                raise self._unusable(error, request) from None
+                raise self._unusable(error, sent) from None
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, UnusableBody):  # some versions wrap it
-                    raise self._unusable(error.__cause__, request) from None
+                    raise self._unusable(error.__cause__, sent) from None
                 reason = self.scrub(f"cannot reach {self._address}: {_cause(error)}")
                 if "CERTIFICATE_VERIFY" in reason:
                     reason += "; a company's own authority is named by SSL_CERT_FILE"
@@ -256,7 +257,7 @@ class Endpoint:
                 arrived = str(getattr(error, "doc", ""))  # a JSONDecodeError's
                 reason = refusals.unreadable(self.scrub(arrived)) or f"unreadable answer: {error}"
                 body = UnusableBody(reason[:300], 200, b"")
-                raise self._unusable(body, request, arrived) from None
+                raise self._unusable(body, sent, arrived) from None
             if request.tools and not self._takes_tools and _refuses_tools(refusal):
                 raise NoTools(f"{self._address} takes no tools")
             if self._learn_limit(refusal, arguments):
@@ -269,7 +270,7 @@ class Endpoint:
             if refused is None:
                 trouble = self._status_error(refusal, path)
                 if isinstance(trouble, Transient) and responses.field(response, "usage"):
-                    trouble.paid = _unusable_answer(request, response)
+                    trouble.paid = _unusable_answer(sent, response)
                 raise trouble
             trying.add(refused)
         self._leave_out(trying)
@@ -277,10 +278,10 @@ class Endpoint:
         try:
             if failure is not None:
                 raise UnusableResponse(refusals.no_answer(response))
-            return self._read(response, request, time.monotonic() - started)
+            return self._read(response, sent, time.monotonic() - started)
         except UnusableResponse as error:
             arrived = response if isinstance(response, str) else ""
-            paid = _unusable_answer(request, response, arrived)
+            paid = _unusable_answer(sent, response, arrived)
             raise Transient(self.scrub(str(error))[:300], paid=paid) from None
 
     def _leave_out(self, refused: set[str]) -> None:
@@ -407,14 +408,7 @@ class Endpoint:
             if in_words and isinstance(messages[-1].get("content"), str):
                 messages[-1]["content"] += schema_instruction(request.schema)
             if "response_format" not in refused:
-                arguments["response_format"] = {
-                    "type": "json_schema",
-                    "json_schema": {
-                        "name": request.stage,
-                        "schema": request.schema,
-                        "strict": True,
-                    },
-                }
+                arguments["response_format"] = response_format(request)
         if request.tools:
             arguments["tools"] = list(request.tools)
         if request.top_logprobs:
@@ -482,6 +476,25 @@ class Endpoint:
             return Transient(f"{status}: {text}", after, trouble)
         kind = LimitRefused if any(words in text.lower() for words in TOO_LONG) else CallFailed
         return kind(f"{self._address} refused the request: {status}: {text}")
+
+
+def response_format(request: Request) -> Json:
+    """Returns the field in which a schema is sent."""
+    schema = {"name": request.stage, "schema": request.schema, "strict": True}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+def _as_sent(request: Request, arguments: Mapping[str, Any]) -> Request:
+    """Returns a request with its schema as it was sent: as one, in words, or as both."""
+    if request.schema is None:
+        return request
+    words = schema_instruction(request.schema)
+    in_words = str(arguments["messages"][-1].get("content")).endswith(words)
+    return replace(
+        request,
+        messages=(*request.messages, *([("user", words)] if in_words else [])),
+        schema=request.schema if "response_format" in arguments else None,
+    )
 
 
 def schema_instruction(schema: Json) -> str:
@@ -563,4 +576,5 @@ def prompt_tokens(request: Request) -> int:
     own = (request.wire or {}).get("body", {}).get("tools")
     parts = (*request.turns, *request.tools, *([own] if own else ()))
     text += sum(responses.count_tokens(json.dumps(part)) + 4 for part in parts)
-    return text + (responses.count_tokens(json.dumps(request.schema)) if request.schema else 0)
+    schema = json.dumps(response_format(request)) if request.schema else ""
+    return text + responses.count_tokens(schema)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,10 @@ from tfgrpo.store.records import Json
 
 MOST_BYTES = 64 << 20
 """Bytes of a body that are read: a long answer with its logprobs has a tenth of it."""
+MOST_UNPACKED = 16 << 20
+"""Bytes of a body that came packed, which may unpack to a thousand times its size."""
+PACKINGS = "gzip, deflate"
+"""What a body may come packed as."""
 MARK = b"\xef\xbb\xbf"
 """The mark of UTF-8 that some servers put before a body."""
 MOST_TOKENS = 1_000_000_000
@@ -71,19 +76,22 @@ async def read_body(response: Any) -> None:
     To be hooked in before the client reads. Raises UnusableBody; a timeout is let through.
     """
     body = bytearray()
+    packing = response.headers.get("content-encoding", "identity").lower()
+    most = MOST_BYTES if packing == "identity" else MOST_UNPACKED
+    unpacking = None if packing == "identity" else zlib.decompressobj(wbits=47)
     try:
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) > MOST_BYTES:
+        async for chunk in response.aiter_raw():
+            body += unpacking.decompress(chunk, most + 1 - len(body)) if unpacking else chunk
+            if len(body) > most:
                 break
     except Exception as error:  # the library's own, of whichever version it is
         if "Timeout" in type(error).__name__:
             raise
         reason = f"the answer broke off: {error or type(error).__name__}"
         raise UnusableBody(reason, response.status_code, bytes(body)) from None
-    if len(body) > MOST_BYTES:
+    if len(body) > most:
         await response.aclose()
-        reason = f"an answer of more than {MOST_BYTES >> 20} MB"
+        reason = f"an answer of more than {most >> 20} MB"
         raise UnusableBody(reason, response.status_code, b"")
     start = body[:64].removeprefix(MARK).lstrip()
     if start.startswith((b"{", b"[")):  # JSON, whatever it is called

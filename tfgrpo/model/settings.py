@@ -141,7 +141,7 @@ class ModelSettings(BaseModel):
         query = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
         if parts.username or parts.password or query - {API_VERSION} or parts.fragment:
             raise ValueError("an address with a password or a query would be kept in the store")
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.port == 0:
             raise ValueError("an address begins with http:// or https://")
         return urlunsplit(parts)
 

@@ -15,6 +15,8 @@ from typing import Any
 
 MOST = min(32, (os.cpu_count() or 1) + 4)
 """Functions that run in threads at a time, as many as Python's own pool takes."""
+NOT_ITS_OWN = (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit)
+"""What ends a call from outside, and is not what the function that was called did."""
 
 
 class OutOfTime(Exception):

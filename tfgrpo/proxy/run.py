@@ -103,6 +103,7 @@ def _work(
         for number in STOPS:
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(RELOAD, _reload, proxy, read)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [RELOAD])  # one may wait since the start
         ready(await proxy.start(listener.dup()))
         watching = asyncio.create_task(_end_with(supervisor, stop))
         await stop.wait()
@@ -175,14 +176,14 @@ def _supervise(
                 os.kill(child, RELOAD)
 
     def start() -> None:
-        """Starts a worker, unless this ends; a signal in the middle of it waits, and then ends
-        the new worker too."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        """Starts a worker, unless this ends; a signal in the middle of it waits, and is then for
+        the new worker too, which has a reload wait until it has what can be taken anew."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [*STOPS, RELOAD])
         try:
             if not stopping:
                 children.add(_fork(settings, listener, read))
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, RELOAD])
 
     for number in STOPS:
         signal.signal(number, stop)
@@ -210,7 +211,6 @@ def _fork(settings: ProxySettings, listener: socket.socket, read: Read | None) -
     try:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(RELOAD, signal.SIG_IGN)  # until it has what can be taken anew
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         _work(settings, listener, lambda port: None, read, supervisor)
         code = 0

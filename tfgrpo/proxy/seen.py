@@ -23,6 +23,8 @@ OUTPUT = "response.output_text.delta"
 """Events of a response that bring its text; others bring thoughts, or the words for tools."""
 USAGE = b'"usage"'
 PACKINGS = (b"gzip", b"deflate")
+UNPACKED = 16 << 20
+"""Bytes that an answer which came packed is read up to."""
 TOO_LONG = b"too long"
 """The packing of an answer of which too little was kept to unpack it."""
 CUT = 599
@@ -136,10 +138,12 @@ class SeenCall(NamedTuple):
             return self.pieces
         if self.packing not in PACKINGS:
             return None
+        unpacking = zlib.decompressobj(wbits=47)
         try:
-            return (zlib.decompressobj(wbits=47).decompress(self.pieces[0]),)
+            content = unpacking.decompress(self.pieces[0], UNPACKED)
         except zlib.error:
             return None
+        return None if unpacking.unconsumed_tail else (content,)
 
     def tokens(self) -> tuple[Tokens, str | None]:
         """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""

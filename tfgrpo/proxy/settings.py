@@ -281,7 +281,7 @@ def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
         port = parts.port
     except ValueError as error:
         raise SettingsError(f"{url!r} is no URL: {error}", hint="https://host/v1") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or port == 0:
         raise SettingsError(f"{url!r} is no URL of a provider", hint="such as https://host/v1")
     path = parts.path.rstrip("/")
     prefix = path.removesuffix("/v1")

@@ -10,9 +10,18 @@ from statistics import fmean, median
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    DomainError,
+    Trajectory,
+    Verdict,
+    describe_error,
+)
+from tfgrpo.domains.function import number_of
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import visible
+from tfgrpo.model.threads import NOT_ITS_OWN
 from tfgrpo.rendering.templates import Message, Template
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
@@ -251,7 +260,9 @@ async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Ver
         return Verdict(None, None, f"unverifiable: {error}")
     except TfgrpoError:
         raise
-    except Exception as error:  # whatever the code of a domain does
+    except NOT_ITS_OWN:
+        raise
+    except BaseException as error:  # whatever the code of a domain does
         return Verdict(None, None, f"unverifiable: {describe_error(error)}")
     return checked_verdict(domain, verdict)
 
@@ -264,11 +275,6 @@ async def _verdict(domain: Domain, context: Context, trajectory: Trajectory) -> 
     short = len(response) <= SHORT  # the event loop waits for what is judged at once
     quick = domain.at_once(problem, response) if domain.at_once and short else None
     return quick or await context.verifier.verdict(problem, response, domain.function)
-
-
-def describe_error(error: Exception) -> str:
-    """Returns what was raised, in a line."""
-    return " ".join(f"{type(error).__name__}: {error}".strip(": ").split())[:200]
 
 
 def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
@@ -286,8 +292,10 @@ def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
 def _as_recorded_verdict(domain: Domain, verdict: Verdict) -> Verdict:
     try:
         reward, answer, reason, details = verdict
-        fields = as_recorded([None if reward is None else float(reward), answer, reason, details])
-        return Verdict(*fields)
+        number = None if reward is None else number_of(reward)
+        if reward is not None and number is None:
+            raise TypeError("its reward is no number")
+        return Verdict(*as_recorded([number, answer, reason, details]))
     except (TypeError, ValueError, RecursionError) as error:
         raise DomainError(
             f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",

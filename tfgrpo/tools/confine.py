@@ -23,6 +23,7 @@ import resource
 import signal
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -254,8 +255,11 @@ class ConfinementGaps(NamedTuple):
 
     missing: list[str]
     lacks: list[str]
+    threads: bool
 
 
+MOST_THREADS = 256
+"""Threads, and processes around them, of one session: libraries start one for each CPU."""
 NO_ROOT = "a root of its own: names, sizes and times of files outside can be read"
 NO_BOUND = "a bounded file system: files are counted while code runs"
 
@@ -267,9 +271,11 @@ def confine(plan: Plan, readable: list[str]) -> ConfinementGaps:
     """
     missing = []
     lacks: list[str] = []
+    bounded: list[bool] = []
     steps: list[tuple[str, Callable[[], None]]] = [
         ("limits", lambda: limit(plan.memory, plan.file_size)),
         ("network", lambda: lacks.extend(enter_namespaces(plan))),
+        ("limits", lambda: bounded.extend([True] * bound_threads())),
         ("privileges", drop_privileges),
         ("files", lambda: landlock(plan.scratch, readable)),
         ("system calls", seccomp),
@@ -285,11 +291,11 @@ def confine(plan: Plan, readable: list[str]) -> ConfinementGaps:
         lacks += [NO_ROOT, NO_BOUND] if plan.visible else [NO_BOUND]
     if "system calls" not in missing and "network" in missing:
         missing.remove("network")  # no socket can be made, in whichever namespace
-    return ConfinementGaps(missing, lacks)
+    return ConfinementGaps(missing, lacks, bool(bounded))
 
 
 def limit(memory: int, file_size: int) -> None:
-    """Sets the resource limits. Processes are no matter of RLIMIT_NPROC, which root ignores."""
+    """Sets the resource limits."""
     for what, value in (
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_FSIZE, file_size),
@@ -297,6 +303,33 @@ def limit(memory: int, file_size: int) -> None:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(what, (value, value))
+
+
+def bound_threads() -> bool:
+    """Bounds threads by RLIMIT_NPROC, which in a user namespace counts those in it alone; returns
+    whether it holds this process, as it does not hold root."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, hard))
+    if starts_thread():
+        return False
+    most = MOST_THREADS if hard == resource.RLIM_INFINITY else min(MOST_THREADS, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, hard))
+    if not starts_thread():  # an old kernel, which counts all that the user runs
+        resource.setrlimit(resource.RLIMIT_NPROC, (hard, hard))
+        return False
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    return True
+
+
+def starts_thread() -> bool:
+    """Returns whether this process can have another thread."""
+    thread = threading.Thread(target=int)
+    try:
+        thread.start()
+    except RuntimeError:
+        return False
+    thread.join()
+    return True
 
 
 def enter_namespaces(plan: Plan) -> list[str]:

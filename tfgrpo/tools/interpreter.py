@@ -26,7 +26,7 @@ def main(plan: str, required: str) -> None:
     os.chdir(own_plan.scratch)
     os.dup2(1, 2)
     confinement = confine.confine(own_plan, confine.python_files())
-    print(json.dumps({"missing": confinement.missing, "lacks": confinement.lacks}), flush=True)
+    print(json.dumps(confinement._asdict()), flush=True)
     if confinement.missing and required == "required":
         sys.exit(3)
     commands = os.fdopen(os.dup(0), encoding="utf-8")

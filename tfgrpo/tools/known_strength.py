@@ -12,6 +12,7 @@ import platform
 import shutil
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 from tfgrpo.store import atomic_write
@@ -29,12 +30,13 @@ def known_strength() -> Strength:
             "bubblewrap",
             "kernel walls",
         ):
-            return Strength(recorded["level"], tuple(map(str, recorded["lacks"])))
+            lacks, threads = tuple(map(str, recorded["lacks"])), str(recorded["threads"])
+            return Strength(recorded["level"], lacks, threads)
     fresh = strength("off")
     if fresh.level != "none":  # what is missing may have been put right by the next time
         with suppress(OSError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            record = {"conditions": conditions, "level": fresh.level, "lacks": list(fresh.lacks)}
+            record = {"conditions": conditions, **asdict(fresh)}
             atomic_write.write(path, json.dumps(record))
     return fresh
 

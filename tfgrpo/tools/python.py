@@ -28,6 +28,7 @@ from tfgrpo.tools.sandbox import (
     refuse_holes,
 )
 from tfgrpo.tools.scratch import excess, make_scratch, remove_scratch
+from tfgrpo.tools.thread_bound import ThreadGroup, open_group, too_many_threads
 from tfgrpo.tools.tool import Arguments, Result, ToolSpec, text_argument
 
 SPEC = ToolSpec(
@@ -55,7 +56,8 @@ class Python:
         self._sandbox: Sandbox = sandbox
         self._process: asyncio.subprocess.Process | None = None
         self._scratch: Path | None = None
-        self._counted = False
+        self._counted = self._counts_threads = False
+        self._group: ThreadGroup | None = None
         self._history: list[str] = []
         self._pending = 0
         self._lock = asyncio.Lock()
@@ -172,6 +174,9 @@ class Python:
             await self._end()
             raise
         self._counted = not confinement.bounded
+        self._group = open_group()
+        held = self._group is not None and self._group.take(process.pid)
+        self._counts_threads = not (held or confinement.threads)
         return process
 
     async def _watch(self) -> str:
@@ -184,8 +189,12 @@ class Python:
                 return over
 
     async def _excess(self) -> str | None:
-        """Returns by what the files are over their limits, where the kernel does not bound them."""
+        """Returns by what files or threads are over limits, where the kernel does not bound
+        them."""
         process, folder, limits = self._process, self._scratch, self.limits
+        counted = process if self._counts_threads else None
+        if counted is not None and (over := too_many_threads(counted.pid)) is not None:
+            return over
         if not self._counted or process is None or folder is None:
             return None
         return await asyncio.to_thread(
@@ -215,6 +224,9 @@ class Python:
                 async with asyncio.timeout(END_SECONDS):
                     while await process.stdout.read(65536):
                         pass
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
 
 LOST = "; the session was ended and its variables are lost"

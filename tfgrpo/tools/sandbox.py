@@ -29,6 +29,7 @@ from typing import Literal, TypeAlias, get_args
 
 from tfgrpo.store import children
 from tfgrpo.tools.scratch import make_scratch, remove_scratch
+from tfgrpo.tools.thread_bound import open_group
 from tfgrpo.tools.tool import ToolError
 
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
@@ -77,6 +78,8 @@ class Confinement:
 
     missing: tuple[str, ...]
     lacks: tuple[str, ...]
+    threads: bool = False
+    """Whether RLIMIT_NPROC bounds its threads."""
 
     @property
     def bounded(self) -> bool:
@@ -90,11 +93,13 @@ class Strength:
 
     level: Level
     lacks: tuple[str, ...] = ()
+    threads: str = ""
 
     def __str__(self) -> str:
         if self.level == "none":
             return f"no sandbox (no hold on {', '.join(self.lacks)})"
-        return self.level + "".join(f"; without {what}" for what in self.lacks)
+        bound = f"; threads are {self.threads}" if self.threads else ""
+        return self.level + "".join(f"; without {what}" for what in self.lacks) + bound
 
 
 def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) -> list[str]:
@@ -140,11 +145,12 @@ def read_confinement(line: bytes) -> Confinement:
     try:
         first = json.loads(line)
         missing, lacks = tuple(first["missing"]), tuple(first["lacks"])
+        threads = bool(first.get("threads"))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("not the first line of an interpreter") from None
     if not all(isinstance(word, str) for word in (*missing, *lacks)):
         raise ValueError("not the first line of an interpreter")
-    return Confinement(missing, lacks)
+    return Confinement(missing, lacks, threads)
 
 
 def refuse_holes(confinement: Confinement, sandbox: Sandbox) -> None:
@@ -179,7 +185,16 @@ def strength(sandbox: Sandbox) -> Strength:
     if confinement.missing and not wrapped:
         return Strength("none", confinement.missing)
     lacks = (*(f"a hold on {what}" for what in confinement.missing), *confinement.lacks)
-    return Strength("bubblewrap" if wrapped else "kernel walls", lacks)
+    return Strength("bubblewrap" if wrapped else "kernel walls", lacks, _thread_words(confinement))
+
+
+def _thread_words(confinement: Confinement) -> str:
+    """Returns what bounds threads here, in words."""
+    group = open_group()
+    if group is not None:
+        group.close()
+        return "bounded by a cgroup"
+    return "bounded by RLIMIT_NPROC" if confinement.threads else "counted while code runs"
 
 
 def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:

@@ -1,6 +1,7 @@
 """CSV of a library, an experience a row: for spreadsheets and whoever asks for a table.
 
-Written with `id`, `label` and `text`, every cell in quotes. Read from any CSV with a header whose
+Written with `id`, `label` and `text`, every cell in quotes. A text that a spreadsheet would compute
+has a mark before it, which reading takes away again. Read from any CSV with a header whose
 text is in `text`, `content`, `experience` or `insight`.
 """
 
@@ -14,6 +15,7 @@ from tfgrpo.interchange.formats.rows import TEXTS
 from tfgrpo.interchange.outgoing import Outgoing
 from tfgrpo.interchange.records import Content, Format, Item, SourceFile
 from tfgrpo.store.canonical import is_id
+from tfgrpo.wording import inert_cell, read_cell
 
 
 def _header(source: SourceFile) -> list[str]:
@@ -54,7 +56,7 @@ def read(source: SourceFile) -> Content:
             evidence = {
                 key: value for key, value in row.items() if key != field and value and value != id
             }
-            items.append(Item(row[field], id, None, evidence, rows.line_num))
+            items.append(Item(read_cell(row[field]), id, None, evidence, rows.line_num))
     except csv.Error as error:
         raise source.wrong(str(error), rows.line_num, hint="is a quote missing?") from None
     return Content(items)
@@ -65,7 +67,7 @@ def write(out: Outgoing) -> Iterator[str]:
     sheet = csv.writer(page, quoting=csv.QUOTE_ALL, lineterminator="\n")
     sheet.writerow(("id", "label", "text"))
     for e in out.library.readable:
-        sheet.writerow((e.id, out.library.label_of[e.id], e.text))
+        sheet.writerow((e.id, out.library.label_of[e.id], inert_cell(e.text)))
     yield page.getvalue()
 
 
