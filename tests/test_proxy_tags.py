@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,7 @@ from test_traffic import CHAT_USAGE, KEY, Choice, answer, ask, make, recorded, r
 
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream, read_file
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.traffic import CallFilter, traffic_path
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
@@ -121,25 +117,6 @@ def test_calls_have_a_price_by_call_user_version_arm_and_day(
         groups = json.loads(run(store, "stats", "--live", "--by", dimension, "--json"))
         assert sorted(one["dollars"] for one in groups) == pytest.approx(costs), dimension
     assert "+ 1 unknown" in run(store, "stats", "--live")
-
-
-def test_a_record_of_the_schema_before_gets_its_columns(
-    settings: ProxySettings, store: Store
-) -> None:
-    with ProxyThread(settings) as proxy:
-        ask(proxy)
-    path = traffic_path(store.path)
-    with closing(sqlite3.connect(path)) as database:
-        for column in ("trace", "tags", "key", "provider", "tries"):
-            database.execute(f"alter table calls drop column {column}")
-        database.execute("pragma user_version = 1")
-        database.commit()
-    with closing(open_traffic(path)) as traffic:
-        (one,) = traffic.calls(CallFilter(), 10)
-    assert one.call.tags is None
-    with ProxyThread(settings) as proxy:
-        ask(proxy, None, b"x-tfgrpo-tags: team=blue")
-    assert [call.tags for call in recorded(store)] == ['{"team": "blue"}', None]
 
 
 def test_tags_that_are_no_names_are_refused(tmp_path: Path) -> None:

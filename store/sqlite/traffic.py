@@ -35,7 +35,7 @@ from tfgrpo.store.traffic import (
 )
 
 APPLICATION = 0x74667472
-SCHEMA = 2
+SCHEMA = 1
 TABLES = """
 create table calls (
     id text primary key, time integer not null, worker text not null, library text, version text,
@@ -60,8 +60,6 @@ create table totals (
 ) without rowid;
 create table facts (name text primary key, value blob not null) without rowid;
 """
-ADDED = ("trace text", "tags text", "key text", "provider text", "tries integer")
-"""The columns of calls that files of schema 1 lack."""
 CALL = ", ".join(CallRecord._fields)
 TAGGED = "exists (select 1 from json_each(tags) t where t.key = ? and t.value = ?)"
 FEEDBACK = ", ".join(Feedback._fields)
@@ -108,18 +106,12 @@ class SqliteTraffic:
             refuse_foreign(self._db, self.path, _expected)
             return
         with self._writing():
-            (schema,) = self._db.execute("pragma user_version").fetchone()
-            if schema == SCHEMA:
+            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
                 return  # another worker was quicker
-            if schema:
-                for column in ADDED:
-                    self._db.execute(f"alter table calls add column {column}")
-            else:
-                for statement in TABLES.split(";"):
-                    self._db.execute(statement)
-                secret = (secrets.token_bytes(32),)
-                self._db.execute("insert into facts values ('secret', ?)", secret)
-                self._db.execute(f"pragma application_id = {APPLICATION}")
+            for statement in TABLES.split(";"):
+                self._db.execute(statement)
+            self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
+            self._db.execute(f"pragma application_id = {APPLICATION}")
             self._db.execute(f"pragma user_version = {SCHEMA}")
 
     @contextmanager
