@@ -47,7 +47,7 @@ def stage(request: dict[str, Any]) -> str:
     """Returns which prompt a request was made from."""
     system = request["messages"][0]["content"]
     for name, words in (
-        ("plan", "You revise a library"),
+        ("controller", "You revise a library"),
         ("comparison", "Several attempts were made"),
         ("summary", "You keep a record of attempts"),
     ):

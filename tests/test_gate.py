@@ -23,11 +23,10 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.sealed import seal
 from tfgrpo.settings import TrainSettings
-from tfgrpo.store import ROOT, Library, Operation, Store
+from tfgrpo.store import ROOT, Library, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.training.gate import Trial
 from tfgrpo.training.gate_rules import GATE_RULES, passes
-from tfgrpo.training.gate_words import rejections
 
 BAD = "When two numbers are joined by op, add them and stop there."
 
@@ -84,27 +83,7 @@ def test_a_library_that_is_worse_does_not_become_the_next_version(gated: Gated) 
         assert scored.summary["mean"][0] == gate["after"]
         assert "rejected by the gate" in first.message
         assert fsck(store).problems == ()
-    assert "gate" not in second.meta, "the controller dropped the lesson: nothing to try"
-
-
-LONG_WINDED = "Carry the ten first, then every other ten, then every hundred, one after the other."
-OLD = (LONG_WINDED, "Check the sign.")
-
-
-def capped(desk: Desk, script: Callable[[dict[str, Any]], str]) -> ScriptedEndpoint:
-    """Trains from a library of two, which is over the cap: what prunes gives up the first."""
-    with desk.store() as store:
-        store.commit("main", [Operation("ADD", text=text) for text in OLD], message="by hand")
-
-    def pruning(request: dict[str, Any]) -> str:
-        if stage(request) == "prune":
-            told = {"why": "It says little.", "action": "delete", "experiences": ["G0"]}
-            return json.dumps({**told, "text": ""})
-        return script(request)
-
-    with ScriptedEndpoint(pruning) as server:
-        desk.train(server)
-    return server
+    assert second.meta["gate"]["verdict"] == "rejected", "it came again, and was tried again"
 
 
 def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> None:
@@ -138,8 +117,6 @@ def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
     assert gate["difference"][1:] == [None, None]
     assert [text for _, text in libraries(desk.path, "problems")[1]] == ([BAD] if enters else [])
     assert f"{'kept' if enters else 'rejected'} by the gate" in first.message
-    with Store.open(desk.path) as store:
-        assert rejections(store, first) == [], "what nothing was shown of may be tried again"
     assert ", not significant (about " in first.message
     assert first.message.endswith(" problems × 4 samples would decide)")
 

@@ -76,8 +76,10 @@ def append_to_pool(
     name = pool_branch(run)
     if name not in store.branches():
         store.create_branch(name, base)
+    there = store.library(store.tip(name)).by_id  # of the first version what is gone is gone
+    left = [one for one in operations if one.op == "ADD" or one.experience in there]
     meta: dict[str, Any] = {"run": run.name, BASE: base.number}
-    return store.commit(name, operations, message=message, meta=meta)
+    return store.commit(name, left, message=message, meta=meta)
 
 
 def _changes(before: Library, now: Library, pool: Library) -> list[Operation]:
