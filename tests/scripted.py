@@ -119,7 +119,7 @@ def _restless_plan(user: str, chance: bytes) -> Iterator[dict[str, Any]]:
     """Yields operations for every lesson, some of which cannot be used."""
     labels = re.findall(r"^\[(G\d+)\]", user, re.MULTILINE)
     for n in map(int, re.findall(r"^(\d+)\. When", user, re.MULTILINE)):
-        op = ("add", "add", "keep", "modify", "delete")[chance[n % 32] % (5 if labels else 2)]
+        op = ("add", "add", "modify", "keep", "delete")[chance[n % 32] % (5 if labels else 2)]
         label = labels[chance[(n + 5) % 32] % len(labels)] if labels else None
         text = f"When case {chance[(n + 1) % 32] % 8} comes up, do step {chance[n % 32] % 9} twice."
         yield {

@@ -238,7 +238,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"tfgrpo", f"{wheel.name[:12]}.dist-info"}
     prompts = {Path(name).stem for name in names if name.startswith("tfgrpo/prompts/")}
-    assert prompts >= {"rollout", "summary", "comparison", "controller"}
+    assert prompts >= {"rollout", "summary", "comparison", "plan"}
     formats = {path.name for path in (ROOT / "tfgrpo/interchange/formats").glob("*.py")}
     for name in (*(f"interchange/formats/{n}" for n in formats), "interchange/lists.py"):
         assert f"tfgrpo/{name}" in names

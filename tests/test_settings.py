@@ -40,7 +40,7 @@ def test_the_first_layer_that_has_a_value_wins_and_none_is_no_value() -> None:
 
 names = st.sampled_from(["epochs", "batch_size", "group_size", "seed", "max_tokens"])
 layers = st.lists(
-    st.dictionaries(names, st.one_of(st.none(), st.integers(1, 50)), max_size=5), max_size=4
+    st.dictionaries(names, st.one_of(st.none(), st.integers(2, 50)), max_size=5), max_size=4
 )
 
 

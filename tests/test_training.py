@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,19 +32,20 @@ from scripted import (
     restless,
     stage,
     teachable,
-    write_problems,
 )
 
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
-from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
 from tfgrpo.store.runs import Call, RolloutRow
 from tfgrpo.store.sqlite.records import SqliteRecords
 from tfgrpo.training.loop import plan_steps
+from tfgrpo.training.pool import pool_branch
 from tfgrpo.training.setup import begin
+
+Undisturbed = tuple[str, list[list[tuple[str, str]]]]
 
 Script = Callable[[dict[str, Any]], str | Reply]
 
@@ -100,7 +100,7 @@ def test_a_step_learns_and_the_next_one_is_better(make: Callable[..., Desk]) -> 
 
 
 def test_every_event_can_say_who_taught_it(make: Callable[..., Desk]) -> None:
-    desk = make()
+    desk = make(epochs=4)
     desk.prepare()
     with ScriptedEndpoint(restless) as server:
         desk.train(server)
@@ -117,12 +117,7 @@ def test_every_event_can_say_who_taught_it(make: Callable[..., Desk]) -> None:
                 step = evidence["step"]
                 assert (evidence["run"], step) == ("run", version.meta["step"])
                 assert (evidence["model"], evidence["reflection_model"]) == ("scripted",) * 2
-                assert set(evidence["prompts"]) == {
-                    "rollout",
-                    "summary",
-                    "comparison",
-                    "controller",
-                }
+                assert set(evidence["prompts"]) == {"rollout", "summary", "comparison", "plan"}
                 for sample, reward in evidence["rollouts"]:
                     assert rewards[step, evidence["problem"], sample] == reward
                 found = {reward for _, reward in evidence["rollouts"]}
@@ -262,7 +257,12 @@ def test_reflection_that_failed_is_in_the_versions_record(make: Callable[..., De
                 lesson = {"reason": "r", "text": f"Lesson {number}."}
                 return "no idea" if number == 1 else json.dumps({"lessons": [lesson]})
             case _:
-                return json.dumps({"closest": "G99", "decision": "same", "text": ""})
+                asked = "\n".join(contents)
+                lessons = re.findall(r"^(\d+)\. (Lesson \d\.)", asked, re.MULTILINE)
+                wrong = {"op": "keep", "experience": "G99", "text": ""}
+                plan = [{"lessons": [int(number)], **wrong} for number, _ in lessons[1:]]
+                added = {"lessons": [1], "op": "add", "text": lessons[0][1]}
+                return json.dumps({"operations": [added, *plan]})
 
     desk = make(count=4, epochs=1, batch_size=4, group_size=2)
     desk.prepare()
@@ -302,8 +302,9 @@ def beside(desk: Desk, act: Callable[[Store], object]) -> tuple[Script, list[boo
                 with desk.store() as store:
                     act(store)
                 done.append(True)
-        if stage(request) == "controller":
-            return json.dumps({"closest": "G0", "decision": "refines", "text": "Machine's text."})
+        if stage(request) == "controller" and "[G0]" in request["messages"][-1]["content"]:
+            change = {"op": "modify", "experience": "G0", "text": "Machine's text."}
+            return json.dumps({"operations": [{"lessons": [1], **change}]})
         return teachable(request)
 
     return script, done
@@ -418,27 +419,34 @@ def stopping_after(
     return stopping
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["paper", "probation"])
 def undisturbed(
-    tmp_path_factory: pytest.TempPathFactory, verifier: Verifier
-) -> list[list[tuple[str, str]]]:
-    """The libraries of the run that every disturbed one is compared with."""
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, verifier: Verifier
+) -> Undisturbed:
+    """A policy, and the libraries of its run that every disturbed one is compared with."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    data = write_problems(folder / "problems.jsonl", 6)
-    values = {"epochs": 2, "batch_size": 3, "group_size": 3, "data": str(data)}
-    desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
+    desk = made_desk(folder, verifier, policy=request.param)
     desk.prepare()
     with ScriptedEndpoint(restless) as server:
         desk.train(server)
-    found = libraries(desk.path)
-    assert len(found) == 5
-    assert all(a != b for a, b in pairwise(found))
-    return found
+    found = learned(desk.path)
+    assert len(libraries(desk.path)) == 5
+    assert len(set(map(tuple, found))) > 2  # what is compared with is no constant
+    return request.param, found
+
+
+def learned(path: Path) -> list[list[tuple[str, str]]]:
+    """Returns the library at every step, and then at every version of the candidates' branch."""
+    with Store.open(path) as store:
+        name = pool_branch(store.runs.get("run"))
+        candidates = [*store.log(name)][::-1] if name in store.branches() else []
+        pools = [[(e.id, e.text) for e in store.library(version)] for version in candidates]
+    return (libraries(path) if not pools else []) + pools
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_order_in_which_answers_arrive_does_not_show(
-    make: Callable[..., Desk], undisturbed: list[list[tuple[str, str]]], seed: int
+    make: Callable[..., Desk], undisturbed: Undisturbed, seed: int
 ) -> None:
     chance = random.Random(seed)
 
@@ -446,18 +454,22 @@ def test_the_order_in_which_answers_arrive_does_not_show(
         time.sleep(chance.random() * 0.04)
         return restless(request)
 
-    desk = make()
+    policy, expected = undisturbed
+    desk = make(policy=policy)
     desk.prepare()
     with ScriptedEndpoint(script) as server:
         desk.train(server, concurrency=(3, 32)[seed])
-    assert libraries(desk.path) == undisturbed
+    assert learned(desk.path) == expected
 
 
 @pytest.mark.parametrize("stops", [[1], [13, 5], [22, 2, 30], [1, 4, 7, 10, 13]])
 def test_a_run_that_was_stopped_goes_on_to_the_same_result_and_repeats_no_call(
-    make: Callable[..., Desk], undisturbed: list[list[tuple[str, str]]], stops: list[int]
+    make: Callable[..., Desk],
+    undisturbed: Undisturbed,
+    stops: list[int],
 ) -> None:
-    desk = make()
+    policy, expected = undisturbed
+    desk = make(policy=policy)
     desk.prepare()
     script = Numbered(restless)
     paid: set[str] = set()
@@ -472,7 +484,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result_and_repeats_no_call(
     with ScriptedEndpoint(script) as server:
         desk.train(server)
     assert not paid & {identity(r) for r in script.requests[before:]}
-    assert libraries(desk.path) == undisturbed
+    assert learned(desk.path) == expected
     with Store.open(desk.path) as store:
         states = [s.state for s in store.runs.states(store.runs.get("run"))]
     assert states[:2] == ["started", "stopped"]
@@ -480,9 +492,10 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_result_and_repeats_no_call(
 
 
 def test_a_server_that_fails_for_a_while_and_recovers_does_not_show(
-    make: Callable[..., Desk], undisturbed: list[list[tuple[str, str]]]
+    make: Callable[..., Desk], undisturbed: Undisturbed
 ) -> None:
-    desk = make(patience=1.0)
+    policy, expected = undisturbed
+    desk = make(policy=policy, patience=1.0)
     desk.prepare()
     failing = stopping_after(restless, 10, status=500)
     gave_up = pytest.raises(EndpointError, match=r"gave up after .* tries in")
@@ -504,7 +517,7 @@ def test_a_server_that_fails_for_a_while_and_recovers_does_not_show(
     with ScriptedEndpoint(flaky) as server:
         training = desk.train(server)
     assert training.progress.meter.retries > 0
-    assert libraries(desk.path) == undisturbed
+    assert learned(desk.path) == expected
 
 
 def test_a_finished_run_that_is_run_again_asks_for_nothing(make: Callable[..., Desk]) -> None:

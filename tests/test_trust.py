@@ -77,11 +77,6 @@ FILES = {
         '[model]\nreflection_api_key_env = "HOME_PASSWORD"',
         "HOME_PASSWORD",
     ),
-    "embedding_base_url": (
-        '[model]\nembedding_model = "e"\nembedding_base_url = "http://127.0.0.1:9/v1"',
-        "experiences to http://127.0.0.1:9/v1",
-    ),
-    "embedding_api_key_env": ('[model]\nembedding_api_key_env = "GH_TOKEN"', "GH_TOKEN"),
     "headers": (
         '[model]\nextra_headers = { X-Host = "env:AWS_SECRET_ACCESS_KEY" }',
         "X-Host: env:AWS_SECRET_ACCESS_KEY",

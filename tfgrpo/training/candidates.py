@@ -50,7 +50,7 @@ class Entering(NamedTuple):
     """The operations on the branch of candidates, the KEEPs on the run's, and what stays out."""
 
     candidates: tuple[Operation, ...]
-    kept: tuple[Operation, ...]
+    votes: tuple[Operation, ...]
     refused: tuple[Refusal, ...]
 
 
@@ -91,7 +91,7 @@ class Proposals:
         free = max(0, capacity(step.attempts_left) - len(on_probation))
         races = RACES * free
         operations: list[Operation] = []
-        kept: list[Operation] = []
+        votes: list[Operation] = []
         refused: list[Refusal] = []
         for number, lesson in enumerate(ranked(advantages)):
             problem = lesson.group.problem.id
@@ -99,7 +99,7 @@ class Proposals:
             known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
             if known:
                 vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
-                (kept if known[0] in pool.in_force.by_id else operations).append(vote)
+                (votes if known[0] in pool.in_force.by_id else operations).append(vote)
             elif repeats(lesson.text, declined):
                 refused.append(Refusal(lesson.text, problem, DECLINED))
             elif not free or not races:
@@ -114,7 +114,7 @@ class Proposals:
                 texts[id] = lesson.text
                 operations.append(Operation("ADD", id, lesson.text, lesson.reason, evidence))
         self._parts.progress.decided = self._parts.progress.lessons
-        return Entering(tuple(operations), tuple(kept), tuple(refused))
+        return Entering(tuple(operations), tuple(votes), tuple(refused))
 
     async def _wins(self, step: Step, pool: Pool, lesson: Lesson, number: int) -> bool:
         mean = fmean(lesson.group.rewards)
@@ -130,9 +130,9 @@ class Proposals:
             return []
         redacted = redacted_problems(self._store)
         short = self._parts.reflection.shared_answers or are_answers_alone(groups, self._store)
-        found: Iterable[Example] = winning_attempts(groups)
+        shown: Iterable[Example] = winning_attempts(groups)
         if short and ground_truth:
-            found = right_examples(groups, [group.problem for group in groups])
+            shown = right_examples(groups, [group.problem for group in groups])
         there = (e.text for e in pool.library.readable)
-        usable = (one for one in found if one.problem.id not in redacted)
+        usable = (one for one in shown if one.problem.id not in redacted)
         return add_examples(usable, there, step.number, step.origin)

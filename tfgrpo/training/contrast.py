@@ -65,7 +65,7 @@ async def contrasted(
     return groups, [advantage for advantage in advantages if advantage is not None]
 
 
-async def asked(
+async def ask_often(
     parts: RunParts, group: Group, library: Library, step: int, times: int
 ) -> Advantage | None:
     """Returns all that several askings make of a group, one that is mixed or all wrong; None for

@@ -348,14 +348,14 @@ class _Run(_Attempts):
         teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
         askings = probation.ASKINGS if self._measures else 1
         read = self._template("comparison") + self._known + grown
-        told = self.transcript
-        if told * CHARACTERS > self._reflection.manner.summarise_over:
-            told = self.length("summary", ANSWER["summary"], 400)
+        transcript = self.transcript
+        if transcript * CHARACTERS > self._reflection.manner.summarise_over:
+            transcript = self.length("summary", ANSWER["summary"], 400)
             prompt = self._template("summary") + self.transcript
-            self.add("summary", "reflection", teaching * size, prompt, told)
+            self.add("summary", "reflection", teaching * size, prompt, transcript)
         problem = fmean(count(one.problem) for one in batch)
         answer = self.length("comparison", ANSWER["comparison"], 1200)
-        prompt, calls = read + problem + size * told, teaching * askings * assumed.tries
+        prompt, calls = read + problem + size * transcript, teaching * askings * assumed.tries
         self.add("comparison", "reflection", calls, prompt, answer)
         if self._measures and left:
             free = candidates.capacity(left) * assumed.places

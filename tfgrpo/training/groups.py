@@ -155,8 +155,10 @@ class GroupMaker:
             await gather_all(self.attempt(step, gathering, n, recorded) for n in range(size))
             return
         while more := _next(self._domain.group, gathering, size):
-            made = len(gathering.rollouts)
-            await gather_all(self.attempt(step, gathering, made + n, recorded) for n in range(more))
+            first = len(gathering.rollouts)
+            await gather_all(
+                self.attempt(step, gathering, first + n, recorded) for n in range(more)
+            )
         self._progress.attempts -= size - len(gathering.rollouts)
 
     def _relevant(self, library: Library, problem: Problem, top_k: int | None) -> Library:

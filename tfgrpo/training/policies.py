@@ -98,15 +98,15 @@ def find_policy(name: str) -> type[Policy]:
         )
     place = there.get(name, name)
     try:
-        found: object = EntryPoint(name, place, GROUP).load()
+        policy: object = EntryPoint(name, place, GROUP).load()
     except Exception as error:  # whatever a module of somebody else's does
         raise SettingsError(
             f"cannot load the policy {name}: {type(error).__name__}: {error}",
             hint="write module:Class, importable from the current folder",
         ) from None
-    if not (isinstance(found, type) and callable(getattr(found, "learn", None))):
+    if not (isinstance(policy, type) and callable(getattr(policy, "learn", None))):
         raise SettingsError(f"{name} is no policy", hint="docs/extending.md says what one has")
-    return found
+    return policy
 
 
 def evidence_of(lesson: Lesson, calls: tuple[str, ...] = ()) -> dict[str, Any]:

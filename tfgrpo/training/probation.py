@@ -21,7 +21,7 @@ from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.attempt import CONFIRMING, Group
 from tfgrpo.training.advantage import Advantages, Observation
 from tfgrpo.training.candidates import Proposals
-from tfgrpo.training.contrast import asked, contrasted
+from tfgrpo.training.contrast import ask_often, contrasted
 from tfgrpo.training.decide import ByChance, Rule, settle
 from tfgrpo.training.draft import split_fitting
 from tfgrpo.training.groups import RunParts
@@ -64,7 +64,7 @@ class Probation:
         return Learned(
             tuple(groups),
             tuple(contrasts),
-            (*operations, *entering.kept),
+            (*operations, *entering.votes),
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
         )
@@ -75,7 +75,7 @@ class Probation:
             return None
         top_k, rank = self._parts.settings.top_k or None, self._parts.domain.retrieve
         library = relevant(pool.in_force, group.problem.problem, top_k, rank=rank)
-        return await asked(self._parts, group, library, step.number, ASKINGS)
+        return await ask_often(self._parts, group, library, step.number, ASKINGS)
 
     def _measure(self, step: int, groups: Iterable[Group]) -> None:
         """Adds a step's attempts to the sums, and those of the steps before it on resume."""

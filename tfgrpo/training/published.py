@@ -132,22 +132,23 @@ class Planner(NamedTuple):
         for number, (edit, own) in enumerate(_with_sources(typed.value, lessons, draft)):
             taken += own
             problem = own[0].group.problem.id if own else ""
+            text = edit.text or (own[0].text if own else edit.op)
             id = draft.labels.get(edit.experience or "")
             wrong = self._objection(edit, own, draft, len(lessons))
             if wrong is None and edit.op != "add" and id not in now.texts:
                 wrong = f"an operation before it has deleted {edit.experience}"
             if wrong is not None:
-                refused.append(Refusal(edit.text or edit.op, problem, wrong))
+                refused.append(Refusal(text, problem, wrong))
                 continue
             fresh = derived_id(step.origin.uid, step.number, number)
             operation = _operation(edit, id, now, fresh)
             before = taught.setdefault(operation.experience or "", [])
             own = [lesson for lesson in own if lesson not in before] or own
             if operation.op == "KEEP" and own[0] in before:
-                refused.append(Refusal(edit.text or edit.op, problem, REPEATED))
+                refused.append(Refusal(text, problem, REPEATED))
                 continue
             if not fits(now, operation, self.cap):
-                refused.append(Refusal(edit.text, problem, f"{NO_ROOM} ({self.cap})"))
+                refused.append(Refusal(text, problem, f"{NO_ROOM} ({self.cap})"))
                 continue
             before += own
             evidence = {**known, **_evidence(own, typed.key)}

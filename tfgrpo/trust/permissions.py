@@ -37,7 +37,7 @@ HARMLESS = frozenset(
             "library_tokens",
         ),
         *("gate_digest", "gate_rule"),
-        *("sealed_digest", "samples", "preset"),
+        *("sealed_digest", "samples"),
         *("reasoning_effort", "max_completion_tokens"),
         *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
         "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
