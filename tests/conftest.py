@@ -123,6 +123,7 @@ def environment(**more: str) -> dict[str, str]:
         if not key.startswith(("TFGRPO_", "OPENAI_", "NO_COLOR", "FORCE_COLOR"))
     }
     named = {"TFGRPO_AUTHOR": "tester", "COLUMNS": "80", "TFGRPO_TRUST": OWN}
+    named["TFGRPO_TRAIN_POLICY"] = "paper"
     return kept | named | more
 
 

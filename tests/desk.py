@@ -20,6 +20,7 @@ from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store, Version
 from tfgrpo.store.journal import Journal
 from tfgrpo.training.loop import Training
+from tfgrpo.training.pool import pool_branch
 from tfgrpo.training.run_problems import RunProblems
 from tfgrpo.training.setup import begin
 
@@ -106,6 +107,15 @@ def libraries(path: Path, run: str = "run") -> list[list[tuple[str, str]]]:
             library = store.library(f"{run}/step_{len(found)}")
             found.append([(e.id, e.text) for e in library])
     return found
+
+
+def learned(path: Path, run: str = "run") -> list[list[tuple[str, str]]]:
+    """Returns the library at every step, and at every version of the candidates' branch."""
+    with Store.open(path) as store:
+        name = pool_branch(store.runs.get(run))
+        candidates = [*store.log(name)][::-1] if name in store.branches() else []
+        pools = [[(e.id, e.text) for e in store.library(version)] for version in candidates]
+    return libraries(path, run) + pools
 
 
 def steps(path: Path, run: str = "run") -> list[Version]:

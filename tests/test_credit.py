@@ -142,20 +142,37 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
     with ScriptedEndpoint(swayed) as server:
         desk = trained(tmp_path, verifier, server)
     with Store.open(desk.path) as store:
-        found = credits(store, store.tip("main"))
-        rows = store.runs.rollouts(store.runs.all()[0])
+        (run,) = store.runs.all()
+        left = [one.text for one in store.library()]
+        (harms,) = [e for e in store.library("problems/step_0") if e.text == HARMS]
+        back = [Operation("ADD", harms.id, HARMS)]
+        found = credits(store, store.commit("main", back, message="a person brings it back"))
+        rows = [row for row in store.runs.rollouts(run) if row.step == 0 and row.sample < 8]
     assert [one.experience.text for one in found] == [HELPS, IDLE, HARMS]
+    assert HELPS in left
+    assert HARMS not in left, "what harms goes"
     verdicts = {t: one.credit.verdict for t, one in named(found).items() if one.credit}
     assert (verdicts[HELPS], verdicts[HARMS]) == ("helpful", "harmful")
     for one in found:
         assert one.credit is not None
         absent = sum(one.experience.id in row.verdict.get("without", ()) for row in rows)
-        assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
+        if one.experience.id == harms.id:
+            assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
 
 
-def test_effects_are_told_apart_by_kind_and_what_nothing_confirms_is_named(
-    tmp_path: Path, verifier: Verifier, cli: Cli
-) -> None:
+def test_what_nothing_confirms_is_named(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "problems.jsonl").write_text(problems(range(1, 13)))
+    cli("init")
+    cli("add", IDLE)
+    with ScriptedEndpoint(swayed) as server:
+        how = ("--epochs", "1", "--batch-size", "1", "--policy", "paper")
+        cli("train", "problems.jsonl", *how, "--model", "m", "--base-url", server.base_url)
+    said = cli("credit").stdout
+    assert "nothing has confirmed G0 for 12 steps" in said
+    assert "confirmed G1" not in said, "lessons came to it again and again"
+
+
+def test_effects_are_told_apart_by_kind(tmp_path: Path, verifier: Verifier, cli: Cli) -> None:
     """On large numbers the experience that harms elsewhere helps."""
 
     def by_kind(request: dict[str, Any]) -> str:
@@ -175,7 +192,7 @@ def test_effects_are_told_apart_by_kind_and_what_nothing_confirms_is_named(
     cli("add", HARMS, IDLE)
     assert "no kinds are known" in cli("credit", "--by-kind").stdout
     with ScriptedEndpoint(by_kind) as server:
-        how = ("--epochs", "1", "--batch-size", "1", "--group-size", "12", "--policy", "probation")
+        how = ("--epochs", "1", "--batch-size", "12", "--group-size", "30", "--policy", "probation")
         where = ("--model", "m", "--base-url", server.base_url)
         cli("train", "problems.jsonl", *how, *where, "--field", "kind=size")
     kinds = json.loads(cli("credit", "--by-kind", "--json").stdout)
@@ -184,9 +201,6 @@ def test_effects_are_told_apart_by_kind_and_what_nothing_confirms_is_named(
     }
     assert verdicts["large"][HARMS] == "helpful"
     assert verdicts["small"][HARMS] == "harmful"
-    said = cli("credit").stdout
-    assert "nothing has confirmed G1 for 12 steps" in said
-    assert "confirmed G0" not in said
 
 
 def test_an_experience_whose_text_changed_starts_anew(tmp_path: Path, verifier: Verifier) -> None:
@@ -215,6 +229,8 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
         small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
         more = ("--policy", "probation")
         cli("train", "problems.jsonl", *small, server.base_url, *more)
+    assert HARMS not in cli("show", "--json").stdout
+    cli("revert", "HEAD")
     found = json.loads(cli("credit", "--json").stdout)
     assert [one["verdict"] for one in found][::2] == ["helpful", "harmful"]
     said = cli("credit").stdout

@@ -33,16 +33,12 @@ BAD = "When two numbers are joined by op, add them and stop there."
 
 def misled(request: dict[str, Any]) -> str:
     """A model that draws a harmful lesson, under which every answer is wrong."""
-    system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
     match stage(request):
-        case "rollout" if BAD in system:
+        case "rollout" if BAD in request["messages"][0]["content"]:
             return "\\boxed{0}"
         case "comparison":
             lessons = [{"reason": "It looked so.", "text": BAD}]
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
-        case "controller":
-            decision = "drop" if "taken back" in user and BAD in user else "new"
-            return json.dumps({"closest": None, "decision": decision, "text": BAD})
     return teachable(request)
 
 
@@ -70,7 +66,7 @@ def test_a_library_that_is_worse_does_not_become_the_next_version(gated: Gated) 
     assert gate["verdict"] == "rejected"
     assert gate["after"] == 0.0 < gate["before"]
     assert gate["difference"][2] < 0
-    assert (gate["problems"], gate["samples"]) == (10, 4)
+    assert (gate["problems"], gate["samples"]) == (10, 2)
     assert libraries(desk.path, run) == [[], [], []]
     with Store.open(desk.path) as store:
         side = store.tip(gate["branch"])
@@ -96,7 +92,7 @@ def test_a_library_that_is_better_is_accepted_with_its_numbers(gated: Gated) -> 
     assert first.meta["gate"]["after"] == 1.0
     assert [text for _, text in libraries(desk.path, "problems")[1]] == [LESSON]
     assert "gate" not in second.meta, "nothing changed, so there was nothing to try"
-    assert evaluated == 2 * 10 * 4
+    assert evaluated == 2 * 10 * 2
     with Store.open(desk.path) as store:
         assert set(store.branches()) == {"main"}
         assert len(store.runs.evaluations(first.number)) == 1
@@ -118,7 +114,7 @@ def test_what_one_problem_shows_enters_only_where_not_being_worse_is_enough(
     assert [text for _, text in libraries(desk.path, "problems")[1]] == ([BAD] if enters else [])
     assert f"{'kept' if enters else 'rejected'} by the gate" in first.message
     assert ", not significant (about " in first.message
-    assert first.message.endswith(" problems × 4 samples would decide)")
+    assert first.message.endswith(" problems × 2 samples would decide)")
 
 
 @pytest.mark.parametrize(

@@ -425,7 +425,6 @@ NAMED_SO = {
     "tfgrpo/proxy/calls.py": {"asked"},
     "tfgrpo/proxy/connection.py": {"connection_made"},
     "tfgrpo/proxy/upstream.py": {"connection_made"},
-    "tfgrpo/training/factorial.py": {"is_kept"},
     "tfgrpo/training/group_view.py": {"asked", "is_kept"},
     "tfgrpo/training/run_record.py": {"asked"},
 }

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import UID, Desk, libraries, steps
+from desk import UID, Desk, learned, libraries, steps
 from desk import made as made_desk
 from scripted import (
     LESSON,
@@ -42,7 +42,6 @@ from tfgrpo.store import Operation, Store, Version
 from tfgrpo.store.runs import Call, RolloutRow
 from tfgrpo.store.sqlite.records import SqliteRecords
 from tfgrpo.training.loop import plan_steps
-from tfgrpo.training.pool import pool_branch
 from tfgrpo.training.setup import begin
 
 Undisturbed = tuple[str, list[list[tuple[str, str]]]]
@@ -433,15 +432,6 @@ def undisturbed(
     assert len(libraries(desk.path)) == 5
     assert len(set(map(tuple, found))) > 2  # what is compared with is no constant
     return request.param, found
-
-
-def learned(path: Path) -> list[list[tuple[str, str]]]:
-    """Returns the library at every step, and then at every version of the candidates' branch."""
-    with Store.open(path) as store:
-        name = pool_branch(store.runs.get("run"))
-        candidates = [*store.log(name)][::-1] if name in store.branches() else []
-        pools = [[(e.id, e.text) for e in store.library(version)] for version in candidates]
-    return (libraries(path) if not pools else []) + pools
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import worker_server
+from desk import learned
 from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, stage, write_problems
 from test_training import LONG, Desk, identity, journalled, libraries, posix
@@ -25,6 +26,11 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.runs import Run
+
+STAGES = {
+    "paper": frozenset({"rollout", "summary", "comparison", "controller", "evaluation"}),
+    "probation": frozenset({"rollout", "comparison"}),
+}
 
 
 class Killed:
@@ -37,7 +43,7 @@ class Killed:
             *(sys.executable, "-c", "from tfgrpo.cli.main import main; main()"),
             *("--store", str(self.store), "train", str(data), "--run", "run"),
             *("--base-url", server.base_url, "--model", "scripted", "--concurrency", "4"),
-            *("--epochs", "2", "--batch-size", "4", "--group-size", "4"),
+            *("--epochs", "2", "--batch-size", "4", "--group-size", "4", "--policy", "paper"),
         ]
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -85,6 +91,7 @@ class Killings:
     script: Numbered
     forked: Forked
     stages: frozenset[str] = frozenset()
+    policy: str = "paper"
     kills: Counter[str] = field(default_factory=Counter)
     sessions: int = 0
     runs: int = 0
@@ -97,6 +104,7 @@ class Killings:
         data = write_problems(self.folder / "problems.jsonl", 8)
         heldout = write_problems(self.folder / "heldout.jsonl", 8, start=500)
         values = {"epochs": 2, "batch_size": 4, "group_size": 4, "concurrency": 8}
+        values["policy"] = self.policy
         files = {"data": str(data), "data_digest": problems.digest(problems.load(data))}
         more = {"heldout": str(heldout), "base_url": server.base_url, "model": "scripted"}
         return build(TrainSettings, {**values, **files, **more})
@@ -157,12 +165,13 @@ def outcome(path: Path) -> Any:
         evaluated = [store.runs.evaluations(v.number) for v in store.log("main")]
         scores = [store.runs.scores(one) for found in evaluated for one in found]
         calls = sum(spent.usage.calls for spent in store.runs.spent())
-    return libraries(path), rollouts, scores, calls
+    return learned(path, run.name), rollouts, scores, calls
 
 
 @posix
+@pytest.mark.parametrize("policy", STAGES)
 def test_runs_killed_at_random_instants_end_alike_and_repeat_no_journalled_call(
-    tmp_path: Path,
+    tmp_path: Path, policy: str
 ) -> None:
     """Counted: requests whose answer was in the journal when the process was started again.
 
@@ -170,14 +179,13 @@ def test_runs_killed_at_random_instants_end_alike_and_repeat_no_journalled_call(
     journalled before the kill is asked for again, and is not counted.
     """
     seed = random.randrange(10**6) if LONG else 3
-    stages = frozenset({"rollout", "summary", "comparison", "controller", "evaluation"})
     script = Numbered(restless)
     with (
         ScriptedEndpoint(script, delay=0.002) as server,
         Forked(tmp_path, worker_server().address) as forked,
     ):
-        wanted, chance = 500 if LONG else 20, random.Random(seed)
-        killings = Killings(tmp_path, wanted, chance, script, forked, stages)
+        wanted, chance = 500 if LONG else 12, random.Random(seed)
+        killings = Killings(tmp_path, wanted, chance, script, forked, STAGES[policy], policy)
         settings = killings.settings(server)
         reference = outcome(killings.run(server, settings, calm=True))
         while killings.to_come() and killings.runs < wanted:
@@ -217,7 +225,7 @@ def _reference(
     """Returns the libraries of an undisturbed run with the uid of the killed one."""
     folder = tmp_path / "reference"
     folder.mkdir()
-    values = {"epochs": 2, "batch_size": 4, "group_size": 4, "data": str(data)}
+    values = {"epochs": 2, "batch_size": 4, "group_size": 4, "data": str(data), "policy": "paper"}
     desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
     desk.prepare(run.uid)
     with ScriptedEndpoint(restless) as server:
