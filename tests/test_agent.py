@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +36,7 @@ PASSAGES = [
 ]
 
 
-def called(name: str, arguments: Any, *, id: str = "c1", uncertainty: float | None = None) -> Reply:
+def called(name: str, arguments: Any, *, id: str = "c1") -> Reply:
     """An answer that calls a tool by the chat API."""
     body = completion("", model="scripted")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
@@ -48,15 +47,7 @@ def called(name: str, arguments: Any, *, id: str = "c1", uncertainty: float | No
         ],
     }
     body["choices"][0]["finish_reason"] = "tool_calls"
-    if uncertainty is not None:
-        body["choices"][0]["logprobs"] = {"content": [spread(uncertainty)]}
     return Reply(body)
-
-
-def spread(odds: float) -> dict[str, Any]:
-    """A token with two choices: the second is `odds` times as likely as the first."""
-    chances = [1 / (1 + odds), odds / (1 + odds)]
-    return {"token": "a", "top_logprobs": [{"logprob": math.log(c)} for c in chances]}
 
 
 @contextmanager
@@ -87,12 +78,10 @@ def rolled(
     limits: AttemptLimits | None = None,
     way: Protocol = "auto",
     sample: int = 0,
-    uncertain: bool = False,
-    prefix: tuple[Any, ...] = (),
 ) -> tuple[Trajectory, list[dict[str, Any]]]:
     """Makes one attempt; also returns the requests that the model got."""
     with desk(folder, script) as (calls, record, server), Verifier(workers=1) as verifier:
-        agent = Agent(box(folder, *use), record, limits=limits, protocol=way, uncertain=uncertain)
+        agent = Agent(box(folder, *use), record, limits=limits, protocol=way)
         context = Context(
             problem=Problem("p", "What does Sund export?", "salt"),
             messages=(("system", "Answer."), ("user", "What does Sund export?")),
@@ -102,7 +91,6 @@ def rolled(
             sampling=Sampling(0.7, 100, 0),
             sample=sample,
             call_path=(0, "p"),
-            prefix=prefix,
         )
         return asyncio.run(agent.rollout(context)), server.requests
 

@@ -317,7 +317,7 @@ def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
     cli: Cli, tmp_path: Path
 ) -> None:
     write_problems(tmp_path / "problems.jsonl", 8)
-    write_problems(tmp_path / "heldout.jsonl", 4, start=20)
+    write_problems(tmp_path / "heldout.jsonl", 10, start=20)
     (tmp_path / "agent.py").write_text(AGENT)
     with ScriptedEndpoint() as server:
         once = ("--epochs", "1", "--batch-size", "8", "--group-size", "4", "--model", "m")

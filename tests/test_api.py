@@ -41,7 +41,7 @@ from tfgrpo.training.first_look import StoppedEarly
 from tfgrpo.training.progress import Progress
 
 EVALUATED = ("model", "base_url", "store", "verify", "samples")
-SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m"}
+SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "policy": "paper"}
 
 
 @pytest.fixture
@@ -452,7 +452,7 @@ def test_an_estimate_asks_nothing_and_writes_nothing(
 ) -> None:
     tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
     estimate = tfgrpo.estimate_sync("problems.jsonl", **where(endpoint))
-    assert sum(one.calls for one in estimate.upper) > 8 * 3
+    assert sum(one.calls for one in estimate.most) > 8 * 3
     assert not endpoint.requests
     with tfgrpo.Store.open(folder / ".tfgrpo/store.db") as store:
         assert not store.runs.all()
@@ -466,11 +466,11 @@ def test_an_estimate_of_rows_writes_nothing(
     if is_there:
         tfgrpo.Store.init(folder / ".tfgrpo/store.db").close()
     before = set(folder.rglob("*"))
-    assert tfgrpo.estimate_sync(rows, **where(endpoint)).upper
+    assert tfgrpo.estimate_sync(rows, **where(endpoint)).most
     assert set(folder.rglob("*")) == before
     tfgrpo.train_sync(rows, **where(endpoint))
     before = set(folder.rglob("*"))
-    assert tfgrpo.estimate_sync(rows, **where(endpoint)).upper
+    assert tfgrpo.estimate_sync(rows, **where(endpoint)).most
     assert set(folder.rglob("*")) == before
 
 

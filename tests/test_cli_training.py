@@ -49,7 +49,7 @@ def test_every_event_says_who_taught_it(cli: Cli, data: Path, endpoint: Scripted
         assert event["reason"]
         assert evidence["run"] == "problems"
         assert len(evidence["rollouts"]) == 5
-        assert set(evidence["prompts"]) == {"rollout", "summary", "comparison", "controller"}
+        assert set(evidence["prompts"]) == {"rollout", "summary", "comparison", "plan"}
 
 
 def test_a_step_that_learned_nothing_makes_a_version_that_says_so(

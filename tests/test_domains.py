@@ -228,7 +228,7 @@ def test_objectives_that_nobody_names_are_the_domains(tmp_path: Path, module: st
     assert build(TrainSettings, mine).agent_objective == "Whisper."
 
 
-@pytest.mark.parametrize("name", ["comparison", "controller", "missed"])
+@pytest.mark.parametrize("name", ["comparison", "missed"])
 def test_a_domain_with_shared_answers_reflects_as_labels_do(tmp_path: Path, name: str) -> None:
     from tfgrpo.domains import choice
 

@@ -116,7 +116,7 @@ def test_the_picture_is_drawn_from_the_recording() -> None:
 
 
 def test_the_python_runs(trained: Path) -> None:
-    (code,) = blocks(README, "python")
+    code, *_ = blocks(README, "python")
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=trained, env=environment(), capture_output=True, text=True
     )

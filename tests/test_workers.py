@@ -77,7 +77,8 @@ def test_two_workers_make_the_run_that_one_process_makes(
     shown = json.loads(cli("--store", shared, "workers", "--json").stdout)
     assert [one["state"] for one in shown["workers"]] == ["left", "left"]
     assert sum(one["groups"] for one in shown["workers"]) == 12
-    assert sum(one["calls"] for one in shown["workers"]) == rollouts == 36
+    assert sum(one["calls"] for one in shown["workers"]) == 36
+    assert rollouts > 36, "the driver itself tries lessons at the problems that taught them"
     assert all(one["groups"] for one in shown["workers"])
     assert shown["runs"] == []
     assert {one.name for one in crew} == {one["name"] for one in shown["workers"]}

@@ -173,19 +173,15 @@ class Project:
         domain = self.domain(settings.domain)
         return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
 
-    def by_agent(self, domain: Domain, settings: Settings, store: Store | None = None) -> Domain:
+    def by_agent(self, domain: Domain, settings: Settings) -> Domain:
         """Returns a domain as settings have it attempted and judged: by an agent, by a command.
 
-        Earlier attempts in the `store` tell what an attempt takes. Raises SettingsError where an
-        agent or a command is not there.
+        Raises SettingsError where an agent or a command is not there.
         """
         from tfgrpo.agents.attempts import by_agent
-        from tfgrpo.agents.foresight import foreseen
 
         agent = settings.agent
-        attempted = by_agent(domain, agent, self.root, self.agents, settings.concurrency)
-        known = foreseen(store, agent) if store is not None and agent.run else None
-        return attempted if known is None else replace(attempted, foresee=known)
+        return by_agent(domain, agent, self.root, self.agents, settings.concurrency)
 
     def record_domain(self, spec: str) -> str:
         """Returns a domain's name as it goes into a record, a file in it as seen from here."""

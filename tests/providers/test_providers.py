@@ -19,7 +19,7 @@ from tfgrpo.model.endpoint import Endpoint, Request, Transient
 from tfgrpo.model.providers import PROVIDERS, Provider, settings_toml
 from tfgrpo.notices import Notice, WarningNotice
 
-SMALL = {"epochs": 1, "batch_size": 4, "group_size": 2, "patience": "5s"}
+SMALL = {"epochs": 1, "batch_size": 4, "group_size": 2, "patience": "5s", "policy": "paper"}
 BY_ID = {provider.id: provider for provider in PROVIDERS}
 
 

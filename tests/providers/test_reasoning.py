@@ -32,6 +32,7 @@ from tfgrpo.model.endpoint import Answer, CallFailed, EndpointOptions, Request
 from tfgrpo.notices import Notice, WarningNotice
 
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 4, "group_size": 2, "patience": "5s"}
+SMALL["policy"] = "paper"
 
 
 def request(text: str = "Name the capital.", tokens: int = 400, **more: Any) -> Request:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tfgrpo.domains.base import Context as Context
     from tfgrpo.domains.base import Domain as Domain
     from tfgrpo.domains.base import DomainError as DomainError
-    from tfgrpo.domains.base import PlannedAttempt as PlannedAttempt
-    from tfgrpo.domains.base import PlannedCalls as PlannedCalls
     from tfgrpo.domains.base import Sampling as Sampling
     from tfgrpo.domains.base import Trajectory as Trajectory
     from tfgrpo.domains.base import Verdict as Verdict
@@ -40,8 +38,6 @@ HOMES = {
         "Context",
         "Domain",
         "DomainError",
-        "PlannedAttempt",
-        "PlannedCalls",
         "Sampling",
         "Trajectory",
         "Verdict",

@@ -19,7 +19,6 @@ import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
@@ -103,7 +102,7 @@ class Context:
 
     `messages` is the rendered prompt; `calls` asks the policy model and `judge` the reflection
     model; `verifier` runs plain functions in worker processes. `call_path` and `sample` say which
-    attempt this is. `prefix` are the messages of another attempt that this one goes on from.
+    attempt this is.
     `library` is what of the library the attempt is shown, and `elsewhere` what `record` was told.
     """
 
@@ -115,7 +114,6 @@ class Context:
     sampling: Sampling
     sample: int
     call_path: CallPath
-    prefix: tuple[Json, ...] = ()
     library: Library | None = None
     elsewhere: list[Elsewhere] = field(default_factory=list)
 
@@ -172,50 +170,6 @@ class Context:
 
 SHARED_PROMPTS = Path(str(resources.files("tfgrpo.prompts").joinpath("choice")))
 """Reflection on problems that have the same few answers."""
-QUOTED = 2
-"""The most tokens that a token of an answer becomes in another model's prompt."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedAttempt:
-    """An attempt that is not made yet, as an estimate of its costs sees it.
-
-    With `most` everything is as long and as often as it can be, else as it is likely to be;
-    `length` is then the likely answer, in tokens, and `share` how much likely happens of what
-    may: turns of an agent or a conversation.
-    """
-
-    problem: Problem
-    messages: tuple[Message, ...]
-    max_tokens: int
-    most: bool
-    length: float
-    share: float = 0.5
-
-    def text(self, most: int) -> str:
-        """Returns a text that is as long as an answer of at most so many tokens."""
-        return "x" * (QUOTED * most) if self.most else "word " * round(min(self.length, most))
-
-    def times(self, most: int) -> int:
-        """Returns how often something happens that may happen `most` times."""
-        return most if self.most else ceil(most * self.share)
-
-    def request(self, messages: Sequence[Message], **more: Any) -> Request:
-        """Returns a request as `Context.ask` makes it, seed and temperature apart."""
-        stage, tokens = more.pop("stage", "rollout"), more.pop("max_tokens", self.max_tokens)
-        return Request(stage, tuple(messages), 0.0, tokens, **more)
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedCalls:
-    """What an attempt takes: requests of the policy model and of the judge, and what comes of it.
-
-    A request with a schema may be made once more.
-    """
-
-    policy: tuple[Request, ...]
-    trajectory: Trajectory
-    judge: tuple[Request, ...] = ()
 
 
 def sample_seed(*parts: str | int) -> int:
@@ -228,11 +182,6 @@ async def answer_once(context: Context) -> Trajectory:
     recorded = await context.ask(context.messages)
     answer = recorded.answer
     return Trajectory(answer.visible, (recorded.key,), answer.truncated)
-
-
-def plan_answer_once(ahead: PlannedAttempt) -> PlannedCalls:
-    """What `answer_once` takes."""
-    return PlannedCalls((ahead.request(ahead.messages),), Trajectory(ahead.text(ahead.max_tokens)))
 
 
 def problem_messages(
@@ -250,11 +199,10 @@ Render: TypeAlias = Callable[[Template, Library, Problem, str], tuple[Message, .
 Attempt: TypeAlias = Callable[[Context], Awaitable[Trajectory]]
 Verify: TypeAlias = Callable[[Problem, str], Verdict]
 Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
-Foresee: TypeAlias = Callable[[PlannedAttempt], PlannedCalls]
-Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
-"""Returns the requests that judging a trajectory makes at most. It makes none itself."""
 Read: TypeAlias = Callable[[str], Any]
 """Returns the answer in a response, as JSON; None where there is none."""
+Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
+"""Returns the requests that judging a trajectory makes at most. It makes none itself."""
 Answers: TypeAlias = Callable[[Problem], Sequence[str]]
 """Returns all answers that there are to a problem, as responses; none where they are not few."""
 More: TypeAlias = Callable[[Sequence[float | None], int], int]
@@ -274,8 +222,8 @@ class Domain:
     `verify` that take microseconds on any input, and None for the rest: it runs on the event
     loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
     it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
-    is brought in line with the library before the batch is decided about. `foresee` and
-    `judgements` tell an estimate what `rollout` and an asynchronous `verify` ask at most.
+    is brought in line with the library before the batch is decided about. `judgements` tells an
+    estimate what an asynchronous `verify` asks at most.
     `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
     reads off the data those that it needs and nobody wrote, such as its labels. With
     `shared_answers` many problems have the same few answers, as labels are: a lesson then says
@@ -301,7 +249,6 @@ class Domain:
     learning_objective: str = LEARNING_OBJECTIVE
     identity: str = ""
     reconcile: bool = False
-    foresee: Foresee = plan_answer_once
     judgements: Judgements | None = None
     configure: Callable[[str], Domain] | None = None
     options_from: Callable[[Sequence[Problem]], str] | None = None

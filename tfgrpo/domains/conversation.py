@@ -14,11 +14,8 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import (
     Context,
-    PlannedAttempt,
-    PlannedCalls,
     Trajectory,
     answer_once,
-    plan_answer_once,
 )
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.templates import Message
@@ -56,26 +53,6 @@ async def converse(context: Context) -> Trajectory:
         messages.append(("user", reply))
         transcript.append({"role": "user", "content": reply})
     return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(transcript))
-
-
-def plan_conversation(ahead: PlannedAttempt) -> PlannedCalls:
-    """What `converse` takes: an answer for each turn, and between them what the persona says."""
-    persona, turns = persona_of(ahead.problem), turns_of(ahead.problem)
-    if persona is None:
-        return plan_answer_once(ahead)
-    messages, transcript = list(ahead.messages), list[Json]()
-    requests, replies = [ahead.request(messages)], []
-    answer, reply = ahead.text(ahead.max_tokens), ahead.text(PERSONA_TOKENS)
-    transcript.append({"role": "assistant", "content": answer})
-    for _ in range(ahead.times(turns) - 1):
-        prompt = _prompt(ahead.problem, persona, transcript)
-        replies.append(ahead.request(prompt, stage="persona", max_tokens=PERSONA_TOKENS))
-        messages += [("assistant", answer), ("user", reply)]
-        requests.append(ahead.request(messages))
-        transcript += [{"role": "user", "content": reply}, {"role": "assistant", "content": answer}]
-    return PlannedCalls(
-        tuple(requests), Trajectory(answer, messages=tuple(transcript)), tuple(replies)
-    )
 
 
 def load(

@@ -69,7 +69,6 @@ def make_domain(argument: str) -> Domain:
         extra=conversation.FIELDS,
         ground_truth=scale.compare,
         rollout=conversation.converse,
-        foresee=conversation.plan_conversation,
         judgements=judgements,
         agent_objective=scale.agent_objective,
         learning_objective=scale.learning_objective,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError, plan_answer_once
+from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.functions import identity
 from tfgrpo.trust.domain_spec import PARTS, parts, split
@@ -130,7 +130,7 @@ def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
     if not functions:
         return domain
     if rollout := functions.get("rollout"):
-        domain = replace(domain, rollout=rollout, foresee=plan_answer_once)
+        domain = replace(domain, rollout=rollout)
     domain = replace(
         domain,
         retrieve=functions.get("retrieve", domain.retrieve),

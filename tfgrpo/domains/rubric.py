@@ -80,7 +80,6 @@ def make_domain(argument: str) -> Domain:
         extra=("criteria", *conversation.FIELDS),
         ground_truth=False,
         rollout=conversation.converse,
-        foresee=conversation.plan_conversation,
         judgements=judgements,
         agent_objective=rubric.agent_objective,
         learning_objective=rubric.learning_objective,

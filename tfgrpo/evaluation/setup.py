@@ -89,7 +89,7 @@ def plan_evaluation(
     settings, notes = eval_settings(store, project, trained or versions, given)
     if not settings.data:
         raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
-    domain, name = project.by_agent(project.domain(settings.domain), settings, store), settings.data
+    domain, name = project.by_agent(project.domain(settings.domain), settings), settings.data
     require_search(domain, settings)
     dataset = domain.problems(name, settings.fields)[:count]
     warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]

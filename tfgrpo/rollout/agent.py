@@ -20,12 +20,10 @@ from tfgrpo.agents.attempts import AgentRollout
 from tfgrpo.domains.base import (
     Context,
     Domain,
-    PlannedAttempt,
-    PlannedCalls,
     Trajectory,
     answer_once,
 )
-from tfgrpo.model.endpoint import Answer, NoTools, Request
+from tfgrpo.model.endpoint import Answer, NoTools
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.rollout.exact import exactly
 from tfgrpo.rollout.own_code import bounded
@@ -40,11 +38,8 @@ from tfgrpo.tools.toolbox import Toolbox
 
 Protocol: TypeAlias = Literal["auto", "api", "text"]
 FINISH = "No more tools. Give the answer now, with what you know."
-LOGPROBS = 10
 CALLS = 8
 """The most tool calls of a turn that are made; what a model wants beyond is left out."""
-GLANCE = 32
-"""The tokens of a cheap next action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +73,28 @@ class Agent:
         return replace(domain, rollout=self.rollout)
 
     async def rollout(self, context: Context) -> Trajectory:
-        """Makes one attempt, from the prompt or from what `context.prefix` says was done so far.
-
-        Raises CallFailed, EndpointError and ToolError.
-        """
-        prefix = context.prefix
+        """Makes one attempt. Raises CallFailed, EndpointError and ToolError."""
         tools = {tool.spec.name: tool for tool in self._toolbox.tools()}
         try:
             if self._by_api:
                 try:
-                    return await self._attempt(context, tools, list(prefix), by_api=True)
+                    return await self._attempt(context, tools, by_api=True)
                 except NoTools:
                     if self._forced:
                         raise
                     self._by_api = False  # and from now on
-            return await self._attempt(context, tools, list(prefix), by_api=False)
+            return await self._attempt(context, tools, by_api=False)
         finally:
             await asyncio.gather(*(tool.close() for tool in tools.values()))
 
     async def _attempt(
-        self, context: Context, tools: dict[str, Tool], turns: list[Json], *, by_api: bool
+        self, context: Context, tools: dict[str, Tool], *, by_api: bool
     ) -> Trajectory:
         limits = self._limits
         specs = [tool.spec for tool in tools.values()]
         messages = context.messages if by_api else protocol.describe_tools(context.messages, specs)
-        for message in turns:  # tools come to where the prefix left them
-            await self._recall(tools, message)
-        done = sum(message["role"] == "assistant" for message in turns)
-        calls: list[str] = []
+        turns, calls = list[Json](), list[str]()
+        done = 0
         tokens, seconds = 0, 0.0
         while True:
             last = done + 1 >= limits.turns or tokens >= limits.tokens or seconds >= limits.seconds
@@ -156,12 +145,6 @@ class Agent:
         if by_api:
             message["tool_call_id"] = requested.id
         return message, seconds
-
-    async def _recall(self, tools: dict[str, Tool], message: Json) -> None:
-        tool, arguments = tools.get(str(message.get("name"))), message.get("arguments")
-        if tool is not None and isinstance(arguments, dict):
-            text = str(message["content"]).removeprefix("Result:\n")
-            tool.recall(arguments, Result(text, bool(message.get("failed"))))
 
 
 @asynccontextmanager
@@ -216,55 +199,6 @@ def sandbox_warnings(settings: Settings) -> list[str]:
     if wall.level == "bubblewrap":
         return []
     return [f"Python runs in {wall}, not in bubblewrap; --sandbox require refuses that"]
-
-
-def foresee(ahead: PlannedAttempt, settings: Settings, *, branches: bool = False) -> PlannedCalls:
-    """What an attempt takes with these settings, where tools are those that need no opening.
-
-    At most it takes every turn, with as many calls as are made in one, each result as long as it
-    may be. With `branches` it may go on from another attempt, whose tokens are not its own.
-    """
-    specs, text = toolbox.specs(settings.tools), _protocol(settings) == "text"
-    messages = ahead.messages
-    if text or ahead.most:  # an endpoint may yet refuse tools
-        messages = protocol.describe_tools(messages, specs)
-    functions = () if text else protocol.api_functions(specs)
-    output = settings.tools.output
-    result = "x" * 4 * output if ahead.most else "word " * (output // 16)
-    limited = ahead.most and not branches
-    left = AttemptLimits().tokens + ahead.max_tokens if limited else 1 << 62
-    turns, requests = list[Json](), list[Request]()
-    for number in range(ahead.times(settings.turns)):
-        if requests:
-            calls = CALLS if ahead.most else 1
-            previous = ahead.text(requests[-1].max_tokens)
-            turns += _turn(previous, result, number, calls=calls)
-        tokens = min(ahead.max_tokens, left)
-        left -= tokens
-        sent = (*turns, {"role": "user", "content": FINISH}) if turns else ()
-        requests.append(ahead.request(messages, turns=sent, tools=functions, max_tokens=tokens))
-    requests[-1] = replace(requests[-1], max_tokens=ahead.max_tokens)
-    answer = ahead.text(ahead.max_tokens)
-    transcript = (*turns, {"role": "assistant", "content": answer})
-    return PlannedCalls(tuple(requests), Trajectory(answer, messages=transcript))
-
-
-def _turn(answer: str, result: str, number: int, *, calls: int) -> list[Json]:
-    """Returns the messages of a turn that makes so many calls, by the API: no form is longer."""
-    size = len(answer) // calls
-    tool_calls = [
-        {
-            "id": f"call_{number:027}{call:032}",
-            "type": "function",
-            "function": {"name": "", "arguments": answer[call * size : (call + 1) * size]},
-        }
-        for call in range(calls)
-    ]
-    message = {"role": "assistant", "content": answer[calls * size :], "tool_calls": tool_calls}
-    return [
-        message,
-        *({"role": "tool", "content": result, "tool_call_id": call["id"]} for call in tool_calls),
-    ]
 
 
 def _protocol(settings: Settings) -> Protocol:

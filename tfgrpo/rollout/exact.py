@@ -22,8 +22,6 @@ from tfgrpo.domains.base import (
     Attempt,
     Context,
     Domain,
-    PlannedAttempt,
-    PlannedCalls,
     Trajectory,
     Verdict,
 )
@@ -56,19 +54,6 @@ def exactly(domain: Domain, settings: Settings) -> Domain:
 def is_exact(domain: Domain, settings: Settings) -> bool:
     """Returns whether attempts at a domain's problems are to have exact rewards."""
     return settings.answers == "exact" and settings.mode == "prompt" and domain.answers is not None
-
-
-def foresee(ahead: PlannedAttempt, domain: Domain, settings: Settings) -> PlannedCalls:
-    """Returns what an attempt takes: a pass of one token, and at most a sampled answer too."""
-    plain = domain.foresee(ahead)
-    answers = _answers(domain, ahead) if is_exact(domain, settings) else ()
-    if not answers:
-        return plain
-    messages = coded_messages(ahead.messages, code_answers(answers, (), 0), {})
-    request = ahead.request(messages, max_tokens=1, top_logprobs=TOP)
-    if ahead.most:
-        return replace(plain, policy=(request, *plain.policy))
-    return replace(plain, policy=(request,), trajectory=Trajectory(max(answers, key=len)))
 
 
 class _Exact:
@@ -155,7 +140,7 @@ class _Exact:
         return own._replace(reward=reward, reason=reason, details=details)
 
 
-def _answers(domain: Domain, of: Context | PlannedAttempt) -> Sequence[str]:
+def _answers(domain: Domain, of: Context) -> Sequence[str]:
     """Returns the answers of a problem, where there are several and a code for each."""
     answers = domain.answers(of.problem) if domain.answers is not None else ()
     return answers if 1 < len(answers) <= len(CODES) else ()

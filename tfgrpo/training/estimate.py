@@ -18,6 +18,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.connect import local_slots
+from tfgrpo.domains.base import Trajectory, answer_once
+from tfgrpo.domains.conversation import converse, persona_of, turns_of
 from tfgrpo.model.prices import LOCAL, ModelPrices
 from tfgrpo.model.tokens import count
 from tfgrpo.rendering.render import prompt_text
@@ -42,6 +44,8 @@ SHORT_ANSWER, AGENT_ANSWER, PLANNED = 40.0, 250.0, 60.0
 """The same of a short attempt, of an agent's turn, and of a planned operation."""
 RESULT, JUDGED, LESSON = 400.0, 500.0, 45.0
 """Tokens of a tool's result, of what a judge is told beside the answer, and of an experience."""
+PERSONA = 60.0
+"""Tokens of what a simulated user says."""
 CHARACTERS = 4.0
 """The characters of a token, more or less."""
 HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
@@ -49,6 +53,8 @@ HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
 LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.4
 """Tokens a second that a local model reads and writes in all, and which part of its prompts it has
 to read, since it has read their beginnings for the attempt before."""
+LATEST = 200
+"""Attempts that tell how many calls an attempt makes, the latest first."""
 ONE_STEP, MORE_STEPS = 2.0, 1.5
 """How many times what the steps so far have taken the rest takes at most: after one, and more."""
 
@@ -152,10 +158,11 @@ class PlannedAttempts(NamedTuple):
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
     """Returns what a run takes. Of a `run` that has made a step it is what is left, going by its
     steps so far. Nothing is written."""
-    seen = answer_lengths(store, plan.settings)
+    seen = _seen(store, plan.settings)
     expected, most = (_Run(store, plan, one, seen).stages() for one in _assumed(seen))
     steps = len(plan_steps(plan.problems.train, plan.settings))
-    estimate = RunEstimate(expected, most, lengths_seen=bool(seen), steps=steps)
+    unknown = _unknown(plan.settings, plan.domain, seen)
+    estimate = RunEstimate(expected, most, unknown, bool(seen.lengths), steps=steps)
     done = len(versions_of(store, run)) if run is not None else 0
     if run is not None and done:
         estimate = _rest(estimate, store.runs.spent(run), done, plan)
@@ -166,7 +173,7 @@ def estimate_attempts(
     store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
 ) -> RunEstimate:
     """Returns what attempts under a plan's conditions take. Nothing is written."""
-    settings, seen = plan.task.settings, answer_lengths(store, plan.task.settings)
+    settings, seen = plan.task.settings, _seen(store, plan.task.settings)
 
     def stages(assumed: Assumed) -> Stages:
         total = _Attempts(settings, plan.task.domain, plan.prices, assumed, seen)
@@ -175,7 +182,8 @@ def estimate_attempts(
         return total.stages()
 
     expected, most = map(stages, _assumed(seen))
-    return _timed(store, settings, RunEstimate(expected, most, lengths_seen=bool(seen)))
+    unknown = _unknown(settings, plan.task.domain, seen)
+    return _timed(store, settings, RunEstimate(expected, most, unknown, bool(seen.lengths)))
 
 
 def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
@@ -193,7 +201,7 @@ def estimate_judgements(
     store: Store, settings: Settings, prices: ModelPrices, judged: Iterable[str]
 ) -> RunEstimate:
     """Returns what a judge takes for what is there already: `judged` are questions and answers."""
-    seen = answer_lengths(store, settings)
+    seen = _seen(store, settings)
     prompts = [count(text) + JUDGED for text in judged]
 
     def stages(assumed: Assumed) -> Stages:
@@ -203,19 +211,50 @@ def estimate_judgements(
         return calls.stages()
 
     expected, most = map(stages, _assumed(seen))
-    return _timed(store, settings, RunEstimate(expected, most, lengths_seen=bool(seen)))
+    return _timed(store, settings, RunEstimate(expected, most, (), bool(seen.lengths)))
 
 
-def answer_lengths(store: Store, settings: Settings) -> dict[str, float]:
-    """Returns stage → mean tokens of the answers that a run's models have given so far."""
-    means = {stage: tokens / calls for stage, (calls, tokens, _) in _seen(store, settings).items()}
+class Seen(NamedTuple):
+    """What this store has seen of a run's models: mean tokens of an answer by stage, and how many
+    calls attempts by its agent made, on average and at most; None where there were none."""
+
+    lengths: Mapping[str, float]
+    calls: tuple[float, int] | None
+
+
+def _seen(store: Store, settings: Settings) -> Seen:
+    sums = _sums(store, settings)
+    means = {stage: tokens / calls for stage, (calls, tokens, _) in sums.items()}
     for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
         if one in means:
             means.setdefault(other, means[one])
-    return means
+    return Seen(means, _calls_of_attempts(store, settings))
 
 
-def _seen(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:
+def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
+    """Returns how many calls the latest attempts made that were made as these settings say."""
+    made = (settings.agent.run, settings.domain, settings.mode)
+    counts: list[int] = []
+    for run in reversed(store.runs.all()):
+        config = run.config
+        agent = (config.get("agent") or {}).get("run")
+        if (agent, config.get("domain"), config.get("mode")) == made and len(counts) < LATEST:
+            counts += [len(r.calls) for r in store.runs.rollouts(run) if r.outcome != "failed"]
+    return (max(1.0, fmean(counts)), max(1, *counts)) if counts else None
+
+
+def _unknown(settings: Settings, domain: Domain, seen: Seen) -> tuple[str, ...]:
+    """Returns what an estimate leaves out, in words."""
+    plain = settings.mode == "agent" or (
+        settings.agent.run is None and domain.rollout in (answer_once, converse)
+    )
+    if plain or seen.calls is not None:
+        return ()
+    who = "the agent" if settings.agent.run else f"the domain {domain.name}"
+    return (f"calls of an attempt by {who} beside the first: none is on record yet",)
+
+
+def _sums(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:
     """Returns stage → calls, tokens of answers and seconds that this store has seen of a run's
     models."""
     models = {settings.models.model, settings.models.reflection_model}
@@ -229,20 +268,20 @@ def _seen(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]
     return sums
 
 
-def _assumed(seen: Mapping[str, float]) -> tuple[Assumed, Assumed]:
-    return EXPECTED, MOST._replace(longer=SEEN_LONGER) if seen else MOST
+def _assumed(seen: Seen) -> tuple[Assumed, Assumed]:
+    return EXPECTED, MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST
 
 
 class _Calls:
     """Adds up calls by stage."""
 
-    def __init__(self, prices: ModelPrices, assumed: Assumed, seen: Mapping[str, float]) -> None:
+    def __init__(self, prices: ModelPrices, assumed: Assumed, seen: Seen) -> None:
         self._prices, self._assumed, self._seen = prices, assumed, seen
         self._stages: list[StageEstimate] = []
 
     def length(self, stage: str, likely: float, most: float) -> float:
         """Returns the tokens of a stage's answer, which may have `most`."""
-        return min(self._seen.get(stage, likely) * self._assumed.longer, most)
+        return min(self._seen.lengths.get(stage, likely) * self._assumed.longer, most)
 
     def add(self, stage: str, who: Who, calls: float, prompt: float, answer: float) -> None:
         """Adds calls with so many tokens in the prompt and the answer of each."""
@@ -266,7 +305,7 @@ class _Attempts(_Calls):
         domain: Domain,
         prices: ModelPrices,
         assumed: Assumed,
-        seen: Mapping[str, float],
+        seen: Seen,
     ) -> None:
         super().__init__(prices, assumed, seen)
         self._of, self._domain = settings, domain
@@ -275,6 +314,8 @@ class _Attempts(_Calls):
         short = SHORT_ANSWER if kind in SHORT_ANSWERS else ANSWER["rollout"]
         self._is_agent = settings.mode == "agent"
         self.turns = max(1.0, settings.turns * assumed.turns) if self._is_agent else 1.0
+        if seen.calls is not None:
+            self.turns = float(seen.calls[assumed is not EXPECTED])
         likely = AGENT_ANSWER if self._is_agent else min(short, settings.max_tokens / 2)
         self.answer = self.length("rollout", likely, settings.max_tokens)
 
@@ -291,19 +332,30 @@ class _Attempts(_Calls):
         for problem in planned.problems:
             messages = rendered(self._domain, template, planned.library, problem, objective)
             prompt = sum(count(text) + 4 for _, text in messages) + more
-            prompt += again * (self.turns - 1) / 2
-            self.add(stage, "policy", number * self.turns, prompt, self.answer)
-            if self._domain.judge is not None:
-                read = count(problem.problem) + self.transcript + JUDGED
-                self.add("judge", "reflection", number, read, self.length("judge", 80, 1000))
+            turns = self.turns
+            if self._domain.rollout is converse and persona_of(problem) is not None:
+                turns = max(1.0, turns_of(problem) * self._assumed.turns)
+                replies = number * (turns - 1)
+                self.add("persona", "reflection", replies, self.transcript + JUDGED, PERSONA)
+            prompt += again * (turns - 1) / 2
+            self.add(stage, "policy", number * turns, prompt, self.answer)
+            self._judgements(problem, number)
+
+    def _judgements(self, problem: Problem, number: int) -> None:
+        if self._domain.judgements is not None:
+            for one in self._domain.judgements(problem, Trajectory("word " * round(self.answer))):
+                read = sum(count(text) + 4 for _, text in one.messages)
+                length = self.length("judge", ANSWER["judge"], one.max_tokens)
+                self.add("judge", "reflection", number, read, length)
+        elif self._domain.judge is not None:
+            prompt = count(problem.problem) + self.transcript + JUDGED
+            self.add("judge", "reflection", number, prompt, self.length("judge", 80, 1000))
 
 
 class _Run(_Attempts):
     """Adds up what the steps of a run take, its trials, and the comparison at the end."""
 
-    def __init__(
-        self, store: Store, plan: RunPlan, assumed: Assumed, seen: Mapping[str, float]
-    ) -> None:
+    def __init__(self, store: Store, plan: RunPlan, assumed: Assumed, seen: Seen) -> None:
         folder = str(plan.prompts) if plan.prompts else None
         self._settings = plan.settings.model_copy(update={"prompts": folder})
         super().__init__(self._settings, plan.domain, plan.prices, assumed, seen)
@@ -431,7 +483,7 @@ def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]
 def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstimate:
     """Returns an estimate with how long its calls take, as many at once as may be."""
     seen = {
-        stage: seconds / tokens for stage, (_, tokens, seconds) in _seen(store, settings).items()
+        stage: seconds / tokens for stage, (_, tokens, seconds) in _sums(store, settings).items()
     }
     local = settings.models.model.startswith(LOCAL)
     at_once = local_slots(settings.concurrency) if local else settings.concurrency

@@ -8,6 +8,7 @@ from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.training.pool import pool_branch
 from tfgrpo.wording import plural
 
 
@@ -87,6 +88,8 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         return (
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
         )
+    if words := _undecided(store, run):
+        return f"{mixture}; {words}"
     if any(count.get("KEEP") for count in counts):
         return f"{mixture}, and every lesson was known already"
     account = report(store, run)
@@ -94,6 +97,22 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         refused, failed = account.refused, account.failed
         return f"{mixture}, but {refused} lessons were refused and {failed} answers failed"
     return f"{mixture}, and no comparison gave a lesson"
+
+
+def _undecided(store: Store, run: Run) -> str | None:
+    """Returns what became of the candidates of a run that brought none in; None where none was."""
+    name = pool_branch(run)
+    if name not in store.branches():
+        return None
+    base = store.tags()[f"{run.name}/step_0"]
+    versions = [version for version in store.log(name) if version.number > base]
+    tried = sum(store.counts(version).get("ADD", 0) for version in versions)
+    there = store.library(f"{run.name}/step_0").by_id
+    left = sum(experience.id not in there for experience in store.library(name))
+    return (
+        f"{plural(tried, 'candidate')} tried, none measured to help: "
+        f"{tried - left} given up, {left} undecided (more attempts decide: --epochs, --group-size)"
+    )
 
 
 def request_notes(store: Store, run: Run) -> list[str]:

@@ -117,7 +117,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
             "its rewards measures wrongly",
             hint="--policy paper",
         )
-    domain = project.by_agent(domain, settings, store)
+    domain = project.by_agent(domain, settings)
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
     settings = settings.model_copy(update={"domain": spec})
