@@ -258,12 +258,13 @@ def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_p
         asked = ("--model", "m", "--base-url", endpoint.base_url, "--policy", "probation")
 
         def train(branch: str) -> tuple[bool, str]:
-            """Returns whether the lesson was shown to an attempt, and what the first step refused."""
+            """Returns whether an attempt was shown the lesson, and what the first step refused."""
             endpoint.requests.clear()
             run("train", "problems.jsonl", "--epochs", "2", *asked, "--new", "--branch", branch)
             shown = [r["messages"][0]["content"] for r in endpoint.requests]
             _, first, *_ = store.log(branch)
-            return any("Give the price in euros." in s for s in shown), str(first.meta.get("refused"))
+            refused = str(first.meta.get("refused"))
+            return any("Give the price in euros." in one for one in shown), refused
 
         shown, refused = train("before")
         assert shown
