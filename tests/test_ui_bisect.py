@@ -102,7 +102,7 @@ def test_marks_that_do_not_fit_and_read_only_change_nothing(store: Path) -> None
     )
     watching = Visitor(store, read_only=True)
     assert not forms(watching.get("/bisect"))
-    assert "--read-only" in watching.post("/bisect/end", {}, status=400)
+    assert "the pages are read-only" in watching.post("/bisect/end", {}, status=400)
     assert (store.parent / "bisect.json").read_bytes() == before
 
 

@@ -78,7 +78,7 @@ def test_read_only_shows_and_records_nothing(store: Path) -> None:
     visitor = Visitor(store, read_only=True)
     assert not forms(visitor.get("/library"))
     fields = {"branch": "main", "texts": "New.", "reason": "x"}
-    assert "--read-only" in visitor.post("/library/add", fields, status=400)
+    assert "the pages are read-only" in visitor.post("/library/add", fields, status=400)
     assert len(texts(store)) == 3
 
 
