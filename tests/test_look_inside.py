@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from conftest import problems
 from scripted import LESSON as SCRIPTED
 from scripted import ScriptedEndpoint, teachable
-from test_controller import EMPTY
 
 import tfgrpo
 from tfgrpo.cli.main import COMMANDS
@@ -27,7 +26,7 @@ from tfgrpo.project import open_project
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import rollout_messages
-from tfgrpo.store import Experience, Library, Operation, Store, TfgrpoError
+from tfgrpo.store import ROOT, Experience, Library, Operation, Store, TfgrpoError
 from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 from tfgrpo.training.group_view import PromptPart, group_view, highlighted
 from tfgrpo.training.next_steps import next_steps
@@ -45,7 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch, ScriptedEndpoint(teachable) as server:
         patch.chdir(where)
         asked: dict[str, Any] = {"model": "m", "base_url": server.base_url}
-        tfgrpo.train_sync("p.jsonl", epochs=1, batch_size=3, group_size=3, run="quick", **asked)
+        sizes = {"epochs": 1, "batch_size": 3, "group_size": 3, "policy": "paper"}
+        tfgrpo.train_sync("p.jsonl", run="quick", **sizes, **asked)
         compared = tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
         (where / "compared.txt").write_text(f"{compared}\n")
         scores = tfgrpo.evaluate_sync(
@@ -169,7 +169,7 @@ def test_the_end_of_a_run_says_what_to_do_next(
     rows = [Experience(str(number), text, number) for number in range(abs(experiences))]
     result: Any = SimpleNamespace(
         run=SimpleNamespace(name="quick", branch="main"),
-        library=Library(EMPTY.version, tuple(rows)),
+        library=Library(ROOT, tuple(rows)),
         comparison=compared,
         nothing_learned=None,
     )
