@@ -64,7 +64,8 @@ def run(folder: Path, *words: str) -> str:
 
 
 def rows(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def test_an_attempt_is_shown_with_all_that_it_was_asked_and_why_it_won_or_lost(
@@ -239,9 +240,38 @@ def test_a_group_is_shown_with_its_prompt_its_comparison_and_what_was_decided(
         assert any(view.question in text for _, text in comparison.asked)
         (decision,) = view.decisions
         assert decision.event.evidence is not None
-        assert decision.event.evidence["problem"] == view.problem
+        assert view.problem in decision.event.evidence["problems"]
+        assert decision.event.op == "ADD"
         assert decision.is_kept
-    assert [view.decisions[0].event.op for view in seen] == ["ADD"] + ["KEEP"] * (len(seen) - 1)
+    assert len({view.decisions[0].event.row for view in seen}) == 1, "one plan for all groups"
+
+
+def test_a_group_whose_lesson_was_measured_is_shown_with_what_became_of_it(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text(problems(range(6)))
+    with ScriptedEndpoint(teachable) as server:
+        sizes = {"epochs": 3, "batch_size": 6, "group_size": 6, "examples": False}
+        where = {"model": "m", "base_url": server.base_url, "store": str(tmp_path)}
+        tfgrpo.train_sync(str(tmp_path / "p.jsonl"), run="r", policy="probation", **sizes, **where)
+    with Store.open(tmp_path / ".tfgrpo/store.db") as store:
+        run = store.runs.get("r")
+        found = run_attempts(store, run)
+        (promoted,) = store.events(store.tip("main"))
+        assert promoted.text == SCRIPTED
+        assert promoted.evidence is not None
+        taught = found.of(step=1, problem=promoted.evidence["problem"])
+        view = group_view(store, taught, run)
+        later = [
+            group_view(store, found.of(step=2, problem=p.problem), run)
+            for p in found.of(step=2, sample=0).attempts
+        ]
+    assert view.compared is not None
+    assert len(view.compared.calls) == 4, "it is asked four times"
+    assert [text for text, _ in view.compared.lessons] == [SCRIPTED]
+    tried, entered = view.decisions
+    assert (tried.event.op, tried.event.text, tried.is_kept) == ("ADD", SCRIPTED, False)
+    assert (entered.event.row, entered.is_kept) == (promoted.row, True)
+    votes = [one for view in later for one in view.decisions]
+    assert {(one.event.op, one.before, one.is_kept) for one in votes} == {("KEEP", SCRIPTED, False)}
 
 
 def test_experiences_are_found_in_the_prompt_as_it_was_sent(folder: Path) -> None:
