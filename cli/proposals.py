@@ -147,7 +147,7 @@ def accept(
 @force_option
 @pass_app
 def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool) -> None:
-    """Turn a proposal down. Later trainings are told what was turned down, and why.
+    """Turn a proposal down. Later trainings do not try again what was turned down.
 
     Once nothing of it is open its branch is called rejected/…; nothing is deleted.
 

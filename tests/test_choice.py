@@ -18,7 +18,14 @@ from tfgrpo.evaluation.evaluate import EvalProgress
 from tfgrpo.notices import Notice, RunStarted, StepFinished
 from tfgrpo.store.fsck import fsck
 
-RUN = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "gate": "gate.jsonl"}
+RUN: dict[str, Any] = {
+    "policy": "paper",
+    "epochs": 1,
+    "batch_size": 4,
+    "group_size": 3,
+    "model": "m",
+    "gate": "gate.jsonl",
+}
 LAX = {"gate_rule": "not-worse", "heldout_problems": 1}
 """A gate that lets everything in: of one problem nothing is known."""
 
@@ -35,9 +42,6 @@ def spoiling(request: dict[str, Any]) -> str:
             text = BAD if LESSON in user else LESSON
             lessons = [{"reason": "It looked so.", "text": text}]
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
-        case "controller":
-            text = BAD if BAD in user else LESSON
-            return json.dumps({"closest": None, "decision": "new", "text": text})
     return teachable(request)
 
 
@@ -138,15 +142,22 @@ def test_nothing_is_asked_where_there_is_nothing_to_choose(folder: Path) -> None
 def test_a_best_library_that_is_worse_than_none_is_said_first(folder: Path, cli: Cli) -> None:
     def misled_at_the_gate(request: dict[str, Any]) -> str:
         system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
-        if stage(request) == "controller":
-            return json.dumps({"closest": None, "decision": "new", "text": LESSON})
         return "\\boxed{0}" if BAD in system and "What is 7" in user else teachable(request)
 
     cli("init")
     cli("add", BAD)
     gate = ("--gate", "gate.jsonl", "--gate-rule", "not-worse")
     with ScriptedEndpoint(misled_at_the_gate) as endpoint:
-        where = ("--base-url", endpoint.base_url, "--model", "m", "--epochs", "1")
+        where = (
+            "--base-url",
+            endpoint.base_url,
+            "--model",
+            "m",
+            "--epochs",
+            "1",
+            "--policy",
+            "paper",
+        )
         done = cli("train", "problems.jsonl", *where, *gate)
     _, first, *_ = done.stdout.splitlines()
     assert first.startswith("warning: the best library of the run, v2, scored below the empty one")

@@ -73,11 +73,13 @@ def test_all_right_all_wrong_and_unjudged_are_told_apart() -> None:
     assert unjudged is not None
     assert unjudged.text == "50 of 50 could not be judged: why"
     wrong = attempts("x", answer="x")
-    assert look(*wrong, settings()) is None  # hard problems get twice as many
-    assert look(*wrong, settings(), whole=True) is not None
     hundred = attempts("x", 100, answer="x")
-    assert look(*hundred, settings()) is not None
-    assert look(*hundred, settings(hints=2)) is None
+    assert look(*wrong, settings(), whole=True) is None  # the ground truth tells what was missed
+    assert look(*hundred, settings()) is None
+    for untold in (settings(policy="paper"), settings(ground_truth=False)):
+        assert look(*wrong, untold) is None  # hard problems get twice as many
+        assert look(*wrong, untold, whole=True) is not None
+        assert look(*hundred, untold) is not None
 
 
 def test_too_few_or_mixed_attempts_say_nothing() -> None:

@@ -31,6 +31,7 @@ base_url = "{base_url}"
 
 [train]
 domain = "exact"
+policy = "paper"
 epochs = 1
 group_size = 3
 heldout_samples = 1
@@ -52,17 +53,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 @pytest.fixture
 def model(tmp_path: Path, store: Store) -> Iterator[ScriptedEndpoint]:
     """The model that the settings name: right by a coin until its library says how."""
-    with ScriptedEndpoint(new_lesson) as endpoint:
+    with ScriptedEndpoint(teachable) as endpoint:
         (tmp_path / "tfgrpo.toml").write_text(SETTINGS.format(base_url=endpoint.base_url))
         yield endpoint
-
-
-def new_lesson(request: dict[str, Any]) -> str | Reply:
-    if stage(request) == "controller":
-        there = LESSON in request["messages"][-1]["content"].partition("New lesson")[0]
-        decision = {"closest": "G1", "decision": "same"} if there else {"decision": "new"}
-        return json.dumps({"closest": None, "text": "", **decision})
-    return teachable(request)
 
 
 def wrong_calls(store: Store, numbers: range) -> None:
@@ -134,7 +127,7 @@ def test_an_estimate_says_what_an_improvement_takes_and_leaves_nothing(
     assert not model.requests
     improve()
     made = Counter(stage(request) for request in model.requests)
-    upper = {one["stage"]: one["calls"] for one in planned["upper"]}
+    upper = {one["stage"]: one["calls"] for one in planned["most"]}
     assert made["rollout"] <= upper["rollout"] + upper["evaluation"]
     assert upper["rollout"] == 12 * 3
     assert upper["evaluation"] >= 2 * 9 * 1 + 2 * 9 * 4
@@ -228,7 +221,7 @@ def test_what_is_better_is_accepted_only_where_that_was_asked_for(
 def test_what_is_worse_is_not_proposed(store: Store, model: ScriptedEndpoint) -> None:
     def script(request: dict[str, Any]) -> str | Reply:
         if stage(request) != "rollout":
-            return new_lesson(request)
+            return teachable(request)
         user = request["messages"][-1]["content"]
         held = user in {row["problem"] for row in read(store, "improve-1/heldout.jsonl")}
         if held:
@@ -252,7 +245,7 @@ def test_nothing_learned_is_success_too(store: Store, model: ScriptedEndpoint) -
     model.script = lambda request: (
         "It must be one, as it always is: \\boxed{1}"
         if stage(request) == "rollout"
-        else new_lesson(request)
+        else teachable(request)
     )
     wrong_calls(store, range(10))
     done = improve()
@@ -309,7 +302,7 @@ def test_what_came_to_nothing_leaves_its_problems_new(
     assert "in no finished step are new again" in (done.exception.hint or "")
     model.script = lambda request: Reply(status=401, body={"error": {"message": "no"}})
     assert isinstance(improve("--patience", "1").exception, TfgrpoError)
-    model.script = new_lesson
+    model.script = teachable
     assert "12 new problems" in improve("--new", "--estimate").output
     done = improve("--new", "--json")
     assert json.loads(done.output)["new"] == 12, "none of them was learned from"
@@ -328,13 +321,13 @@ def test_what_a_finished_step_learned_from_stays_used(
             over = "improve-1/step_1" in there.tags()
         if stage(request) == "rollout" and over:
             return Reply(status=401, body={"error": {"message": "no"}})
-        return new_lesson(request)
+        return teachable(request)
 
     model.script = until_the_second_step
     assert isinstance(improve("--patience", "1").exception, TfgrpoError)
     first = {rollout.problem for rollout in store.runs.rollouts(store.runs.get("improve-1"), 0)}
     assert len(first) == 3
-    model.script = new_lesson
+    model.script = teachable
     assert json.loads(improve("--new", "--json").output)["new"] == 21
     again = [json.dumps(row["problem"]) for row in read(store, "improve-2/train.jsonl")]
     asked = {

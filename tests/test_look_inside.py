@@ -16,7 +16,6 @@ from click.testing import CliRunner
 from conftest import problems
 from scripted import LESSON as SCRIPTED
 from scripted import ScriptedEndpoint, teachable
-from test_controller import EMPTY
 
 import tfgrpo
 from tfgrpo.cli.main import COMMANDS
@@ -27,7 +26,7 @@ from tfgrpo.project import open_project
 from tfgrpo.rendering import templates
 from tfgrpo.rendering.examples import example_text
 from tfgrpo.rendering.render import rollout_messages
-from tfgrpo.store import Experience, Library, Operation, Store, TfgrpoError
+from tfgrpo.store import ROOT, Experience, Library, Operation, Store, TfgrpoError
 from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 from tfgrpo.training.group_view import PromptPart, group_view, highlighted
 from tfgrpo.training.next_steps import next_steps
@@ -45,7 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch, ScriptedEndpoint(teachable) as server:
         patch.chdir(where)
         asked: dict[str, Any] = {"model": "m", "base_url": server.base_url}
-        tfgrpo.train_sync("p.jsonl", epochs=1, batch_size=3, group_size=3, run="quick", **asked)
+        sizes = {"epochs": 1, "batch_size": 3, "group_size": 3, "policy": "paper"}
+        tfgrpo.train_sync("p.jsonl", run="quick", **sizes, **asked)
         compared = tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
         (where / "compared.txt").write_text(f"{compared}\n")
         scores = tfgrpo.evaluate_sync(
@@ -64,7 +64,8 @@ def run(folder: Path, *words: str) -> str:
 
 
 def rows(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def test_an_attempt_is_shown_with_all_that_it_was_asked_and_why_it_won_or_lost(
@@ -169,7 +170,7 @@ def test_the_end_of_a_run_says_what_to_do_next(
     rows = [Experience(str(number), text, number) for number in range(abs(experiences))]
     result: Any = SimpleNamespace(
         run=SimpleNamespace(name="quick", branch="main"),
-        library=Library(EMPTY.version, tuple(rows)),
+        library=Library(ROOT, tuple(rows)),
         comparison=compared,
         nothing_learned=None,
     )
@@ -239,9 +240,38 @@ def test_a_group_is_shown_with_its_prompt_its_comparison_and_what_was_decided(
         assert any(view.question in text for _, text in comparison.asked)
         (decision,) = view.decisions
         assert decision.event.evidence is not None
-        assert decision.event.evidence["problem"] == view.problem
+        assert view.problem in decision.event.evidence["problems"]
+        assert decision.event.op == "ADD"
         assert decision.is_kept
-    assert [view.decisions[0].event.op for view in seen] == ["ADD"] + ["KEEP"] * (len(seen) - 1)
+    assert len({view.decisions[0].event.row for view in seen}) == 1, "one plan for all groups"
+
+
+def test_a_group_whose_lesson_was_measured_is_shown_with_what_became_of_it(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text(problems(range(6)))
+    with ScriptedEndpoint(teachable) as server:
+        sizes = {"epochs": 3, "batch_size": 6, "group_size": 6, "examples": False}
+        where = {"model": "m", "base_url": server.base_url, "store": str(tmp_path)}
+        tfgrpo.train_sync(str(tmp_path / "p.jsonl"), run="r", policy="probation", **sizes, **where)
+    with Store.open(tmp_path / ".tfgrpo/store.db") as store:
+        run = store.runs.get("r")
+        found = run_attempts(store, run)
+        (promoted,) = store.events(store.tip("main"))
+        assert promoted.text == SCRIPTED
+        assert promoted.evidence is not None
+        taught = found.of(step=1, problem=promoted.evidence["problem"])
+        view = group_view(store, taught, run)
+        later = [
+            group_view(store, found.of(step=2, problem=p.problem), run)
+            for p in found.of(step=2, sample=0).attempts
+        ]
+    assert view.compared is not None
+    assert len(view.compared.calls) == 4, "it is asked four times"
+    assert [text for text, _ in view.compared.lessons] == [SCRIPTED]
+    tried, entered = view.decisions
+    assert (tried.event.op, tried.event.text, tried.is_kept) == ("ADD", SCRIPTED, False)
+    assert (entered.event.row, entered.is_kept) == (promoted.row, True)
+    votes = [one for view in later for one in view.decisions]
+    assert {(one.event.op, one.before, one.is_kept) for one in votes} == {("KEEP", SCRIPTED, False)}
 
 
 def test_experiences_are_found_in_the_prompt_as_it_was_sent(folder: Path) -> None:

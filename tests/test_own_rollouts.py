@@ -35,6 +35,7 @@ def verify(problem, response):
 DOMAIN = Domain(name="counting", verify=verify, rollout=rollout)
 """
 ONCE = ("--epochs", "1", "--batch-size", "12", "--group-size", "4", "--model", "m")
+ONCE += ("--policy", "paper")  # which learns from a last step too
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """Proposals: nothing reaches the branch that is read before somebody accepts it, and what was
-turned down is told to the next training."""
+turned down is not tried by the next training."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_a_part_can_be_accepted_and_the_rest_turned_down_for_its_own_reason_or_l
     id = proposed(store)
     said = run("accept", id, "--only", "G2", "G0", "--why", "enough")
     assert "2 changes still open" in said
-    assert turned_down(store, store.tip("prod"), before=2**62) == []
+    assert not turned_down(store, store.tip("prod"), before=2**62)
     found = get_proposal(store, id)
     assert (found.state, found.measured) == ("open", None)
     assert "effect: not measured of a part" in run("proposals", id)
@@ -134,10 +134,9 @@ def test_a_part_can_be_accepted_and_the_rest_turned_down_for_its_own_reason_or_l
     assert "1 change still open" in run("reject", id, "--only", "G1", "--why", "shouting helps")
     with pytest.raises(InvalidOperation, match="G1 was rejected before"):
         accept(store, id, only=["G1"])
-    assert turned_down(store, store.tip("prod"), before=2**62) == [
-        '- delete: "Shout." (shouting helps)'
-    ]
+    assert not turned_down(store, store.tip("prod"), before=2**62), "there is no text to try again"
     run("reject", id, "--why", "too brief")
+    assert [*turned_down(store, store.tip("prod"), before=2**62).values()] == ["Be brief."]
     assert get_proposal(store, id).state == "accepted"
     assert texts(store, "prod") == [
         "Count both the first and the last day.",
@@ -245,27 +244,33 @@ def test_a_decision_is_taken_back_and_the_proposal_waits_again(store: Store) -> 
         assert CliRunner().invoke(tfgrpo, ["proposals", *wrong]).exit_code == 2
 
 
-def test_the_controller_of_the_next_training_is_told_what_was_turned_down_and_why(
-    store: Store, tmp_path: Path
-) -> None:
-    run("reject", proposed(store), "--why", "the till rounds by itself")
+def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_path: Path) -> None:
+    id = proposed(store)
     (tmp_path / "problems.jsonl").write_text(problems(range(4)))
-    asked: list[str] = []
 
     def script(request: dict[str, Any]) -> str:
-        if stage(request) != "controller":
+        if stage(request) != "comparison":
             return teachable(request)
-        asked.append(request["messages"][-1]["content"])
-        return json.dumps({"closest": None, "decision": "drop", "text": ""})
+        lesson = {"reason": "Two calls said dollars.", "text": "Give the price in euros."}
+        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
 
     with ScriptedEndpoint(script) as endpoint:
-        train = ["train", "problems.jsonl", "--epochs", "1", "--branch", "prod"]
-        run(*train, "--model", "m", "--base-url", endpoint.base_url)
-        assert 'add: "Give the price in euros."' in asked[0]
-        assert "the till rounds by itself" in asked[0]
-        version = store.tip("prod")
-        assert "turned down" in version.meta["refused"][0]["reason"]
-        asked.clear()
-        run(*train[:-1], "other", "--new", "--model", "m", "--base-url", endpoint.base_url)
-    assert asked
-    assert "the till rounds by itself" in asked[0], "its history has where the proposal was made"
+        asked = ("--model", "m", "--base-url", endpoint.base_url, "--policy", "probation")
+
+        def train(branch: str) -> tuple[bool, str]:
+            """Returns whether an attempt was shown the lesson, and what the first step refused."""
+            endpoint.requests.clear()
+            run("train", "problems.jsonl", "--epochs", "2", *asked, "--new", "--branch", branch)
+            shown = [r["messages"][0]["content"] for r in endpoint.requests]
+            _, first, *_ = store.log(branch)
+            refused = str(first.meta.get("refused"))
+            return any("Give the price in euros." in one for one in shown), refused
+
+        shown, refused = train("before")
+        assert shown
+        assert "turned it down" not in refused
+        run("reject", id, "--why", "the till rounds by itself")
+        for branch in ("prod", "other"):  # that other one's history has where it was proposed
+            shown, refused = train(branch)
+            assert not shown
+            assert "a person has turned it down" in refused

@@ -180,6 +180,7 @@ def test_a_run_injects_what_fits_and_its_record_and_evaluations_say_so(
         "--top-k",
         "2",
         "--keep-going",
+        *("--policy", "paper"),  # which hides nothing from an attempt
     )
     assert rollout_labels(endpoint) == {("G0", "G4")}
     config = json.loads(cli("runs", "problems", "--json").stdout)["config"]

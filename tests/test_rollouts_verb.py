@@ -14,7 +14,6 @@ import pytest
 from conftest import TFGRPO, Cli, environment, one_line_error
 from desk import made
 from scripted import Reply, ScriptedEndpoint, restless, stage, write_problems
-from test_collect import wandering
 from test_training import posix
 
 from tfgrpo.data import problems
@@ -23,14 +22,10 @@ from tfgrpo.domains.verifier import Verifier
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, verifier: Verifier) -> str:
-    folder: Path = tmp_path_factory.mktemp("branches")
-    corpus = folder / "passages.jsonl"
-    corpus.write_text(json.dumps({"title": "way", "text": "this way"}) + "\n")
-    tools = {"use": ["search"], "corpus": str(corpus)}
-    values = {"mode": "agent", "tools": tools, "rollouts": "branch", "group_size": 4, "epochs": 1}
-    desk = made(folder, verifier, count=2, model="local:scripted", **values)
+    folder: Path = tmp_path_factory.mktemp("attempts")
+    desk = made(folder, verifier, count=2, group_size=4, epochs=1)
     desk.prepare()
-    with ScriptedEndpoint(wandering) as server:
+    with ScriptedEndpoint(restless) as server:
         desk.train(server)
     return str(desk.path)
 
@@ -39,16 +34,6 @@ def test_attempts_are_listed_with_their_rewards(cli: Cli, store: str) -> None:
     lines = cli("--store", store, "rollouts", "--step", "1").stdout.splitlines()
     assert lines[0].split() == ["step", "problem", "sample", "reward", "outcome", "answer"]
     assert len(lines) == 9
-
-
-def test_a_branch_shows_what_it_shares_once(cli: Cli, store: str) -> None:
-    told = cli("--store", store, "rollouts", "run", "--problem", "p1").stdout
-    assert "messages are those of attempt" in told
-    assert told.count("attempt ") >= 4
-    found = json.loads(cli("--store", store, "rollouts", "--json").stdout)
-    branches = [row for row in found if "branch" in row["verdict"]]
-    assert branches
-    assert all(row["messages"][0]["role"] == "assistant" for row in branches)
 
 
 HOSTILE = "\x1b]0;title\x07\x1b[2J\x1b[8mhidden \x9b31m \x7f\b\u202egnp.exe"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,21 @@ from test_reflection import compared, group
 from tfgrpo.store import Store
 from tfgrpo.training.run_report import report
 
+PLANNED = ("--policy", "paper")
+
 
 def clumsy(request: dict[str, Any]) -> str | Reply:
-    """Teaches lessons with numbers, one of them out of shape; decides about a label of nobody."""
+    """Teaches lessons with numbers, one of them out of shape; plans about a label of nobody."""
+    question = "\n".join(message["content"] for message in request["messages"])
     match stage(request):
         case "comparison":
-            question = json.dumps(request["messages"])
             number = sum(map(ord, question))
             rows = [{"reason": "It is so.", "text": f"Add {number}."}, {"reason": "It is not."}]
             return json.dumps({"right_did": "", "wrong_did": "", "lessons": rows})
         case "controller":
-            return json.dumps({"closest": "G99", "decision": "same", "text": ""})
+            numbers = map(int, re.findall(r"^(\d+)\. Add", question, re.MULTILINE))
+            keep = {"op": "keep", "experience": "G99", "text": ""}
+            return json.dumps({"operations": [{"lessons": [n], **keep} for n in numbers]})
         case _:
             return teachable(request)
 
@@ -34,7 +39,7 @@ def trained(cli: Cli, tmp_path: Path) -> str:
     """A run with a clumsy model, and what it said."""
     (tmp_path / "problems.jsonl").write_text(problems(range(6)))
     with ScriptedEndpoint(clumsy) as server:
-        where = ("--base-url", server.base_url, "--model", "m", "--epochs", "1")
+        where = ("--base-url", server.base_url, "--model", "m", "--epochs", "1", *PLANNED)
         return cli("train", "problems.jsonl", *where, "--batch-size", "6").stdout
 
 
@@ -73,7 +78,7 @@ def test_where_nothing_went_wrong_nothing_is_said(
     cli: Cli, tmp_path: Path, endpoint: ScriptedEndpoint
 ) -> None:
     (tmp_path / "problems.jsonl").write_text(problems(range(4)))
-    where = ("--base-url", endpoint.base_url, "--model", "m", "--epochs", "1")
+    where = ("--base-url", endpoint.base_url, "--model", "m", "--epochs", "1", *PLANNED)
     said = cli("train", "problems.jsonl", *where).stdout + cli("status").stdout
     said += cli("runs", "problems").stdout
     assert not [word for word in ("refused", "failed", "repaired") if word in said]

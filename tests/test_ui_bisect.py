@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from ui_rig import OTHER, Visitor, store_at
+from ui_rig import OTHER, Visitor, forms, store_at
 
 from tfgrpo.projections.bisect_strip import bisect_strip
 from tfgrpo.store import Operation, Store, merge
@@ -101,8 +101,8 @@ def test_marks_that_do_not_fit_and_read_only_change_nothing(store: Path) -> None
         "/bisect/mark", seen(page, version="v5", verdict="worse"), status=400
     )
     watching = Visitor(store, read_only=True)
-    assert '<form method="post"' not in watching.get("/bisect")
-    assert "--read-only" in watching.post("/bisect/end", {}, status=400)
+    assert not forms(watching.get("/bisect"))
+    assert "the pages are read-only" in watching.post("/bisect/end", {}, status=400)
     assert (store.parent / "bisect.json").read_bytes() == before
 
 

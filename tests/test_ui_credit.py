@@ -74,7 +74,7 @@ def test_other_words_start_anew_and_the_unknown_is_a_gap(folder: Path, tmp_path:
     path = folder / ".tfgrpo/store.db"
     with Store.open(path, author="tests") as store:
         before = store.tip("main")
-        id = next(e.id for e in store.library(before) if e.text == HARMS)
+        id = next(e.id for e in store.library(before) if e.text == HELPS)
         store.create_branch("other", before)
         other = store.commit(
             "other", [Operation("MODIFY", id, "When in doubt, go on.")], message="by hand"

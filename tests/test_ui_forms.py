@@ -57,9 +57,17 @@ def form_of(page: str, action: str) -> dict[str, str]:
 
 
 def test_every_form_says_what_it_was_made_from(tmp_path: Path) -> None:
-    """But those that add to a record and replace nothing, and those that ask a run, which says
-    itself where it is."""
-    free = ("/call/", "/production/collect", "/run-stop/", "/run-resume/", "/redact", "/logout")
+    """But those that add to a record and replace nothing, those that ask a run, which says itself
+    where it is, and those about keys, each of which is made or ended once."""
+    free = (
+        "/call/",
+        "/production/collect",
+        "/run-stop/",
+        "/run-resume/",
+        "/redact",
+        "/logout",
+        "/keys",
+    )
     visitor = Visitor(every_record(tmp_path, now=BEGIN))
     found: set[str] = set()
     for path in crawl(visitor, most=400):

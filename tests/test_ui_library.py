@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from ui_rig import OTHER, Visitor, crawl, store_at
+from ui_rig import OTHER, Visitor, crawl, forms, store_at
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
 from tfgrpo.store import Operation, Store
@@ -76,9 +76,9 @@ def test_a_form_without_a_reason_or_token_records_nothing(store: Path) -> None:
 
 def test_read_only_shows_and_records_nothing(store: Path) -> None:
     visitor = Visitor(store, read_only=True)
-    assert '<form method="post"' not in visitor.get("/library")
+    assert not forms(visitor.get("/library"))
     fields = {"branch": "main", "texts": "New.", "reason": "x"}
-    assert "--read-only" in visitor.post("/library/add", fields, status=400)
+    assert "the pages are read-only" in visitor.post("/library/add", fields, status=400)
     assert len(texts(store)) == 3
 
 
@@ -418,9 +418,8 @@ def test_proposals_are_accepted_in_part_with_other_words_turned_down_and_taken_b
             ("accepted", None),
             ("rejected", "the till says so"),
         ]
-        assert turned_down(opened, opened.tip("main"), before=2**62) == [
-            '- add: "Proposed 1b." (the till says so)'
-        ], "the next training is told why, and nothing of what was accepted"
+        declined = turned_down(opened, opened.tip("main"), before=2**62)
+        assert [*declined.values()] == ["Proposed 1b."], "and nothing of what was accepted"
     page = visitor.post("/review", {"id": second, "seen": "1", "act": "reject"}, status=400)
     assert "why it is turned down is missing" in page
     visitor.post("/review", {"id": second, "seen": "1", "act": "reject", "why": "the till rounds"})
@@ -479,7 +478,7 @@ def test_a_proposal_that_conflicts_is_asked_about(store: Path) -> None:
     assert ">Other words.</textarea>" in page
     assert 'value="tried"' in page
     commit(store, "main", Operation("MODIFY", first, "Ours again."))
-    side = {"id": id, "seen": "1", "act": "accept", "side": "theirs", "onto": "v3"}
+    side = {"id": id, "seen": "1", "act": "accept", f"take-{first}": "theirs", "onto": "v3"}
     page = visitor.post("/review", side, status=409)
     assert "Ours again." in page, "a side was chosen against what is no longer there"
     visitor.post("/review", {**side, "onto": "v4"})

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (where / "p.jsonl").write_text(problems((2, 5, 9)))
     (where / "held.jsonl").write_text(problems((11, 12)))
     (where / "tfgrpo.toml").write_text("[prices]\nm = { prompt = 1000.0, completion = 0 }\n")
-    sizes = {"epochs": 1, "batch_size": 3, "group_size": 3}
+    sizes = {"epochs": 1, "batch_size": 3, "group_size": 3, "policy": "paper"}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(where)
         with ScriptedEndpoint(script) as server:

@@ -44,11 +44,9 @@ def test_bad_answers_lead_to_a_proposal_an_experiment_and_a_promotion(tmp_path: 
                 return Reply(completion(f"It is \\boxed{{{said}}}.", model=request["model"]))
             case "summary":
                 return "It multiplied."
-            case "comparison":
+            case _:
                 lesson = {"reason": "The bills count so.", "text": LESSON}
                 return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
-            case _:
-                return json.dumps({"closest": "G0", "decision": "same", "text": ""})
 
     with ScriptedEndpoint(model) as endpoint:
         done = subprocess.run(

@@ -87,6 +87,13 @@ class Visitor:
         return self._csrf
 
 
+def forms(page: str) -> list[str]:
+    """Returns the tags of the forms of a page that record something: all but the one that logs
+    out."""
+    sent = re.findall(r'<form[^>]*method="post"[^>]*>', page)
+    return [form for form in sent if 'action="/logout"' not in form]
+
+
 LINK = re.compile(r'<(?:a|link|script|img)\b[^<>]*?\s(?:href|src)="([^"]*)"')
 
 

@@ -44,8 +44,7 @@ SETTINGS = f"""
 [train]
 agent_objective = '{OBJECTIVE}'
 learning_objective = "How this firm counts time on its bills: which numbers to calculate with."
-epochs = 1
-learner = "controller"
+epochs = 4
 batch_size = 8
 group_size = 5
 max_tokens = 400

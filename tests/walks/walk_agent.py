@@ -39,7 +39,7 @@ def walk(walk: Walk) -> None:
     walk.write("score.py", SCORE)
     with Server(StandIn(), key="") as server:
         where = ("--model", "one-model", "--base-url", f"{server.address}/v1")
-        small = ("--epochs", "1", "--batch-size", "8", "--group-size", "4")
+        small = ("--policy", "paper", "--epochs", "1", "--batch-size", "8", "--group-size", "4")
         wrong = walk.run("train", "problems.jsonl", *where, "--agent", "agnet.sh", code=2)
         assert "there is no command agnet.sh" in wrong
         agent = ("--agent", f"{sys.executable} agent.py", "--reward", f"{sys.executable} score.py")

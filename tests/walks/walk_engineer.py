@@ -21,7 +21,7 @@ def walk(walk: Walk) -> None:
         where = ("--model", "one-model", "--base-url", f"{server.address}/v1")
         assert "schema" in walk.run("model", "check", *where[2:])
         walk.run("init")
-        small = ("--epochs", "1", "--batch-size", "3", "--group-size", "2")
+        small = ("--epochs", "3", "--batch-size", "3", "--group-size", "6")
         walk.run("train", "problems.jsonl", *small, *where)
         assert LESSON in walk.run("show", "HEAD") + walk.run("log", "-p")
         walk.run("branch", "prod")

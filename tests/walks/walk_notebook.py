@@ -18,7 +18,7 @@ rows = [{"problem": f"What is {n} op {n + 3}?", "answer": str(2 * n + 4)} for n 
 ###
 seen = []
 result = await tfgrpo.train(
-    rows, epochs=1, batch_size=3, group_size=3, new=True,
+    rows, epochs=3, batch_size=3, group_size=6, new=True,
     on_progress=lambda notice: seen.append(str(notice)), **where
 )
 assert result.versions and seen

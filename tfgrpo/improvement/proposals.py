@@ -3,9 +3,9 @@
 Nothing that improves a library by itself moves the branch that an application reads: it makes a
 branch of its own and a proposal about it, on record as a decision. Accepting brings the changes
 into the target by a three-way merge, so that what was done there meanwhile stays; some of them, or
-with other words, if so asked. Each change is accepted, turned down for a reason of its own, which
-the controllers of later trainings are told (`turned_down.py`), or left open; a proposal waits while
-one of its changes does. What was turned down stays in a branch called `rejected/…`.
+with other words, if so asked. Each change is accepted, turned down for a reason of its own (later
+trainings do not try it again: `turned_down.py`), or left open; a proposal waits while one of its
+changes does. What was turned down stays in a branch called `rejected/…`.
 
     for proposal in list_proposals(store):
         accept(store, proposal.id, why="right on the till")

@@ -2,7 +2,7 @@
 comparison that was made of them, and what was decided because of it.
 
 Everything is read from the record: attempts and calls from the journal, decisions from the
-events of the step's version, or of the candidate that a gate turned down.
+events of the run's versions, of what a gate turned down, and of the candidates on probation.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tfgrpo.store.runs import Call, Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
 from tfgrpo.training.gate_words import describe_figures, gate_word
+from tfgrpo.training.pool import pool_versions
 from tfgrpo.training.run_report import Issue, issues, versions_of
 
 COMPARISONS = ("comparison", "reconcile", "controller")
@@ -77,8 +78,9 @@ class ReflectionCall(NamedTuple):
 
 
 class ComparedGroup(NamedTuple):
-    """What the reflection model said of a group: what set winners apart, and its lessons, each
-    with its reason. Lists are empty where its answer cannot be read; `calls` has the words."""
+    """What the reflection model said of a group, in as many answers as it was asked for: what set
+    winners apart in the last, and the lessons of all, each with its reason. Lists are empty where
+    its answers cannot be read; `calls` has the words."""
 
     right_did: str
     wrong_did: str
@@ -88,7 +90,8 @@ class ComparedGroup(NamedTuple):
 
 class GroupDecision(NamedTuple):
     """An event that came of a group. `before` is the text that it started from; `gate` says what a
-    gate did with it, in words, and is None where there was no gate or it was not tried."""
+    gate did with it, in words, and is None where there was no gate or it was not tried. It
+    `is_kept` on the run's branch; what is not and has no gate is on that of candidates."""
 
     event: Event
     version: Version
@@ -146,7 +149,7 @@ def group_view(
     compared = None
     if run is not None and first.step is not None:
         decisions, failed = _decided(store, run, first.step, first.problem)
-        compared = _compared(store, run, first.step, text.question, decisions)
+        compared = _compared(store, run, first, text.question, decisions)
     return GroupView(
         listed.title,
         first.step,
@@ -225,35 +228,64 @@ def _messages(one: RecordedAttempt, words: AttemptText) -> Iterator[Message]:
         yield Message(role, content.strip(), role in ("tool", "function", "files"), calls)
 
 
+class _Source(NamedTuple):
+    """A group by what the evidence of its events says."""
+
+    step: int
+    problem: str
+
+    def taught(self, event: Event) -> bool:
+        """Returns whether an event came of the group, alone or with others."""
+        told = event.evidence or {}
+        problems = (told.get("problem"), *told.get("problems", ()))
+        return self.problem in problems and told.get("step") == self.step
+
+
 def _decided(
     store: Store, run: Run, step: int, problem: str
 ) -> tuple[tuple[GroupDecision, ...], tuple[Issue, ...]]:
-    """Returns what a step's version, and its candidate where a gate had one, say of a problem."""
-    version = next((v for v in versions_of(store, run) if v.meta.get("step") == step - 1), None)
-    if version is None:
+    """Returns what came of a step's group: in its version and later ones, in what a gate turned
+    down of it, and among candidates."""
+    versions = [v for v in versions_of(store, run) if v.meta.get("step", 0) >= step - 1]
+    if not versions or versions[0].meta.get("step") != step - 1:
         return (), ()
-    gate = version.meta.get("gate")
-    words = None if gate is None else f"{gate_word(gate)} by the gate: {describe_figures(gate)}"
-    decisions = list(_of_problem(store, version, problem, words, accepted=True))
-    candidate = gate and gate.get("candidate")
-    if candidate:
-        try:
-            aside = store.resolve(candidate)
-        except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
-            aside = None
-        if aside is not None:
-            decisions += _of_problem(store, aside, problem, words, accepted=False)
-    return tuple(decisions), tuple(i for i in issues(version) if i.problem == problem)
+    source = _Source(step - 1, problem)
+    decisions: list[GroupDecision] = list(_on_probation(store, run, source))
+    for version in versions:
+        gate = version.meta.get("gate")
+        words = None if gate is None else f"{gate_word(gate)} by the gate: {describe_figures(gate)}"
+        decisions += _of_group(store, version, source, words, accepted=True)
+        candidate = gate and gate.get("candidate")
+        if candidate:
+            try:
+                aside = store.resolve(candidate)
+            except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
+                continue
+            decisions += _of_group(store, aside, source, words, accepted=False)
+    return tuple(decisions), tuple(i for i in issues(versions[0]) if i.problem == problem)
 
 
-def _of_problem(
-    store: Store, version: Version, problem: str, gate: str | None, *, accepted: bool
+def _on_probation(store: Store, run: Run, source: _Source) -> Iterator[GroupDecision]:
+    """Yields what happened to the candidates that a group taught, oldest first."""
+    texts: dict[str, str | None] = {}
+    own: set[str] = set()
+    for version in pool_versions(store, run):
+        for event in store.events(version):
+            before = texts.get(event.experience)
+            texts[event.experience] = event.text or before
+            if source.taught(event) or (event.op == "DELETE" and event.experience in own):
+                own.add(event.experience)
+                yield GroupDecision(event, version, before, None, False)
+
+
+def _of_group(
+    store: Store, version: Version, source: _Source, gate: str | None, *, accepted: bool
 ) -> Iterator[GroupDecision]:
     before: dict[str, str] = {}
     if version.parent is not None:
         before = {e.id: e.text for e in store.library(store.version(version.parent))}
     for event in store.events(version):
-        if (event.evidence or {}).get("problem") == problem:
+        if source.taught(event):
             there = before.get(event.experience)
             yield GroupDecision(event, version, there, gate, accepted)
         if event.text is not None:
@@ -261,29 +293,39 @@ def _of_problem(
 
 
 def _compared(
-    store: Store, run: Run, step: int, question: str, decisions: Sequence[GroupDecision]
+    store: Store,
+    run: Run,
+    of: RecordedAttempt,
+    question: str,
+    decisions: Sequence[GroupDecision],
 ) -> ComparedGroup | None:
-    """Returns the calls that a group's events name, or a comparison in which its question is."""
-    named = {str(key) for one in decisions for key in (one.event.evidence or {}).get("calls", ())}
+    """Returns the calls that a group's events name, or a comparison in which its question is. An
+    event that several groups taught names the comparison of the first."""
+    told = [one.event.evidence or {} for one in decisions]
+    every, own = (
+        {str(key) for evidence in part for key in evidence.get("calls", ())}
+        for part in (told, [one for one in told if one.get("problem") == of.problem])
+    )
     calls = [
         (stage, call)
         for stage in COMPARISONS
-        for call in store.runs.calls(run, stage, step - 1)
-        if call.key.hex()[:PREFIX] in named
-        or (stage in ("comparison", "single") and _is_about(call, question))
+        for call in store.runs.calls(run, stage, None if of.step is None else of.step - 1)
+        if call.key.hex()[:PREFIX] in (every if stage == "controller" else own)
+        or (stage == "comparison" and _is_about(call, question))
     ]
     if not calls:
         return None
     read = tuple(_reflection_call(stage, call) for stage, call in calls)
-    answers = [one for one in read if one.stage in ("comparison", "single")]
-    value = _json(answers[-1].answered) if answers else {}
-    lessons = tuple(
-        (str(lesson.get("text", "")), str(lesson.get("reason", "")))
-        for lesson in _list(value.get("lessons"))
-        if isinstance(lesson, dict)
-    )
+    sent_back = {text for one in read for role, text in one.asked if role == "assistant"}
+    answers = [one.answered for one in read if one.stage == "comparison"]
+    values = [_json(one) for one in answers if one not in sent_back]
+    lessons: dict[str, str] = {}
+    for lesson in (one for value in values for one in _list(value.get("lessons"))):
+        if isinstance(lesson, dict):
+            lessons.setdefault(str(lesson.get("text", "")), str(lesson.get("reason", "")))
+    value = values[-1] if values else {}
     sides = (str(value.get("right_did") or ""), str(value.get("wrong_did") or ""))
-    return ComparedGroup(*sides, lessons, read)
+    return ComparedGroup(*sides, tuple(lessons.items()), read)
 
 
 def _is_about(call: Call, question: str) -> bool:

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
+from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -50,6 +52,14 @@ class Pool:
 def pool_branch(run: Run) -> str:
     """Returns the name of a run's branch of candidates."""
     return f"{run.name}/candidates"
+
+
+def pool_versions(store: Store, run: Run) -> list[Version]:
+    """Returns the versions of a run's pool, oldest first; none where it has no pool."""
+    if (name := pool_branch(run)) not in store.branches():
+        return []
+    listed = takewhile(lambda version: BASE in version.meta, first_parents(store, store.tip(name)))
+    return list(listed)[::-1]
 
 
 def open_pool(store: Store, run: Run, base: Version) -> Pool:
