@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from tfgrpo.model.adaptation import Adaptation
+from tfgrpo.settings import PROBATION
 from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
+from tfgrpo.training.pool import pool_versions
 from tfgrpo.wording import plural
 
 
@@ -87,6 +89,11 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         return (
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
         )
+    if len(versions) == 1 and run.config.get("policy") == PROBATION:
+        return f"{mixture}, and what the only step could teach would be measured in a second"
+    tried = sum(store.counts(version).get("ADD", 0) for version in pool_versions(store, run))
+    if tried:
+        return f"{mixture}, and of {plural(tried, 'candidate')} none was shown to help"
     if any(count.get("KEEP") for count in counts):
         return f"{mixture}, and every lesson was known already"
     account = report(store, run)
