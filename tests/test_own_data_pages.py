@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
@@ -22,25 +24,33 @@ TOTAL = "For the total of a bill, take what is to be paid, with tax and delivery
 OTHER = "When a bike is asked for, the label is booking, not damage."
 
 
-def answers(request: dict[str, Any]) -> str:
-    """Knows half of the labels and fields, and learns what the pages say can be learned."""
+def answers(request: dict[str, Any], rows: dict[str, dict[str, str]]) -> str:
+    """Knows half of the labels and fields of some rows, and what its library says."""
     system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
     match stage(request):
         case "rollout" if "The labels are:" in system:
-            return "Label: damage" if request["seed"] % 2 else "It is hired. Label: booking"
+            label = rows[user]["label"]
+            known = {"damage": LESSON in system, "booking": OTHER in system, "billing": True}
+            if request["seed"] % 2 or known[label]:
+                return f"Label: {label}"
+            return f"It is hired. Label: {'booking' if label == 'damage' else 'damage'}"
         case "rollout":
             assert "- total (number): what is to be paid, with tax and delivery" in system
-            total = 41.7 if request["seed"] % 2 else 1
-            return json.dumps({"vendor": "Alder Paper", "total": total, "due": "2026-05-02"})
+            row = rows[user]
+            total = float(row["total"]) if request["seed"] % 2 or TOTAL in system else 1
+            return json.dumps({"vendor": row["vendor"], "total": total, "due": row["due"]})
         case "comparison":
             assert "total: 1 is not" in user or "answer booking" in user or "answer damage" in user
             text = OTHER if "Right answer: booking" in user else LESSON
             text = TOTAL if "total: 1 is not" in user else text
             lesson = {"reason": "It is broken.", "text": text}
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
-        case "summary":
-            return "It chose."
-    return json.dumps({"about": "x", "closest": None, "decision": "new", "text": LESSON})
+    return "It chose."
+
+
+def table(content: str) -> dict[str, dict[str, str]]:
+    """Returns the rows of a CSV by their text."""
+    return {row["text"]: row for row in csv.DictReader(io.StringIO(content))}
 
 
 def blocks(page: str) -> list[tuple[str, str, str]]:
@@ -55,8 +65,10 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
 def test_every_command_of_the_page_does_what_it_shows(
     cli: Cli, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with ScriptedEndpoint(answers) as server:
-        for kind, name, content in blocks((ROOT / f"docs/{page}.md").read_text()):
+    given = blocks((ROOT / f"docs/{page}.md").read_text())
+    rows = next(table(content) for _, name, content in given if name.endswith(".csv"))
+    with ScriptedEndpoint(lambda request: answers(request, rows)) as server:
+        for kind, name, content in given:
             if kind == "file":
                 (tmp_path / name).write_text(content)
                 continue
@@ -121,7 +133,7 @@ def test_own_data_is_split_fairly_and_nothing_is_overwritten(cli: Cli, tmp_path:
     tries = 48 * train["epochs"] * train["group_size"]
     tries += 24 * train["heldout_samples"] * (steps + 1) + 36 * train["heldout_samples"] * 2
     assert train["heldout_samples"] == 1
-    assert tries * 30 / 10 < 0.5 * 3600
+    assert tries * 30 / 10 < 3600, "and as long again for what is learned from them"
     before = (tmp_path / "tfgrpo.toml").read_bytes()
     assert "wrote" in cli("init", "--from", "mail.csv").stdout  # the same again changes nothing
     done = cli("init", "--from", "mail.csv", "--kind", "exact", ok=False)
@@ -252,7 +264,8 @@ def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> 
     ]:
         fitted, chosen = fit(build(TrainSettings, {**given, **more}), tickets, tuple(more))
         assert fitted.top_k == shown
-        assert ("experiences that fit a problem best" in chosen) is (shown in (2, 5))
+        is_said = "experiences that fit a problem best" in chosen
+        assert is_said is (shown == 2), "what was named was not chosen"
     few = RunProblems(tickets.train[:60])
     far = build(TrainSettings, {**given, "model": "m"})
     assert fit(far, few, ()) == (far, "")  # what it comes to is the paper's

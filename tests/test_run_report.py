@@ -91,3 +91,21 @@ def test_one_lesson_out_of_shape_does_not_cost_the_other_of_its_group(tmp_path: 
     assert "lessons.1.text" in found.failures[0].reason
     assert found.repaired
     assert server.stages["comparison"] == 2
+
+
+def test_what_was_measured_and_not_shown_to_help_is_not_said_to_be_no_lesson(
+    cli: Cli, tmp_path: Path
+) -> None:
+    def idle(request: dict[str, Any]) -> str:
+        if stage(request) != "comparison":
+            return teachable(request)
+        lesson = {"reason": "It is so.", "text": "Read the question twice."}
+        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+
+    (tmp_path / "problems.jsonl").write_text(problems(range(6)))
+    with ScriptedEndpoint(idle) as server:
+        where = ("--base-url", server.base_url, "--model", "m", "--no-examples", "--batch-size")
+        single = cli("train", "problems.jsonl", *where, "6", "--epochs", "1").stdout
+        several = cli("train", "problems.jsonl", *where, "3", "--epochs", "1", "--new").stdout
+    assert "what the only step could teach would be measured in a second" in single
+    assert "of 1 candidate none was shown to help" in several

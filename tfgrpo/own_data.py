@@ -3,7 +3,7 @@
 The rows are split into those to learn from, those for the gate, and those that are held out and
 sealed. Equal texts stay on one side, and a text with two different answers is left out. Rows with
 labels are dealt out label by label, so that the first so many of any file are a fair sample, and
-sizes are such that a local model is through within about an hour. Every choice is in the settings
+sizes are such that a local model is through in two or three hours. Every choice is in the settings
 file, with what it is for.
 """
 
@@ -72,8 +72,8 @@ LOCAL_SIZES: dict[Kind, Sizes] = {
     "math": Sizes(train=16, gate=0, sealed=24, batch=8),
     "rubric": Sizes(train=16, gate=0, sealed=20, batch=8),
 }
-"""What a model on this machine does in about an hour at ten tokens a second: 600 answers of a
-line or 130 worked solutions, and what is learned from them. Of the gate and at the end each
+"""What a model on this machine does in two or three hours at ten tokens a second: 1,200 answers of
+a line or 340 worked solutions, and what is learned from them. Of the gate and at the end each
 problem is attempted once where there are so many, and more often where there are fewer."""
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tfgrpo.model.adaptation import Adaptation
+from tfgrpo.settings import PROBATION
 from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
-from tfgrpo.training.pool import pool_branch
+from tfgrpo.training.pool import pool_versions
 from tfgrpo.wording import plural
 
 
@@ -88,8 +89,15 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         return (
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
         )
-    if words := _undecided(store, run):
-        return f"{mixture}; {words}"
+    if len(versions) == 1 and run.config.get("policy") == PROBATION:
+        return f"{mixture}, and what the only step could teach would be measured in a second"
+    candidates = [store.counts(version) for version in pool_versions(store, run)]
+    tried, gone = (sum(count.get(op, 0) for count in candidates) for op in ("ADD", "DELETE"))
+    if tried:
+        return (
+            f"{mixture}, and of {plural(tried, 'candidate')} none was shown to help: {gone} given "
+            f"up, {tried - gone} undecided, about which more attempts decide (--epochs)"
+        )
     if any(count.get("KEEP") for count in counts):
         return f"{mixture}, and every lesson was known already"
     account = report(store, run)
@@ -97,22 +105,6 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         refused, failed = account.refused, account.failed
         return f"{mixture}, but {refused} lessons were refused and {failed} answers failed"
     return f"{mixture}, and no comparison gave a lesson"
-
-
-def _undecided(store: Store, run: Run) -> str | None:
-    """Returns what became of the candidates of a run that brought none in; None where none was."""
-    name = pool_branch(run)
-    if name not in store.branches():
-        return None
-    base = store.tags()[f"{run.name}/step_0"]
-    versions = [version for version in store.log(name) if version.number > base]
-    tried = sum(store.counts(version).get("ADD", 0) for version in versions)
-    there = store.library(f"{run.name}/step_0").by_id
-    left = sum(experience.id not in there for experience in store.library(name))
-    return (
-        f"{plural(tried, 'candidate')} tried, none measured to help: "
-        f"{tried - left} given up, {left} undecided (more attempts decide: --epochs, --group-size)"
-    )
 
 
 def request_notes(store: Store, run: Run) -> list[str]:
