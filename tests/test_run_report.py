@@ -104,7 +104,8 @@ def test_what_was_measured_and_not_shown_to_help_is_not_said_to_be_no_lesson(
 
     (tmp_path / "problems.jsonl").write_text(problems(range(6)))
     with ScriptedEndpoint(idle) as server:
-        where = ("--base-url", server.base_url, "--model", "m", "--no-examples", "--batch-size")
+        where = ("--base-url", server.base_url, "--model", "m", "--no-examples")
+        where = (*where, "--policy", "probation", "--batch-size")
         single = cli("train", "problems.jsonl", *where, "6", "--epochs", "1").stdout
         several = cli("train", "problems.jsonl", *where, "3", "--epochs", "1", "--new").stdout
     assert "what the only step could teach would be measured in a second" in single
