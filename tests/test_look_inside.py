@@ -249,14 +249,17 @@ def test_a_group_is_shown_with_its_prompt_its_comparison_and_what_was_decided(
 def test_a_group_whose_lesson_was_measured_is_shown_with_what_became_of_it(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text(problems(range(6)))
     with ScriptedEndpoint(teachable) as server:
-        sizes = {"epochs": 3, "batch_size": 6, "group_size": 6, "examples": False}
+        sizes = {"epochs": 4, "batch_size": 6, "group_size": 6, "examples": False}
         where = {"model": "m", "base_url": server.base_url, "store": str(tmp_path)}
         tfgrpo.train_sync(str(tmp_path / "p.jsonl"), run="r", policy="probation", **sizes, **where)
     with Store.open(tmp_path / ".tfgrpo/store.db") as store:
         run = store.runs.get("r")
         found = run_attempts(store, run)
-        (promoted,) = store.events(store.tip("main"))
+        events = [event for version in store.log("main") for event in store.events(version)]
+        (promoted,) = [event for event in events if event.op == "ADD"]
         assert promoted.text == SCRIPTED
+        (tried,) = store.library("r/candidates")
+        assert tried.text == SCRIPTED, "what was promoted is not tried again"
         assert promoted.evidence is not None
         taught = found.of(step=1, problem=promoted.evidence["problem"])
         view = group_view(store, taught, run)

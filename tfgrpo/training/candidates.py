@@ -80,14 +80,17 @@ class Proposals:
         self._collector = collector
 
     async def enter(
-        self, step: Step, pool: Pool, advantages: Sequence[Advantage], leaving: Iterable[str]
+        self, step: Step, pool: Pool, advantages: Sequence[Advantage], leaving: Sequence[Operation]
     ) -> Entering:
-        """Returns what becomes of a step's lessons; `leaving` are the ids of candidates that are
-        decided about, whose places are free. Raises EndpointError, BudgetReached."""
-        gone = set(leaving)
+        """Returns what becomes of a step's lessons; `leaving` says what was decided about
+        candidates, whose places are free. Raises EndpointError, BudgetReached."""
+        decided = {operation.experience for operation in leaving}
+        gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
         texts = {e.id: e.text for e in pool.library.readable}
         declined = turned_down(self._store, step.base, before=self._run.time)
-        on_probation = [e for e in pool.candidates if e.id not in gone and not is_example(e.text)]
+        on_probation = [
+            e for e in pool.candidates if e.id not in decided and not is_example(e.text)
+        ]
         free = max(0, capacity(step.attempts_left) - len(on_probation))
         races = RACES * free
         operations: list[Operation] = []

@@ -236,9 +236,9 @@ class _Source(NamedTuple):
 
     def taught(self, event: Event) -> bool:
         """Returns whether an event came of the group, alone or with others."""
-        told = event.evidence or {}
-        problems = (told.get("problem"), *told.get("problems", ()))
-        return self.problem in problems and told.get("step") == self.step
+        evidence = event.evidence or {}
+        problems = (evidence.get("problem"), *evidence.get("problems", ()))
+        return self.problem in problems and evidence.get("step") == self.step
 
 
 def _decided(
@@ -301,10 +301,10 @@ def _compared(
 ) -> ComparedGroup | None:
     """Returns the calls that a group's events name, or a comparison in which its question is. An
     event that several groups taught names the comparison of the first."""
-    told = [one.event.evidence or {} for one in decisions]
+    sources = [one.event.evidence or {} for one in decisions]
     every, own = (
         {str(key) for evidence in part for key in evidence.get("calls", ())}
-        for part in (told, [one for one in told if one.get("problem") == of.problem])
+        for part in (sources, [one for one in sources if one.get("problem") == of.problem])
     )
     calls = [
         (stage, call)

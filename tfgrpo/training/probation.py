@@ -56,7 +56,7 @@ class Probation:
         decided = self._rule.decide(effects, *pool.names)
         settled = settle(self._store, pool, decided, effects, step.origin)
         operations, _ = split_fitting(settled.operations, pool.in_force, self._cap)
-        leaving = [o.experience or "" for o in (*operations, *settled.candidates)]
+        leaving = (*operations, *settled.candidates)
         self._parts.progress.enter("controller")
         self._parts.progress.announce()
         entering = await self._proposals.enter(step, pool, contrasts, leaving)

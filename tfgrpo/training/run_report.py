@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from tfgrpo.model.adaptation import Adaptation
-from tfgrpo.settings import PROBATION
 from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
-from tfgrpo.training.pool import pool_versions
 from tfgrpo.wording import plural
 
 
@@ -66,6 +64,9 @@ def issues(version: Version) -> tuple[Issue, ...]:
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Returns why a run has changed nothing in the library, in words; None where it has, or where
     it has made no version yet."""
+    from tfgrpo.settings import PROBATION
+    from tfgrpo.training.pool import pool_versions
+
     versions = versions_of(store, run)
     counts = [store.counts(version) for version in versions]
     if not versions or any(count.get(op) for count in counts for op in ("ADD", "MODIFY", "DELETE")):
