@@ -13,6 +13,10 @@ from tfgrpo.cli.context import Named
 
 ARE_NAMES = ("revision", "experience", "branch", "tag", "run", "library", "against", "resume")
 NEW = {
+    **dict.fromkeys(
+        (f"tfgrpo {verb} tags" for verb in ("stats", "traffic", "experiment status")),
+        "tags of traffic, NAME=VALUE",
+    ),
     "tfgrpo checkout branch": "the name of a branch to be made",
     "tfgrpo train name": "the name of a run to be made",
     "tfgrpo import run": "the name of a run to be made",
@@ -37,9 +41,9 @@ def test_every_parameter_that_names_something_completes() -> None:
 
 def test_every_verb_that_reads_has_json() -> None:
     changes = "init train checkout add modify delete keep move edit import switch reset undo redo"
-    changes += " clone fetch pull push mirror feedback rollback"
+    changes += " clone fetch pull push mirror feedback rollback rollout"
     other = "export completion serve proxy help mcp ui up watch worker"  # servers, a format
-    groups = "bisect bundle experiment model remote store"  # the subcommands that read have it
+    groups = "bisect bundle experiment key model remote store"  # the subcommands that read have it
     bare = [
         name.removeprefix("tfgrpo ")
         for name, command in commands()

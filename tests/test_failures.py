@@ -356,6 +356,7 @@ def trained(folder: Path, verifier: Verifier, script: Any, **more: Any) -> Desk:
     if not data.exists():
         write_problems(data, 40 if LONG else 8)
     values = {"epochs": 2, "batch_size": 4, "group_size": 4, "data": str(data), "task_timeout": 1.0}
+    values["policy"] = "paper"
     values |= {"patience": more.get("patience", 600.0)}
     desk = Desk(folder, verifier, build(TrainSettings, {"model": "scripted", **values}))
     if not desk.path.exists():

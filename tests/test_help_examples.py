@@ -27,6 +27,7 @@ ALONE = (
     "tfgrpo ui",
     "tfgrpo mcp",
     "tfgrpo watch",
+    "tfgrpo rollout ",
     "tfgrpo worker",
     "tfgrpo --store postgresql:",
     "tfgrpo up",
@@ -133,6 +134,9 @@ def test_the_example_runs(example: str, folder: Path) -> None:
             store.move_branch("prod", "web")
             if " start " not in example:
                 start(store, "shorter", ("prod", "main"), 0.1)
+    if example.startswith("tfgrpo key") and " new " not in example:
+        run(folder, "tfgrpo key new shop")
+        run(folder, "tfgrpo key new 'support bot'")
     settings = (folder / "tfgrpo.toml").read_text()
     address = settings.split('base_url = "')[1].split('"')[0]
     if "init --from" in example:  # it writes settings, and overwrites none

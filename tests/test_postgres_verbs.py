@@ -24,11 +24,11 @@ pytestmark = pytest.mark.postgres
 DRIVEN: set[str] = set()
 ELSEWHERE = {
     *("ui", "proxy", "mcp", "watch", "model", "serve", "completion", "help", "verify"),
-    *("up", "worker", "workers", "store"),
+    *("up", "worker", "workers", "store", "key", "rollout"),
     *("collect", "feedback", "improve", "regress", "accept", "reject"),
     *("clone", "fetch", "pull", "push"),
 }
-"""They serve until they are ended, have no store, stand on traffic's own file, are below, or
+"""They run until they are ended, have no store, stand on a file of their own, are below, or
 in test_postgres_shared.py."""
 
 

@@ -87,7 +87,7 @@ def test_an_estimate_counts_the_attempts_of_both_sides_and_asks_nothing(
     asked = ("heldout.jsonl", "--model", "new", "--propose", "prod", "--estimate")
     planned = json.loads(run(*asked, "--json"))
     # 20 problems × 4 samples: with the library, without, and with half of it, on two sides.
-    assert [(one["stage"], one["calls"]) for one in planned["upper"]] == [("evaluation", 480)]
+    assert [(one["stage"], one["calls"]) for one in planned["most"]] == [("evaluation", 480)]
     assert "proposal of deletions" in planned["left_out"][0]
     said = run(*asked, "--details")
     assert "on old and new:" in said

@@ -96,7 +96,7 @@ def measure(
         config=folder / "tfgrpo.toml",
         samples=samples,
         temperature=0.7,
-        inject="all",
+        top_k=0,
         domain=family.domain,
         **{**family.settings, **model},
     )
