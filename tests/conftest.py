@@ -123,8 +123,14 @@ def environment(**more: str) -> dict[str, str]:
         if not key.startswith(("TFGRPO_", "OPENAI_", "NO_COLOR", "FORCE_COLOR"))
     }
     named = {"TFGRPO_AUTHOR": "tester", "COLUMNS": "80", "TFGRPO_TRUST": OWN}
-    named["TFGRPO_TRAIN_POLICY"] = "paper"
+    named["TFGRPO_TRAIN_POLICY"] = os.environ["TFGRPO_TRAIN_POLICY"]
     return kept | named | more
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has runs go by the default policy, which measures what it learns."""
+    monkeypatch.setenv("TFGRPO_TRAIN_POLICY", "probation")
 
 
 @pytest.fixture(params=["bubblewrap", "confined"])

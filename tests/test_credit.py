@@ -123,11 +123,12 @@ def swayed(request: dict[str, Any]) -> str:
 
 
 def trained(tmp_path: Path, verifier: Verifier, server: ScriptedEndpoint, **values: Any) -> Desk:
-    more = {"count": 12, "batch_size": 12, "group_size": 8, "epochs": 2, "policy": "probation"}
+    more = {"count": 12, "batch_size": 12, "group_size": 30, "epochs": 1, "policy": "probation"}
     desk = made(tmp_path, verifier, **{**more, **values})
     with desk.store() as store:
         texts = (HELPS, HARMS, IDLE)
         store.commit("main", [Operation("ADD", text=t) for t in texts], message="three")
+    desk.prepare()
     desk.train(server)
     return desk
 
@@ -144,10 +145,10 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
     with Store.open(desk.path) as store:
         (run,) = store.runs.all()
         left = [one.text for one in store.library()]
-        (harms,) = [e for e in store.library("problems/step_0") if e.text == HARMS]
-        back = [Operation("ADD", harms.id, HARMS)]
-        found = credits(store, store.commit("main", back, message="a person brings it back"))
-        rows = [row for row in store.runs.rollouts(run) if row.step == 0 and row.sample < 8]
+        gone = [e for e in store.library("run/step_0") if e.text not in left]
+        back = [Operation("ADD", one.id, one.text) for one in gone]
+        found = credits(store, store.commit("main", back, message="a person brings them back"))
+        rows = [row for row in store.runs.rollouts(run) if row.sample < 30]
     assert [one.experience.text for one in found] == [HELPS, IDLE, HARMS]
     assert HELPS in left
     assert HARMS not in left, "what harms goes"
@@ -156,7 +157,7 @@ def test_what_helps_and_what_harms_is_read_off_the_rollouts(
     for one in found:
         assert one.credit is not None
         absent = sum(one.experience.id in row.verdict.get("without", ()) for row in rows)
-        if one.experience.id == harms.id:
+        if one.experience in gone:
             assert (one.credit.present, one.credit.absent) == (len(rows) - absent, absent)
 
 
@@ -180,21 +181,23 @@ def test_effects_are_told_apart_by_kind(tmp_path: Path, verifier: Verifier, cli:
         if stage(request) != "rollout":
             return swayed(request)
         a, b = int(user.split()[-3]), int(user.split()[-1].rstrip("?"))
-        sign = 0.4 if a > 6 else -0.4
+        sign = 0.4 if a > 12 else -0.4
         chance = 0.5 + sign * (HARMS in request["messages"][0]["content"])
         coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0] / 256
         return f"\\boxed{{{a + b + (coin < chance)}}}"
 
-    lines = [json.loads(line) for line in problems(range(1, 13)).splitlines()]
-    rows = [row | {"size": "large" if n > 6 else "small"} for n, row in enumerate(lines, 1)]
+    lines = [json.loads(line) for line in problems(range(1, 25)).splitlines()]
+    rows = [row | {"size": "large" if n > 12 else "small"} for n, row in enumerate(lines, 1)]
     (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     cli("init")
     cli("add", HARMS, IDLE)
     assert "no kinds are known" in cli("credit", "--by-kind").stdout
     with ScriptedEndpoint(by_kind) as server:
-        how = ("--epochs", "1", "--batch-size", "12", "--group-size", "30", "--policy", "probation")
+        how = ("--epochs", "1", "--batch-size", "24", "--group-size", "30", "--policy", "probation")
         where = ("--model", "m", "--base-url", server.base_url)
         cli("train", "problems.jsonl", *how, *where, "--field", "kind=size")
+    if HARMS not in cli("export", "--format", "prompt").stdout:  # on average it may look idle
+        cli("revert", "HEAD")
     kinds = json.loads(cli("credit", "--by-kind", "--json").stdout)
     verdicts = {
         row["kind"]: {one["text"]: one["verdict"] for one in row["experiences"]} for row in kinds
@@ -205,13 +208,13 @@ def test_effects_are_told_apart_by_kind(tmp_path: Path, verifier: Verifier, cli:
 
 def test_an_experience_whose_text_changed_starts_anew(tmp_path: Path, verifier: Verifier) -> None:
     with ScriptedEndpoint(swayed) as server:
-        desk = trained(tmp_path, verifier, server, epochs=1)
+        desk = trained(tmp_path, verifier, server)
     with Store.open(desk.path) as store:
-        id = store.experience_id("G1")
-        store.commit("main", [Operation("MODIFY", id, "When in doubt, go on.")], message="by hand")
-        found = named(credits(store, store.tip("main")))
+        (helps,) = [e for e in store.library() if e.text == HELPS]
+        assert named(credits(store, store.tip("main")))[HELPS].credit is not None
+        changed = [Operation("MODIFY", helps.id, "When in doubt, go on.")]
+        found = named(credits(store, store.commit("main", changed, message="by hand")))
     assert found["When in doubt, go on."].credit is None
-    assert found[HELPS].credit is not None
 
 
 @pytest.fixture
@@ -226,7 +229,7 @@ def test_the_command_ranks_and_blame_shows_it(cli: Cli, folder: Path) -> None:
     assert "no credit is known" in cli("credit").stdout
     assert "effect" not in cli("blame").stdout
     with ScriptedEndpoint(swayed) as server:
-        small = ("--epochs", "1", "--group-size", "20", "--model", "m", "--base-url")
+        small = ("--epochs", "1", "--group-size", "40", "--model", "m", "--base-url")
         more = ("--policy", "probation")
         cli("train", "problems.jsonl", *small, server.base_url, *more)
     assert HARMS not in cli("show", "--json").stdout

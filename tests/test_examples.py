@@ -47,6 +47,7 @@ def script(request: dict[str, Any]) -> str:
     return f"A good one: {number}.\nNext: we write.\n\\boxed{{{answer}}}\n<answer>{answer}</answer>"
 
 
+@pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_trains_and_ends_with_a_version_to_show(
     cli: Cli, tmp_path: Path, name: str

@@ -61,6 +61,7 @@ def blocks(page: str) -> list[tuple[str, str, str]]:
     return [(kind, name, content) for kind, name, content in found]
 
 
+@pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize("page", ["classification", "extraction"])
 def test_every_command_of_the_page_does_what_it_shows(
     cli: Cli, tmp_path: Path, page: str, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from walking import Walk
 WALKS = ("git", "reference", "notebook", "engineer", "newcomer", "agent")
 
 
+@pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize("name", WALKS)
 def test_a_walk_gets_where_it_wants_to(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

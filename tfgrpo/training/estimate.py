@@ -233,12 +233,12 @@ def _seen(store: Store, settings: Settings) -> Seen:
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
     """Returns how many calls the latest attempts made that were made as these settings say."""
-    made = (settings.agent.run or "", settings.domain, settings.mode)
+    way = (settings.agent.run or "", settings.domain, settings.mode)
     counts: list[int] = []
     for run in reversed(store.runs.all()):
         config = run.config
         agent = (config.get("agent") or {}).get("run") or ""
-        if (agent, config.get("domain"), config.get("mode")) == made and len(counts) < LATEST:
+        if (agent, config.get("domain"), config.get("mode")) == way and len(counts) < LATEST:
             counts += [len(r.calls) for r in store.runs.rollouts(run) if r.outcome != "failed"]
     return (max(1.0, fmean(counts)), max(1, *counts)) if counts else None
 
