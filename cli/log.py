@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -18,7 +18,6 @@ from tfgrpo.projections.events import event_object
 from tfgrpo.projections.moves import move_objects, moves_of
 from tfgrpo.projections.versions import StandingNames, scores, signed, version_object
 from tfgrpo.store import select
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.subject import subject

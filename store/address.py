@@ -10,10 +10,9 @@ connections alone: what is shown, recorded or handed on has none.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import BadLocation
-from tfgrpo.store.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,10 @@ sides is the merge's own.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import replay
 from tfgrpo.store.history import row_ranges, row_within, whole_history
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.order import arranged, listed
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import Event, Experience, Version

@@ -20,8 +20,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
-
-from tfgrpo.store.named_tuple import NamedTuple
+from typing import NamedTuple
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_LENGTH = 12

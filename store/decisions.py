@@ -10,11 +10,10 @@ A redaction reaches their subject, content and reason, and is itself a decision 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.canonical import canonical, new_id
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:

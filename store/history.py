@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.port import lane_of, lane_start
 
 if TYPE_CHECKING:

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Op, RefMove, Version
 
 if TYPE_CHECKING:
@@ -139,7 +138,7 @@ class Port(Protocol):
         transaction, joins it.
         """
 
-    def changes(self) -> int | bytes:
+    def changes(self) -> int:
         """Returns what is something else after anybody else has committed.
 
         Asked before every request of an application: it costs microseconds.

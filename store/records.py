@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
-
-from tfgrpo.store.named_tuple import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Op: TypeAlias = Literal["ADD", "MODIFY", "DELETE", "KEEP"]
 OPS: tuple[Op, ...] = get_args(Op)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.order import source
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store

@@ -21,11 +21,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
 from tfgrpo.store.history import ancestors, common_ancestor, first_parents, with_ancestors
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import RefMove, Version
 
 if TYPE_CHECKING:

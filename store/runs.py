@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store import lock
 from tfgrpo.store.address import anchor
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
 from tfgrpo.store.row_checks import parse_json

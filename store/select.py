@@ -7,8 +7,8 @@ the walk ends as soon as nothing older can fit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Event, Op, Version
 from tfgrpo.store.store import Store
 

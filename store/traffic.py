@@ -18,12 +18,11 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
 from tfgrpo.store.find import FILE
-from tfgrpo.store.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
-
-from tfgrpo.store.named_tuple import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 Piece: TypeAlias = tuple[Literal["kept", "removed", "added"], str]
 """Words that stand together, and what became of them."""

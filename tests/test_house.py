@@ -106,7 +106,7 @@ def test_imports_point_one_way() -> None:
 
 
 ROOMS = (
-    ("visible", "wording", "git_name"),
+    ("visible", "wording"),
     ("migrations", "notices", "views", "prompts"),
     ("store",),
     ("author", "rendering", "local"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tfgrpo.library_file import write_library
 from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.canonical import new_id
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.reorder import ids_of, moved, placed
 from tfgrpo.store.store import Store

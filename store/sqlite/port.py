@@ -28,7 +28,6 @@ from tfgrpo.store.records import OPS, Op, RefMove, Version
 from tfgrpo.store.row_checks import as_rows, check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.sqlite import appending, file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.wal_index import HEADER, UntilCommit, header_of
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
@@ -73,10 +72,6 @@ class SqlitePort:
         self.connection = connection or connect(path, create=create, watching=watching)
         self._queue = WriterQueue(None if connection else path)
         self._reading = False
-        self._head: UntilCommit[tuple[str | None, Version] | None] = UntilCommit(
-            self.connection, None if connection else path
-        )
-        self._index = header_of(path) if watching else None
 
     def close(self) -> None:
         self.connection.close()
@@ -118,9 +113,7 @@ class SqlitePort:
                 with self.translating():
                     self.connection.execute("commit")
 
-    def changes(self) -> int | bytes:
-        if self._index is not None:
-            return self._index[:HEADER]
+    def changes(self) -> int:
         try:
             (number,) = self.connection.execute("pragma data_version").fetchone()
         except FAILURES as error:
@@ -411,9 +404,6 @@ class SqlitePort:
         return [name for (name,) in check_rows(rows, "s", "moves of names")]
 
     def head(self) -> tuple[str | None, Version] | None:
-        return self._head.value(self._read_head)
-
-    def _read_head(self) -> tuple[str | None, Version] | None:
         row = self.row(HEAD_QUERY)
         if row is None or not isinstance(row[0], str | None):
             return None

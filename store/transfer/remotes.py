@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
 from tfgrpo.store.history import ancestor_numbers, parents_reader
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import REMOTE
 from tfgrpo.store.store import Store

@@ -63,8 +63,8 @@ class LiveLibrary:
         self._store: Store | None = None
         self._file: tuple[int, int] | None = None
         self._look_at = 0.0
-        self._seen: int | bytes | None = None
-        self._changes: Callable[[], int | bytes | None] = _never
+        self._seen: int | None = None
+        self._changes: Callable[[], int | None] = _never
         self._redactions = 0
         self._retry_at = 0.0
         self._known: PromptLibrary | None = None
@@ -139,7 +139,7 @@ class LiveLibrary:
 
     # with the lock:
 
-    def _look(self) -> int | bytes:
+    def _look(self) -> int:
         """Returns what is another value when the store may have changed. Raises StoreError."""
         try:
             return self._look_at_file()
@@ -147,7 +147,7 @@ class LiveLibrary:
             self._forget()
             return self._look_at_file()
 
-    def _look_at_file(self) -> int | bytes:
+    def _look_at_file(self) -> int:
         now = monotonic()
         if now >= self._look_at or self._store is None:
             try:
@@ -166,13 +166,13 @@ class LiveLibrary:
             self._changes = self._store.port.changes
         return seen
 
-    def _refresh(self, seen: int | bytes) -> None:
+    def _refresh(self, seen: int) -> None:
         if self.trouble and monotonic() < self._retry_at:
             return
         self._retry_at = monotonic() + RETRY
         self._read(seen)
 
-    def _read(self, seen: int | bytes) -> tuple[PromptLibrary, object]:
+    def _read(self, seen: int) -> tuple[PromptLibrary, object]:
         """Returns the library in force, the same object where it is the same library, and what is
         beside it."""
         store = self._store

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.revisions import BRANCH
 from tfgrpo.store.traffic import LiveFigures, by_version, traffic_path
 

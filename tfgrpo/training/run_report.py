@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfgrpo.model.adaptation import Adaptation
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
