@@ -142,7 +142,7 @@ def _append(store: Store, port: SqlitePort, versions: int) -> None:
     lanes = 0
     tip, merged, start = store.version(0), None, 1_700_000_000_000_000
     tips: dict[str, int] = {"heads/main": 0}
-    row = port.last_move()
+    row = port.names.last_move()
     for number in range(1, versions + 1):
         side = number % SIDE == SIDE - 1 and number > LIVE
         id = ids[number - 1] if number <= LIVE else dice.choice(ids)

@@ -161,7 +161,7 @@ def step(rules: int, seconds: float, **settings: Any) -> Measured:
     ):
         given = {"epochs": 1, "batch_size": PROBLEMS, "group_size": GROUP, "concurrency": AT_ONCE}
         run, _ = begin(store, TrainSettings(data="p.jsonl", **{**given, **settings}))
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         endpoint = Endpoint("slow", base_url)
         endpoints = Endpoints(endpoint, endpoint, CallLimits(AT_ONCE, 600.0))
         training = Training(Session(store, journal, endpoints, verifier), run, RunProblems(dataset))

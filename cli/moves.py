@@ -159,7 +159,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
       tfgrpo reflog -n 10
       tfgrpo reflog main
     """
-    moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
+    moves = app.store.port.names.ref_log(None) if name is None else moves_of(app.store, name)
     shown = text.first(moves, number)
     if as_json:
         text.emit_json_lines(move._asdict() | {"time": text.iso(move.time)} for move in shown)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import replay
-from tfgrpo.store.history import row_ranges, row_within, whole_history
+from tfgrpo.store.history import row_ranges, row_within, version_of_row, whole_history
 from tfgrpo.store.order import arranged, listed
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import Event, Experience, Version
@@ -64,7 +64,7 @@ class Origins:
                 or repeated.text != event.text
             ):
                 break
-            version = self._store.port.version_of_row(repeated.row)
+            version = version_of_row(self._store.port, repeated.row)
             event = event_of(repeated, version.number)
             rows.append(event.row)
         return Origin(event, version, tuple(rows))
@@ -147,7 +147,7 @@ def count_keeps(
     counts = dict.fromkeys(rows, 0)
     depth = 0
     while level := {id: chain[depth] for id, chain in rows.items() if depth < len(chain)}:
-        keeps = store.port.count_keeps(level, ranges)
+        keeps = store.port.counts.keeps(level, ranges)
         for id, row in level.items():
             counts[id] += keeps.get(row, 0)
         depth += 1

@@ -66,7 +66,7 @@ def _create(path: Path | str, opened: Callable[[Port], Store]) -> None:
         ) from error
     try:
         with in_memory(path, opened) as store:
-            atomic_write.create(path, store.port.content())
+            atomic_write.create(path, store.port.storage.content())
     except OSError as error:
         if not there:
             with suppress(OSError):  # somebody else uses it by now

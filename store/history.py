@@ -55,6 +55,11 @@ def version_at(versions: Versions, number: int) -> Version:
     return version
 
 
+def version_of_row(port: Port, row: int) -> Version:
+    """The version that holds the event at a row. Raises StoreError."""
+    return version_at(port, port.numbers_of_rows([row])[row])
+
+
 class ReadAhead:
     """Reads versions for a walk from newer to older: one at first, so that the first comes at
     once, and more at a time the longer the walk is, as long as most of them are asked for."""

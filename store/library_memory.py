@@ -63,7 +63,7 @@ class LibraryMemory:
     def _check(self) -> None:
         """Drops everything where something was redacted since, or where a transaction failed
         in which it was read."""
-        now, newest = self._port.last_redaction(), self._newest
+        now, newest = self._port.redactions.last(), self._newest
         if now != self._redaction or (
             newest is not None and self._port.version(newest.number) != newest
         ):

@@ -28,7 +28,7 @@ def is_protected(port: Port, name: str) -> bool:
     """Returns whether a whole name, such as heads/prod, is protected."""
     if not name.startswith((BRANCH, TAG)):
         return False
-    move = port.ref(PROTECTED + name)
+    move = port.names.ref(PROTECTED + name)
     return move is not None and move.version is not None
 
 
@@ -55,7 +55,7 @@ def check_branch(store: Store, branch: str) -> None:
 def protected(store: Store, kind: NameKind) -> set[str]:
     """Returns the names of the branches, or of the tags, that are protected."""
     prefix = PROTECTED + PREFIX[kind]
-    moves = store.port.refs(prefix)
+    moves = store.port.names.refs(prefix)
     return {m.name.removeprefix(prefix) for m in moves if m.version is not None}
 
 
@@ -89,7 +89,7 @@ def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
     with store.port.transaction():
         version = _there(store, kind, old)
         check_name(kind, new)
-        there = store.port.ref(prefix + new)
+        there = store.port.names.ref(prefix + new)
         if there is not None and there.version is not None:
             raise InvalidName(
                 f"{kind} {new} exists, at v{there.version}",
@@ -125,7 +125,7 @@ def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]
 
 
 def _there(store: Store, kind: NameKind, name: str) -> int:
-    move = store.port.ref(PREFIX[kind] + name)
+    move = store.port.names.ref(PREFIX[kind] + name)
     if move is None or move.version is None:
         raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")
     return move.version

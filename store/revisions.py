@@ -176,11 +176,11 @@ def _base(store: Store, base: str) -> Version:
         return _step(store, base)
     candidates: dict[str, Version] = {}
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
-        move = store.port.ref(prefix + base)
+        move = store.port.names.ref(prefix + base)
         if move is not None and move.version is not None:
             candidates[f"{kind} {base}"] = store.version(move.version)
     if not candidates:
-        move = store.port.ref(REMOTE + base.removeprefix(REMOTE))
+        move = store.port.names.ref(REMOTE + base.removeprefix(REMOTE))
         if move is not None and move.version is not None:
             return store.version(move.version)
     # A name is what somebody chose: it wins over a digest.
@@ -197,19 +197,19 @@ def _base(store: Store, base: str) -> Version:
 def _step(store: Store, base: str) -> Version:
     run = run_of_history(store, store.head.version)
     if run is not None:
-        move = store.port.ref(f"{TAG}{run}/{base}")
+        move = store.port.names.ref(f"{TAG}{run}/{base}")
         if move is not None and move.version is not None:
             return store.version(move.version)
         steps = [
             int(match[1])
-            for r in store.port.refs(f"{TAG}{run}/step_")
+            for r in store.port.names.refs(f"{TAG}{run}/step_")
             if r.version is not None and (match := re.match(STEP, r.name.rpartition("/")[2]))
         ]
         newest = f"its newest is {run}/step_{max(steps)}" if steps else "all its tags are deleted"
         raise UnknownRevision(f"run {run} has no {base}", hint=newest)
     tags = [
         r.name[len(TAG) :]
-        for r in store.port.refs(TAG)
+        for r in store.port.names.refs(TAG)
         if r.name.endswith("/" + base) and r.version is not None
     ]
     if len(tags) == 1:
@@ -254,13 +254,13 @@ def moves_of(store: Store, base: str) -> Iterator[RefMove]:
     """
     if base not in ("HEAD", "@"):
         for name in (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE)):
-            if store.port.ref(name) is not None:
-                yield from store.port.ref_log(name)
+            if store.port.names.ref(name) is not None:
+                yield from store.port.names.ref_log(name)
                 return
         raise UnknownRevision(f"{base!r} is no branch or tag", hint=_near(store, base))
-    head = store.port.ref(HEAD)
+    head = store.port.names.ref(HEAD)
     symbol = head.symbol if head else None
-    for move in store.port.ref_log(None):
+    for move in store.port.names.ref_log(None):
         if move.name == HEAD:
             yield move
             symbol = move.previous_symbol
@@ -292,7 +292,7 @@ def _parent(store: Store, version: Version, n: int) -> Version:
 def _near(store: Store, base: str) -> str:
     import difflib
 
-    refs = [r for prefix in (BRANCH, TAG) for r in store.port.refs(prefix)]
+    refs = [r for prefix in (BRANCH, TAG) for r in store.port.names.refs(prefix)]
     names = [r.name.partition("/")[2] for r in refs if r.version is not None]
     if len(names) > MANY:  # difflib would take a second for ten thousand
         from rapidfuzz import fuzz, process

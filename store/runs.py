@@ -441,17 +441,17 @@ class Runs:
             if not free:
                 yield False
                 return
-            with self._records.hold(path.stem) as free_elsewhere:
+            with self._port.storage.hold(path.stem) as free_elsewhere:
                 yield free_elsewhere
 
     def is_ours(self, path: Path) -> bool:
         """Returns whether a lock that `hold` took is this process's still. Raises StoreError where
         nobody can tell now."""
-        return self._records.is_ours(path.stem)
+        return self._port.storage.is_ours(path.stem)
 
     def is_held(self, path: Path) -> bool:
         """Returns whether a process holds that lock, here or elsewhere. Raises StoreError."""
-        return lock.is_held(path) or self._records.is_held(path.stem)
+        return lock.is_held(path) or self._port.storage.is_held(path.stem)
 
     # rollouts and calls:
 
@@ -464,7 +464,7 @@ class Runs:
 
     def call(self, key: bytes) -> Call | None:
         """Returns the journalled call of that key."""
-        return self._records.call(key)
+        return next(iter(self._records.calls_by_key([key])), None)
 
     def calls_by_key(self, keys: Iterable[bytes]) -> dict[bytes, Call]:
         """Returns those of the journalled calls of these keys that are there, in one query for

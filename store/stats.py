@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tfgrpo.store.blame import blame
-from tfgrpo.store.history import row_within, whole_history
+from tfgrpo.store.history import row_within, version_of_row, whole_history
 from tfgrpo.store.records import OPS, Experience, Op, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -91,27 +91,27 @@ def _stats(store: Store, version: Version) -> Stats:
     events: dict[Op, int] = dict.fromkeys(OPS, 0)
     for pairs, sign in ((ranges, 1), (copied, -1)):
         for after, upto in pairs:
-            for op, count in port.count_ops(after, upto).items():
+            for op, count in port.counts.ops(after, upto).items():
                 events[op] += sign * count
     blamed = blame(store, version)
-    modified = Counter(port.count_modified(ranges))
-    modified.subtract(port.count_modified(copied))
+    modified = Counter(port.counts.modified(ranges))
+    modified.subtract(port.counts.modified(copied))
     first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
-    snapshots = port.snapshot_sizes()
+    snapshots = port.counts.snapshot_sizes()
     tags = store.tags()
     return Stats(
         version=version,
-        bytes=port.size(),
+        bytes=port.counts.size(),
         snapshot_bytes=sum(snapshots),
         snapshots=len(snapshots),
         file_versions=port.last_version() + 1,
-        file_events=port.count_events(),
-        versions=port.count_versions(ranges) - len(copied),
+        file_events=port.counts.events(),
+        versions=port.counts.versions(ranges) - len(copied),
         events=events,
         experiences=tuple(
             Confirmed(b.experience, b.version, b.keeps, modified[b.experience.id]) for b in blamed
         ),
-        first=None if first is None else port.version_of_row(first.row),
+        first=None if first is None else version_of_row(port, first.row),
         steps=tuple(s for run in store.runs.all() for s in _steps(store, run, tags, ranges)),
     )
 

@@ -90,7 +90,7 @@ class Store:
     @property
     def evaluated(self) -> bool:
         """Whether any version was; asked before `runs`, which takes longer to load than a log."""
-        return self.port.evaluated()
+        return self.port.storage.evaluated()
 
     @cached_property
     def runs(self) -> Runs:
@@ -222,7 +222,7 @@ class Store:
         """Returns how many events of each kind a version has; kinds without one are left out."""
         if not version.events:
             return {}
-        return self.port.count_ops(version.position - version.events, version.position)
+        return self.port.counts.ops(version.position - version.events, version.position)
 
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
         """Returns row → event, for the events at these rows."""
@@ -283,11 +283,11 @@ class Store:
     @property
     def head(self) -> Head:
         """Where HEAD is."""
-        recorded = self.port.head()
+        recorded = self.port.names.head()
         if recorded is not None:
             symbol, version = recorded
             return Head(None if symbol is None else symbol[len(BRANCH) :], version)
-        move = self.port.ref(HEAD)
+        move = self.port.names.ref(HEAD)
         if move is None or (move.symbol is None and move.version is None):
             raise damage_error("it has no HEAD")
         if move.symbol is None:
@@ -298,10 +298,10 @@ class Store:
 
     def tip(self, branch: str) -> Version:
         """Returns the version a branch stands at. Raises UnknownRevision."""
-        tip = self.port.standing(BRANCH + branch)
+        tip = self.port.names.standing(BRANCH + branch)
         if tip is not None:
             return tip
-        move = self.port.ref(BRANCH + branch)
+        move = self.port.names.ref(BRANCH + branch)
         if move is None or move.version is None:
             raise UnknownRevision(
                 f"there is no branch {branch!r}", hint="`tfgrpo branch` lists them"
@@ -310,7 +310,7 @@ class Store:
 
     def has_branch(self, name: str) -> bool:
         """Returns whether there is a branch of that name, however many there are."""
-        return self.port.standing(BRANCH + name) is not None
+        return self.port.names.standing(BRANCH + name) is not None
 
     def branches(self) -> dict[str, int]:
         """Returns branch → version number."""
@@ -325,7 +325,7 @@ class Store:
         return self._names(REMOTE)
 
     def _names(self, prefix: str) -> dict[str, int]:
-        moves = self.port.refs(prefix)
+        moves = self.port.names.refs(prefix)
         return {m.name[len(prefix) :]: m.version for m in moves if m.version is not None}
 
     @property
@@ -397,7 +397,7 @@ class Store:
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
         with self.port.transaction():
-            if (version := self.port.standing(TAG + name)) is None:
+            if (version := self.port.names.standing(TAG + name)) is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
             self._move(protection.moves_away(self.port, TAG + name), f"delete tag {name}")
         return version
@@ -415,7 +415,7 @@ class Store:
     ) -> Version:
         version = self.resolve(at)
         with self.port.transaction():
-            there = self.port.ref(prefix + name)
+            there = self.port.names.ref(prefix + name)
             if there is None or there.version is None:
                 check_name(kind, name)
             elif not force:
@@ -463,7 +463,7 @@ class Store:
         rows = []
         for name, version, symbol in moves:
             known = at is not None and name == at.name
-            was = at if known else self.port.ref(name)
+            was = at if known else self.port.names.ref(name)
             if (
                 not self._forced
                 and was is not None
@@ -475,11 +475,11 @@ class Store:
             rows.append(RefMove._make((0, 0, name, version, symbol, *before, signer, now, action)))
         after = None if at is None else at.last_move
         if self._operation is None:
-            self.port.append_refs(rows, after=after)
+            self.port.names.append_refs(rows, after=after)
         else:
             action, batch = self._operation
             named = [row._replace(action=action) for row in rows]
-            self._operation = (action, self.port.append_refs(named, batch, after=after))
+            self._operation = (action, self.port.names.append_refs(named, batch, after=after))
 
     # appending:
 
@@ -505,7 +505,7 @@ class Store:
         for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)
         with self.port.transaction():
-            at = self.port.branch_tip(BRANCH + branch)
+            at = self.port.names.branch_tip(BRANCH + branch)
             if at is None:
                 self.tip(branch)  # which says what is wrong
                 raise damage_error(f"{branch} stands at a version that is missing")

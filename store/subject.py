@@ -56,7 +56,7 @@ def subject(store: Store, version: Version) -> str:
 
 def why_named(store: Store, kind: NameKind, name: str) -> str:
     """Returns what was said of a branch or tag when it last moved; empty where nothing was."""
-    move = store.port.ref(PREFIX[kind] + name)
+    move = store.port.names.ref(PREFIX[kind] + name)
     for begin in (f"{kind} {name}: ", f"move {kind} {name}: "):
         if move is not None and move.action.startswith(begin):
             return move.action.removeprefix(begin)

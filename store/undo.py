@@ -97,7 +97,7 @@ def previous_branch(store: Store) -> str:
     Raises UnknownRevision where HEAD was never on another.
     """
     branches, here = store.branches(), store.head.branch
-    for move in store.port.ref_log(HEAD):
+    for move in store.port.names.ref_log(HEAD):
         branch = (move.previous_symbol or "").removeprefix(BRANCH)
         if branch in branches and branch != here:
             return branch
@@ -106,7 +106,7 @@ def previous_branch(store: Store) -> str:
 
 def batches(store: Store) -> Iterator[list[RefMove]]:
     """Yields the operations on names, newest first, each as its moves in order."""
-    for _, moves in groupby(store.port.ref_log(None), key=lambda move: move.batch):
+    for _, moves in groupby(store.port.names.ref_log(None), key=lambda move: move.batch):
         yield list(moves)[::-1]
 
 

@@ -43,7 +43,7 @@ class Writer:
         self.folder = folder
         self.dice = random.Random(seed)
         self.store = Store.open(folder / "store.db", author="writer")
-        self.journal = Journal(self.store.port.writer())
+        self.journal = Journal(self.store.port.records.writer())
         self.calls = 0
 
     def work(self) -> None:
@@ -181,7 +181,7 @@ class Writer:
             self.journal.close()
             self.store.close()
             self.store = Store.open(self.folder / "store.db", author="writer")
-            self.journal = Journal(self.store.port.writer())
+            self.journal = Journal(self.store.port.records.writer())
 
         self.do("reopen", again)
 

@@ -81,7 +81,7 @@ def test_what_is_saved_goes_to_the_likeliest_first_and_never_beyond_what_is_ther
 
 def put(store: Store, rows: list[RolloutRow]) -> None:
     """Records attempts."""
-    writer = store.port.writer()
+    writer = store.port.records.writer()
     values = [(*r[:5], "[]", *r[6:8], json.dumps(r.verdict), r.time) for r in rows]
     writer.append([], values)
     writer.close()

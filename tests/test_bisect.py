@@ -146,11 +146,11 @@ def test_a_judge_finds_the_culprit_on_any_side_of_a_merge(store: Store, culprit:
 
 
 def test_nothing_of_a_search_enters_the_store(store: Store) -> None:
-    before = (list(store.port.ref_log(None)), store.port.last_version())
+    before = (list(store.port.names.ref_log(None)), store.port.last_version())
     searches.start(store, store.version(12), [store.version(0)])
     bisect_judges.run(store, lambda version: bisect_judges.Finding("bad", ""))
     assert searches.reset(store)
-    assert (list(store.port.ref_log(None)), store.port.last_version()) == before
+    assert (list(store.port.names.ref_log(None)), store.port.last_version()) == before
     assert not searches.reset(store)
     with pytest.raises(BisectError, match="no search in progress"):
         searches.load(store)

@@ -380,7 +380,7 @@ def test_a_rollback_goes_to_where_the_branch_stood_and_a_second_one_further_back
     for text in ("a", "b"):
         store.commit("prod", [Operation("ADD", text=text)], message=text)
     store.move_branch("prod", "v2")
-    assert [m.version for m in store.port.ref_log("heads/prod")] == [2, 4, 3, 1]
+    assert [m.version for m in store.port.names.ref_log("heads/prod")] == [2, 4, 3, 1]
     went = [rollback(store, "prod", why=f"{n}").after.name for n in range(3)]
     assert went == ["v4", "v3", "v1"]
     with pytest.raises(UnknownRevision, match="nowhere before"):

@@ -257,7 +257,7 @@ def test_embeddings_are_not_waited_for_as_long_as_a_model(tmp_path: Path) -> Non
     model = EmbeddingEndpoint("e", "http://127.0.0.1:9/v1", None, 20)
     policy = Endpoint("m", "http://127.0.0.1:9/v1")
     with Store.init(tmp_path / "s.db") as store:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         session = Session(store, journal, Endpoints(policy, policy, limits, model), None)  # type: ignore[arg-type]
         assert session.calls("embedding", "x", None).throttle.patience == PATIENCE
         assert session.calls("policy", "x", None).throttle.patience == 3600.0

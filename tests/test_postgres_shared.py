@@ -268,7 +268,7 @@ def test_a_watcher_misses_no_row_of_writers_whose_commits_cross(shared: str, sto
             " reward, verdict, time) values (%s, 0, 'slow', 0, 0, '[]', 'answered', 1, '{}', 1)"
         )
         slow.session.execute(query, (id,))
-        writer = store.port.writer()
+        writer = store.port.records.writer()
         writer.append([call_values(call("k", id))], [rollout_values(rollout(id))])
         writer.close()
         place, first = records.attempts_since(id, 0)
@@ -397,15 +397,15 @@ def test_members_are_told_on_the_command_line(
 
 def test_fsck_finds_what_a_superuser_did_and_repairs_what_is_derived(store: Store) -> None:
     add(store, "Count both days.")
-    assert store.port.check_storage() == []
+    assert store.port.storage.check() == []
     run_sql = store.port.session.execute  # type: ignore[attr-defined]
     run_sql("alter table @.events disable trigger user")
     run_sql("drop index @.events_experience")
-    derived = [defect.what for defect in store.port.check_storage()]
+    derived = [defect.what for defect in store.port.storage.check()]
     assert any("events_experience is missing" in what for what in derived)
     assert any("of events is missing, disabled" in what for what in derived)
-    store.port.rebuild()
-    assert store.port.check_storage() == []
+    store.port.storage.rebuild()
+    assert store.port.storage.check() == []
     run_sql("alter table @.events disable trigger user")
     run_sql("update @.events set text = 'Count none.'")
     run_sql("alter table @.events enable trigger user")

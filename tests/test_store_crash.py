@@ -134,7 +134,7 @@ def check_prefix(store: Store, before: Counts, death: Death) -> int:
         version = store.port.version(acknowledged.last)
         assert version is not None, "an acknowledged version is lost"
         assert version.digest.hex() == acknowledged.digest
-    new_refs = [m for m in store.port.ref_log(None) if m.row > told.refs]
+    new_refs = [m for m in store.port.names.ref_log(None) if m.row > told.refs]
     batches = len({m.batch for m in new_refs})
     assert there.last - told.last in (0, 1)
     assert there.calls - told.calls in (0, 1)
@@ -152,7 +152,7 @@ def check_prefix(store: Store, before: Counts, death: Death) -> int:
 def check_whole(store: Store) -> None:
     """Every operation on names has all its moves, and every version its events."""
     pointed = set()
-    log = list(store.port.ref_log(None))[::-1]
+    log = list(store.port.names.ref_log(None))[::-1]
     assert [m.row for m in log] == list(range(1, len(log) + 1))
     for _, moves in groupby(log, key=lambda m: m.batch):
         batch = list(moves)

@@ -109,7 +109,9 @@ def agree(path: Path) -> None:
         theirs = [[tuple(move) for move in batch] for batch in reader.operations()]
         assert theirs == [[tuple(move) for move in batch] for batch in batches(store)][::-1]
         assert sorted(reader.redactions()) == [
-            (row, *said) for row in store.port.redacted() for said in store.port.redactions(row)
+            (row, *said)
+            for row in store.port.redactions.rows()
+            for said in store.port.redactions.of(row)
         ]
         runs = store.runs.all()
         assert reader.runs() == {r.name: [s.state for s in store.runs.states(r)] for r in runs}

@@ -313,7 +313,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def drop_snapshots(self) -> None:
-        self.store.port.drop_snapshots()
+        self.store.port.storage.drop_snapshots()
 
     @rule(on=which)
     def fail_at_the_last_moment(self, on: int) -> None:
@@ -383,7 +383,7 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             assert fsck(self.store).problems == ()
             assert self.damage() == []
-            self.store.port.drop_snapshots()
+            self.store.port.storage.drop_snapshots()
             replay.SNAPSHOT_EVERY = 10**9
             for number, known in enumerate(self.model.versions):
                 self.check_library(number)

@@ -75,7 +75,7 @@ def test_another_reader_a_clone_and_a_replay_without_snapshots_agree(
 ) -> None:
     arrange(store, "EDCBA")
     store.commit("main", [Operation("MODIFY", IDS["C"], "rule C2")], message="m")
-    store.port.drop_snapshots()
+    store.port.storage.drop_snapshots()
     store.forget()
     assert order(store) == "EDCBA"
     reader = Reader(store.path)

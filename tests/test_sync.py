@@ -129,7 +129,7 @@ def test_a_clone_of_a_clone_is_whole_and_replays_to_the_same_bytes(
             found = libraries(last)
             assert {d: wanted[d] for d in found} == found
             assert {names(first)[f"tag tip/{b}"] for b in first.branches()} <= found.keys()
-            last.port.drop_snapshots()
+            last.port.storage.drop_snapshots()
             assert libraries(last) == found
 
 
@@ -144,7 +144,7 @@ def test_a_clone_of_a_long_history_is_read_through_snapshots_of_its_own(
             team.create_branch(f"b{n}", f"v{n // 2 + 1}")
             team.commit(f"b{n}", batch[:3], message="aside")
     with cloned(str(tmp_path / "team"), tmp_path / "copy", []) as copy:
-        assert copy.port.snapshot_positions()
+        assert copy.port.counts.snapshot_positions()
         sound(copy)
         assert libraries(copy).items() <= libraries(team).items()
 
@@ -158,7 +158,7 @@ def test_a_redacted_event_travels_as_such_with_its_record(
         row = next(iter(copy.port.events(0, 1)))
         assert (row.text, row.reason, row.salt) == (None, None, None)
         assert row.seal is not None
-        assert copy.port.redactions(1) == team.port.redactions(1)
+        assert copy.port.redactions.of(1) == team.port.redactions.of(1)
         assert [e.text for e in copy.library()] == ["[redacted]", "Round up."]
 
 
@@ -666,8 +666,8 @@ def test_a_clone_has_the_snapshots_of_commits(tmp_path: Path) -> None:
         first.commit("main", [add(f"rule {n}") for n in range(12_000)], message="many")
         for n in range(30):
             first.commit("main", [add(f"more {n} {k}") for k in range(50)], message="more")
-        positions = first.port.snapshot_positions()
+        positions = first.port.counts.snapshot_positions()
     there = locations.parse(str(tmp_path / "a.db"))
     locations.clone(there, tmp_path / "b.db", author="bob")
     with Store.open(tmp_path / "b.db") as copy:
-        assert copy.port.snapshot_positions() == positions
+        assert copy.port.counts.snapshot_positions() == positions

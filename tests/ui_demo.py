@@ -99,7 +99,7 @@ def add_attempts(store: Store, run: Run, step: int, ids: list[str]) -> None:
             verdict = canonical({"answer": "36", "reason": "", "without": without}).decode()
             place = (run.id, step, f"hire-{problem}", sample, store.tip("main").number)
             rows.append((*place, "[]", "answered", reward, verdict, BEGIN))
-    writer = store.port.writer()
+    writer = store.port.records.writer()
     writer.append([], rows)
     writer.close()
 

@@ -270,7 +270,7 @@ def store_permissions(store: Store) -> list[Permissions]:
     return [
         *(of_run(name, config, root, known) for name, config in configs.items()),
         *_rubrics((spec for spec in specs if isinstance(spec, str)), root),
-        *(of_remote(root, name, there) for name, there in store.port.remotes().items()),
+        *(of_remote(root, name, there) for name, there in store.port.names.remotes().items()),
     ]
 
 

@@ -183,7 +183,7 @@ async def open_session(
 
         for endpoint in (endpoints.policy, endpoints.reflection):
             endpoint.adaptation.on_note = note
-        journal = Journal(store.port.writer(), patience=AWAY if options.shared else 0.0)
+        journal = Journal(store.port.records.writer(), patience=AWAY if options.shared else 0.0)
         try:
             with Verifier(
                 workers=options.verifier_workers, seconds=options.verifier_seconds

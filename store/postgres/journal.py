@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port_records import CallValues, RolloutValues
-from tfgrpo.store.postgres.records import CALL_COLUMNS, ROLLOUT_COLUMNS
 from tfgrpo.store.postgres.session import Session, lost_error, translated
+from tfgrpo.store.sql.records import CALL_COLUMNS, ROLLOUT_COLUMNS
 
 if TYPE_CHECKING:
     from tfgrpo.store.address import Address

@@ -78,10 +78,11 @@ class Session:
             self._connection = None
 
     def sql(self, query: str) -> bytes:
-        """Returns a query with the schema in its place."""
+        """A query with the schema in its place, and places for values as psycopg has them."""
         text = self._queries.get(query)
         if text is None:
-            text = self._queries[query] = query.replace("@.", self.quoted + ".").encode()
+            text = query.replace("@.", self.quoted + ".").replace("?", "%s").encode()
+            self._queries[query] = text
         return text
 
     def again(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:

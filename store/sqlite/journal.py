@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.sql.records import CALL_COLUMNS, ROLLOUT_COLUMNS
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.packing import pack_text
-from tfgrpo.store.sqlite.records import CALL_COLUMNS, ROLLOUT_COLUMNS
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:

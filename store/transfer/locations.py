@@ -204,7 +204,7 @@ def _check_whole(file: Path, versions: int) -> None:
     with file.open("rb+") as handle:
         os.fsync(handle.fileno())
     with Store.open(file) as store:
-        defects = store.port.check_storage()
+        defects = store.port.storage.check()
         if defects or store.port.last_version() != versions:
             what = f"{defects[0].where} {defects[0].what}" if defects else "versions are missing"
             raise StoreError(

@@ -122,18 +122,17 @@ def exported(port: Port, numbers: Iterable[int]) -> Iterator[PackedVersion]:
     """Yields these versions packed, in this order."""
     digests = _Digests(port)
     for number in numbers:
-        version = port.version(number)
-        assert version is not None, "numbers are those of versions that were just read"
+        version, schema, meta = next(port.chain([number]))
         digests[number] = version.digest
         rows = port.events(version.position - version.events, version.position)
         yield PackedVersion(
             digest=version.digest,
             parents=tuple(digests[parent] for parent in version.parents),
-            schema=port.version_schema(number),
+            schema=schema,
             author=version.author,
             time=version.time,
             message=version.message,
-            meta=port.version_meta(number),
+            meta=meta,
             events=tuple(_packed(port, row) for row in rows),
         )
 
@@ -160,7 +159,7 @@ def _packed(port: Port, row: EventRow) -> PackedEvent:
         seal=row.seal,
         salt=row.salt,
         schema=row.schema,
-        redactions=tuple(port.redactions(row.row)) if redacted else (),
+        redactions=tuple(port.redactions.of(row.row)) if redacted else (),
     )
 
 

@@ -70,7 +70,7 @@ class StorePeer:
         """Returns its branches, tags and HEAD."""
         store = self.store
         with store.port.reading():
-            moves = [*store.port.refs(BRANCH), *store.port.refs(TAG)]
+            moves = [*store.port.names.refs(BRANCH), *store.port.names.refs(TAG)]
             at = {m.name: store.version(m.version).digest for m in moves if m.version is not None}
             return Names(store.head.branch, at)
 
@@ -97,7 +97,7 @@ class StorePeer:
     def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
         """Returns where a name may go, and what goes with it, or raises PushRefused."""
         kind, name = parse_name(move.name)
-        there = self.store.port.ref(move.name)
+        there = self.store.port.names.ref(move.name)
         at = there.version if there else None
         before = None if at is None else self.store.version(at)
         if (before.digest if before else None) != move.before:

@@ -119,7 +119,7 @@ class Receiver:
         self._versions[version.digest] = version
         for row, event in zip(rows, packed.events, strict=True):
             if event.redactions:
-                self._port.append_redactions(row.row, event.redactions)
+                self._port.redactions.append(row.row, event.redactions)
         self._keep(grown(self._port, state, version, rows, changes))
         if rows:
             self._steps[state.position] = LaneStep(version.position, before, state.cost)

@@ -179,7 +179,7 @@ class LiveLibrary:
         assert store is not None
         with store.port.reading():
             version = store.resolve(self.revision)
-            redactions = store.port.last_redaction()
+            redactions = store.port.redactions.last()
             library = self._known
             same = library is not None and library.version == version
             if library is None or not same or self._redactions != redactions:

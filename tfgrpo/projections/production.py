@@ -33,7 +33,7 @@ def in_force_since(store: Store, branch: str) -> int:
     of the version does not say."""
     since = 0
     number = store.tip(branch).number
-    for move in store.port.ref_log(BRANCH + branch):
+    for move in store.port.names.ref_log(BRANCH + branch):
         if move.version != number:
             break
         since = move.time

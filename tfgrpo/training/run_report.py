@@ -41,7 +41,7 @@ class RunReport(NamedTuple):
 
 def versions_of(store: Store, run: Run) -> list[Version]:
     """Returns the versions a run made, oldest first."""
-    moves = store.port.refs(f"{TAG}{run.name}/step_")
+    moves = store.port.names.refs(f"{TAG}{run.name}/step_")
     numbers = {move.version for move in moves if move.version is not None}
     versions = [store.version(number) for number in sorted(numbers)]
     return [version for version in versions if version.meta.get("run") == run.name]
