@@ -10,9 +10,9 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.context import NAME, REVISION, App, force_option, pass_app
 from tfgrpo.cli.counted import CountedCommand
-from tfgrpo.store import undo as undos
+from tfgrpo.store import name_moves as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
-from tfgrpo.store.protection import PROTECTED
+from tfgrpo.store.name_moves import PROTECTED
 from tfgrpo.store.records import RefMove
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 

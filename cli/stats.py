@@ -11,7 +11,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.store.stats import Confirmed, Stats
+    from tfgrpo.store.blame import Confirmed, Stats
     from tfgrpo.store.store import Store
 
 
@@ -41,7 +41,7 @@ def stats(
       tfgrpo stats v1 --json
       tfgrpo stats --live --since 1d
     """
-    from tfgrpo.store import stats as figures
+    from tfgrpo.store import blame as figures
 
     if since is not None and not live:
         raise click.UsageError("--since goes with --live")
@@ -64,7 +64,7 @@ def _live(app: App, since: str, number: int, as_json: bool) -> None:
 
     from tfgrpo.cli.traffic import live_lines, opened
     from tfgrpo.store.errors import TfgrpoError
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import by_arm, by_experience, by_version, traffic_path
     from tfgrpo.visible import shown
 

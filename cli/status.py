@@ -6,9 +6,9 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.store.protection import protected
+from tfgrpo.store.log_filter import subject
+from tfgrpo.store.name_moves import protected
 from tfgrpo.store.revisions import run_of_history
-from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
 from tfgrpo.tools.known_strength import known_strength
 from tfgrpo.training.run_report import issue_counts, report

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.store.find import find, store_path
+from tfgrpo.store.address import find, store_path
 
 if TYPE_CHECKING:
     from tfgrpo.store.canonical import derived_id

@@ -1,8 +1,9 @@
-"""The address of a store in a shared database, in place of a file's path.
+"""Where a store is: the path of its file, or the address of a database.
 
+    .tfgrpo/store.db                                     found by walking up as git finds .git
     postgresql://ann@db.example/team?library=support
 
-`library` names one of several in the database (`main` where it is left out); everything else is
+`library` names one of several in the database (`main` where it is left out). Everything else is
 libpq's. A password is taken out as soon as an address is read, and used for this process's own
 connections alone: what is shown, recorded or handed on has none.
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.store.errors import BadLocation
+from tfgrpo.store.errors import BadLocation, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 SCHEMES = ("postgresql:", "postgres:")
 DEFAULT_LIBRARY = "main"
@@ -141,7 +143,7 @@ def anchor(text: str | Path) -> Path:
     """
     from pathlib import Path
 
-    from tfgrpo.store.find import FOLDER
+    from tfgrpo.store.address import FOLDER
 
     if not is_address(text):
         return Path(_checked(text))
@@ -162,3 +164,55 @@ def named_by(path: Path | str) -> Path | str:
     if is_address(_checked(path)):
         return parse_address(os.fspath(path)).text
     return _anchors.get(os.fspath(path), path) if _anchors else path
+
+
+FOLDER = ".tfgrpo"
+FILE = "store.db"
+
+
+def store_path(root: Path) -> Path:
+    """Returns where the store of the project at `root` is or would be."""
+    return root / FOLDER / FILE
+
+
+def project_root(path: Path) -> Path:
+    """Returns the folder that a store file belongs to; paths in records are relative to it."""
+    from pathlib import Path
+
+    return Path(project_folder(str(path)))
+
+
+def project_folder(file: str) -> str:
+    """Does what `project_root` does, for a command that needs no Path."""
+    folder = os.path.dirname(os.path.realpath(file))
+    return os.path.dirname(folder) if os.path.basename(folder) == FOLDER else folder
+
+
+def located(place: Path | str) -> Path:
+    """Returns the store file that a path means: the file itself, or that of the project there; for
+    the address of a database what stands for it here. Raises BadLocation."""
+    path = anchor(place)
+    return store_path(path) if path.is_dir() else path
+
+
+def find(start: Path) -> Path:
+    """Returns the path of the nearest store at or above `start`. Raises StoreError if none."""
+    from pathlib import Path
+
+    return Path(find_file(str(start)))
+
+
+def find_file(start: str) -> str:
+    """Does what `find` does, for a command that needs no Path."""
+    start = folder = os.path.realpath(start)
+    while True:
+        path = os.path.join(folder, FOLDER, FILE)
+        if os.path.isfile(path):
+            return path
+        above = os.path.dirname(folder)
+        if above == folder:
+            raise StoreError(
+                f"no store in or above {start}",
+                hint="create one with `tfgrpo init`, or use --store FILE",
+            )
+        folder = above

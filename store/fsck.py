@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tfgrpo.store import order, redact, replay
 from tfgrpo.store.append import event_contents
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
-from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.damage import Defect, attempt
 from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store

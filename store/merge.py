@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from tfgrpo.store import word_diff
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import common_ancestor
+from tfgrpo.store.order import MergedOrder, ids_of, merged_order
 from tfgrpo.store.records import Library, Operation, Version
-from tfgrpo.store.reorder import MergedOrder, ids_of, merged_order
 from tfgrpo.store.store import Store
 
 ORDER_CONFLICTS = "order_conflicts"
@@ -72,7 +72,7 @@ def three_way(
 ) -> Merged:
     """Returns what turns `ours` into the merge of both, in library order.
 
-    Experiences that theirs moved are moved, unless ours moved them too (`reorder.py`).
+    Experiences that theirs moved are moved, unless ours moved them too (`order.py`).
     Without `resolve`, conflicts are in the result and no operation stands for them. A text that
     was redacted is brought over by nobody: where theirs has one, that is a conflict. Raises
     InvalidOperation when it is resolved to what stands for such a text.

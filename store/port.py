@@ -17,16 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from tfgrpo.store.records import Op, RefMove, Version
 
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.checks import Defect
+    from tfgrpo.store.damage import Defect
     from tfgrpo.store.occurrences import Occurrence
     from tfgrpo.store.port_records import Records
+
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1
@@ -380,3 +381,33 @@ class Storage(Protocol):
 
     def is_held(self, name: str) -> bool:
         """Whether some process holds the lock of that name over the whole store."""
+
+
+Level: TypeAlias = Literal["reader", "trainer", "reviewer", "owner"]
+LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class Member(NamedTuple):
+    """A user of the database, and what they may do in a library."""
+
+    name: str
+    level: Level
+
+
+class Members(Protocol):
+    """The members of a library.
+
+    A reader reads. A trainer also appends: runs, their calls and attempts, versions, and moves of
+    names that are not protected. A reviewer moves protected names as well, decides and redacts,
+    and has no runs. An owner does all of it and says who may do what. None of them may change or
+    delete what is recorded.
+    """
+
+    def all(self) -> list[Member]:
+        """Returns the members, names ascending."""
+
+    def grant(self, name: str, level: Level) -> None:
+        """Lets a user of the database do what `level` may, and nothing more. Raises StoreError."""
+
+    def revoke(self, name: str) -> None:
+        """Takes away whatever a user may do. Raises StoreError for somebody who is no member."""

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfgrpo.store import atomic_write, replay
+from tfgrpo.store.address import FOLDER
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.decisions import REDACTION, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StoreError, TfgrpoError, UnknownRevision
-from tfgrpo.store.find import FOLDER
 from tfgrpo.store.occurrences import Occurrence, forms, matcher, matches_bytes
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version

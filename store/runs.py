@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from tfgrpo.store import lock
 from tfgrpo.store.address import anchor
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damage import parse_json
 from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
-from tfgrpo.store.row_checks import parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path

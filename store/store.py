@@ -18,12 +18,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store import creation, history, protection, replay, revisions
-from tfgrpo.store.address import anchor, is_address, named_by
-from tfgrpo.store.default import open_port
+from tfgrpo.store import history, name_moves, opening, replay, revisions
+from tfgrpo.store.address import anchor, find_file, is_address, named_by
+from tfgrpo.store.damage import damage_error, parse_json
 from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
-from tfgrpo.store.find import find_file
-from tfgrpo.store.library_memory import LibraryMemory
+from tfgrpo.store.opening import open_port
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
@@ -36,16 +35,15 @@ from tfgrpo.store.records import (
     RefMove,
     Version,
 )
+from tfgrpo.store.replay import LibraryMemory
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
-from tfgrpo.store.row_checks import damage_error, parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from tfgrpo.store.commit_details import CommitDetails
+    from tfgrpo.store.append import CommitDetails, TipState
     from tfgrpo.store.runs import Rollouts, Runs
-    from tfgrpo.store.tip_state import TipState
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -145,12 +143,12 @@ class Store:
         """
 
         path = named_by(path)
-        return creation.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
+        return opening.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
     @classmethod
     def empty(cls, path: Path | str, *, author: Author = "unknown") -> Store:
         """Returns the store that `init` would make at `path`, in memory: nothing is written."""
-        return creation.in_memory(path, lambda p: cls(p, path, author=author, now=_microseconds))
+        return opening.in_memory(path, lambda p: cls(p, path, author=author, now=_microseconds))
 
     def close(self) -> None:
         self.port.close()
@@ -391,7 +389,7 @@ class Store:
                     f"HEAD is on {name}", hint="switch to another branch before deleting this one"
                 )
             tip = self.tip(name)
-            self._move(protection.moves_away(self.port, BRANCH + name), f"delete branch {name}")
+            self._move(name_moves.moves_away(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
@@ -399,7 +397,7 @@ class Store:
         with self.port.transaction():
             if (version := self.port.names.standing(TAG + name)) is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-            self._move(protection.moves_away(self.port, TAG + name), f"delete tag {name}")
+            self._move(name_moves.moves_away(self.port, TAG + name), f"delete tag {name}")
         return version
 
     def checkout(self, revision: str) -> Head:
@@ -470,7 +468,7 @@ class Store:
                 and was.version not in (None, version)
                 and not (known and at is not None and not at.is_protected)
             ):
-                protection.check(self.port, name)
+                name_moves.check(self.port, name)
             before = (None, None) if was is None else (was.version, was.symbol)
             rows.append(RefMove._make((0, 0, name, version, symbol, *before, signer, now, action)))
         after = None if at is None else at.last_move
@@ -497,9 +495,8 @@ class Store:
         a branch that has moved on from `expected`, or changed what is to change since `onto`,
         StaleVersion; then nothing is recorded.
         """
-        from tfgrpo.store.append import event_rows, new_version
+        from tfgrpo.store.append import event_rows, grown, in_new_lane, new_version, tip_state_at
         from tfgrpo.store.order import with_order
-        from tfgrpo.store.tip_state import grown, in_new_lane, tip_state_at
 
         operations = list(operations)
         for tag in (tags := details.get("tags", ())):

@@ -20,9 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
-from tfgrpo.store.address import is_address, named_by
+from tfgrpo.store.address import FILE, is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
-from tfgrpo.store.find import FILE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -467,8 +466,8 @@ def experience_uses(
 def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:
     """Takes texts, in any of these forms, out of what was recorded beside a store; returns from
     how many rows. With `dry_run` it only counts them. Raises StoreError."""
-    from tfgrpo.store.default import open_traffic
     from tfgrpo.store.occurrences import matcher
+    from tfgrpo.store.opening import open_traffic
 
     path = traffic_path(store)
     if not os.path.isfile(path):

@@ -18,7 +18,7 @@ from memory_records import Kept, MemoryRecords, occurrences, replace
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.checks import Defect
+from tfgrpo.store.damage import Defect
 from tfgrpo.store.occurrences import Occurrence
 from tfgrpo.store.port import (
     VERSION_SCHEMA,

@@ -19,9 +19,8 @@ from store_helpers import add, clock
 
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.store import Store, Version
-from tfgrpo.store import bisect_marks as searches
-from tfgrpo.store.bisect import choose, reach, suspects
-from tfgrpo.store.bisect_marks import BisectError
+from tfgrpo.store import bisect as searches
+from tfgrpo.store.bisect import BisectError, choose, reach, suspects
 
 History = dict[int, list[int]]
 

@@ -56,12 +56,11 @@ from tfgrpo.store import (
     children,
 )
 from tfgrpo.store.decisions import decide, decisions
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.protection import protect
+from tfgrpo.store.name_moves import protect, undo
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
-from tfgrpo.store.undo import undo
 
 
 @pytest.fixture

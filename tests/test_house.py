@@ -173,7 +173,7 @@ def test_the_table_of_packages_is_what_the_tree_has() -> None:
 def test_one_place_chooses_the_implementation_of_the_port() -> None:
     for room in ("sqlite", "postgres"):
         users = importers(f"tfgrpo.store.{room}")
-        assert {f for f in users if not f.startswith(f"store/{room}/")} == {"store/default.py"}
+        assert {f for f in users if not f.startswith(f"store/{room}/")} == {"store/opening.py"}
 
 
 def test_sql_is_spoken_by_the_implementation_and_its_schema() -> None:

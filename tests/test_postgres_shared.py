@@ -22,9 +22,9 @@ from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, parse_upstream
 from tfgrpo.serving.lookups import Lookups
 from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store.address import anchor, named_by, parse_address, with_password
-from tfgrpo.store.default import members_of, open_traffic
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.members import Level
+from tfgrpo.store.opening import members_of, open_traffic
+from tfgrpo.store.port import Level
 from tfgrpo.store.postgres.journal import PostgresWriter
 from tfgrpo.store.postgres.port import PostgresPort
 from tfgrpo.store.redact import Target, redact

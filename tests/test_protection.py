@@ -13,8 +13,7 @@ from store_helpers import add
 from tfgrpo.store import InvalidName, ProtectedName, Store, UnknownRevision
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import cherry_pick, merge, revert
-from tfgrpo.store.protection import protect, protected, rename, unprotect
-from tfgrpo.store.undo import redo, undo
+from tfgrpo.store.name_moves import protect, protected, redo, rename, undo, unprotect
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tfgrpo.store import merge as merges
 from tfgrpo.store.blame import blame
 from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.protection import protect, protected
+from tfgrpo.store.name_moves import protect, protected
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.transfer.remotes import Remotes
 

@@ -19,10 +19,10 @@ from store_helpers import clock
 
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store import merge as merges
-from tfgrpo.store import undo as undos
+from tfgrpo.store import name_moves as undos
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.name_moves import batches
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.undo import batches
 
 SEEDS = range(40 if os.environ.get("TFGRPO_LONG") == "1" else 2)
 

@@ -27,7 +27,7 @@ from store_helpers import broken, clock
 from tfgrpo.store import Operation, StaleVersion, Store, TfgrpoError, derived_id, merge, replay
 from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.undo import redo, undo
+from tfgrpo.store.name_moves import redo, undo
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 

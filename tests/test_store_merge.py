@@ -22,7 +22,7 @@ from tfgrpo.store.merge import (
     revert,
     side,
 )
-from tfgrpo.store.undo import redo, undo
+from tfgrpo.store.name_moves import redo, undo
 
 A, B, C = (derived_id(name) for name in "abc")
 

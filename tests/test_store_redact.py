@@ -21,8 +21,8 @@ from tfgrpo.model.endpoint import Answer
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store import merge as merges
+from tfgrpo.store import name_moves as undos
 from tfgrpo.store import redact as redactions
-from tfgrpo.store import undo as undos
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.occurrences import forms, matcher, matches_bytes

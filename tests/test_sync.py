@@ -15,7 +15,7 @@ from store_helpers import add, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, undo
+from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, name_moves
 from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError
 from tfgrpo.store.merge import MergeConflict, merge, side
 from tfgrpo.store.transfer import locations, sync
@@ -182,7 +182,7 @@ def test_a_clone_cannot_be_undone_into_nothing(team: Store, tmp_path: Path) -> N
         cloned(str(tmp_path / "team"), tmp_path / "copy", []) as copy,
         pytest.raises(TfgrpoError, match="nothing to undo"),
     ):
-        undo.undo(copy)
+        name_moves.undo(copy)
 
 
 @pytest.mark.parametrize("location", ["nowhere", "far:nowhere", "far:team/.tfgrpo/other.db"])
@@ -303,9 +303,9 @@ def test_undo_takes_back_a_fetch_as_one_operation(team: Store, tmp_path: Path) -
         team.commit("main", [add("m")], message="m")
         fetched(copy, [])
         after = (copy.remote_branches(), copy.tags())
-        assert [m.action for m in undo.undo(copy)] == ["fetch origin"] * 3
+        assert [m.action for m in name_moves.undo(copy)] == ["fetch origin"] * 3
         assert (copy.remote_branches(), copy.tags()) == before
-        undo.redo(copy)
+        name_moves.redo(copy)
         assert (copy.remote_branches(), copy.tags()) == after
 
 
@@ -332,10 +332,10 @@ def test_a_pull_merges_and_undo_takes_all_of_it_back(team: Store, tmp_path: Path
         assert done.after.parent == mine.number
         assert done.after.merged == copy.resolve("origin/main").number
         assert {e.text for e in copy.library()} >= {"theirs", "mine"}
-        assert {m.action for m in undo.undo(copy)} == {"pull origin main"}
+        assert {m.action for m in name_moves.undo(copy)} == {"pull origin main"}
         assert copy.head.version == mine
         assert (copy.remote_branches(), copy.tags()) == before[1:]
-        undo.redo(copy)
+        name_moves.redo(copy)
         assert copy.head.version == done.after
         sound(copy)
 

@@ -43,7 +43,7 @@ from tfgrpo.model.gather import gather_all
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, Version
 from tfgrpo.store.runs import Call, RolloutRow
-from tfgrpo.store.sqlite.records import SqliteRecords
+from tfgrpo.store.sqlite.journal import SqliteRecords
 from tfgrpo.training.loop import plan_steps
 from tfgrpo.training.setup import begin
 

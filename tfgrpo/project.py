@@ -23,8 +23,8 @@ from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.model.prices import ModelPrices, model_prices
 from tfgrpo.settings import FILE, read_toml
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.find import project_root
 from tfgrpo.trust import gate
 from tfgrpo.trust.ledger import is_trusted
 from tfgrpo.trust.permissions import Permissions, of_file, of_proxy, of_remote, of_run

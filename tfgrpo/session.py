@@ -23,7 +23,7 @@ from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.embeddings import PATIENCE as EMBEDDING_PATIENCE
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import FREE, ModelPrices
-from tfgrpo.store.find import project_root
+from tfgrpo.store.address import project_root
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store

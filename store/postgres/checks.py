@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.migrations.postgres import MIGRATIONS
-from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.damage import Defect, attempt
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 

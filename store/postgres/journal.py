@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import Session, lost_error, translated
-from tfgrpo.store.sql.records import CALL_COLUMNS, ROLLOUT_COLUMNS
+from tfgrpo.store.runs import Call
+from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 
 if TYPE_CHECKING:
     from tfgrpo.store.address import Address
+    from tfgrpo.store.postgres.port import PostgresPort
+
 
 PATIENCE = 90.0
 """Seconds for which a batch is sent again while the database is away."""
@@ -106,3 +109,41 @@ def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> l
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * count
+
+
+SINCE = """
+run = ? and (tx > ? and tx < ?
+    or ? = 0 and tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+"""
+"""Rows after a place that no other can come before any more. Numbers that this server has not
+reached are of another one, from which the rows were restored: they are read once."""
+OPEN = """
+select least(next, min(next - ((next %% 4294967296) - xid + 4294967296) %% 4294967296))
+from (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) n left join (
+    select t.transactionid::text::bigint as xid from pg_locks r join pg_locks t
+        on t.virtualtransaction = r.virtualtransaction and t.locktype = 'transactionid'
+            and t.mode = 'ExclusiveLock' and t.granted
+    where r.locktype = 'relation' and r.relation = ?::regclass and r.mode = 'RowExclusiveLock'
+        and r.database = (select oid from pg_database where datname = current_database())
+) w on true group by next
+"""
+"""The first transaction that may still write to a table, here or after this query's moment."""
+
+
+class PostgresRecords(SqlRecords):
+    """The records of a library."""
+
+    _port: PostgresPort
+
+    def writer(self) -> PostgresWriter:
+        from tfgrpo.store.postgres.journal import PostgresWriter
+
+        return PostgresWriter(self._port.address)
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        return self.calls_where("where key = any(?)", (list(keys),)) if keys else []
+
+    def since(self, table: str, run: int, after: int) -> Since:
+        # The place that follows is below `open`, so nothing that comes later is missed.
+        open = self._port.number(OPEN, (f"{self._port.session.quoted}.{table}",))
+        return Since("least(tx, ? - 1)", (open,), SINCE, (run, after, open, after), "tx, id")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.members import Level, Member
+from tfgrpo.store.port import Level, Member
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.port import PostgresPort

@@ -14,17 +14,16 @@ from tfgrpo.store.postgres.changes import Changes
 from tfgrpo.store.postgres.session import Session, prepare
 from tfgrpo.store.records import Version
 from tfgrpo.store.sql.counts import SqlCounts
-from tfgrpo.store.sql.dialect import Dialect
-from tfgrpo.store.sql.port import SqlPort, Values
-from tfgrpo.store.sql.redactions import SqlRedactions
+from tfgrpo.store.sql.names import SqlRedactions
+from tfgrpo.store.sql.port import Dialect, SqlPort, Values
 from tfgrpo.store.sql.rows import VERSION_COLUMNS, version_of
 
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.checks import Defect
+    from tfgrpo.store.damage import Defect
     from tfgrpo.store.occurrences import Occurrence
-    from tfgrpo.store.postgres.records import PostgresRecords
+    from tfgrpo.store.postgres.journal import PostgresRecords
 
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
@@ -183,7 +182,7 @@ class PostgresPort(SqlPort):
 
     @cached_property
     def records(self) -> PostgresRecords:
-        from tfgrpo.store.postgres.records import PostgresRecords
+        from tfgrpo.store.postgres.journal import PostgresRecords
 
         return PostgresRecords(self)
 

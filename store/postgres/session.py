@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
-from tfgrpo.store.installed import install_hint, upgrade_hint
+from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, install_hint, upgrade_hint
 
 if TYPE_CHECKING:
     import psycopg

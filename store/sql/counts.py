@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tfgrpo.store.damage import damage_error
 from tfgrpo.store.history import row_within
-from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.sql.rows import KNOWN
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.port import BranchTip
+from tfgrpo.store.damage import check_row, check_rows, damage_error
+from tfgrpo.store.port import BranchTip, Redaction
 from tfgrpo.store.records import RefMove, Version
-from tfgrpo.store.row_checks import check_row, check_rows, damage_error
 from tfgrpo.store.sql.rows import OF_VERSION, REF_COLUMNS, moves_of, version_of
 
 if TYPE_CHECKING:
     from tfgrpo.store.sql.port import SqlPort
+
 
 OF_MOVE = ", ".join("r." + column for column in REF_COLUMNS.split(", "))
 BY_NAME = itemgetter(2)
@@ -138,3 +139,26 @@ class SqlNames:
 
     def drop_remote(self, name: str) -> None:
         self._port.execute("delete from @.remotes where name = ?", (name,))
+
+
+class SqlRedactions:
+    """Which events were redacted, by whom and why."""
+
+    def __init__(self, port: SqlPort) -> None:
+        self._port = port
+
+    def of(self, row: int) -> list[Redaction]:
+        query = "select author, time, reason from @.redactions where event = ? order by row"
+        return list(map(Redaction._make, self._port.rows(query, (row,))))
+
+    def append(self, row: int, redactions: Sequence[Redaction]) -> None:
+        self._port.moved()
+        first = self.last() + 1
+        rows = [(first + i, row, *redaction) for i, redaction in enumerate(redactions)]
+        self._port.insert("redactions", "row, event, author, time, reason", rows)
+
+    def last(self) -> int:
+        return self._port.number("select max(row) from @.redactions")
+
+    def rows(self) -> list[int]:
+        return self._port.column("select distinct event from @.redactions order by event")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
+from tfgrpo.store.damage import check_row, check_rows, damage_error
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.port import (
     ChainLink,
@@ -20,8 +21,6 @@ from tfgrpo.store.port import (
     lane_start,
 )
 from tfgrpo.store.records import Version
-from tfgrpo.store.row_checks import check_row, check_rows, damage_error
-from tfgrpo.store.sql.dialect import Dialect
 from tfgrpo.store.sql.names import SqlNames
 from tfgrpo.store.sql.rows import (
     EVENT_COLUMNS,
@@ -269,3 +268,27 @@ def _dumps(meta: object) -> str | None:
     from tfgrpo.store.canonical import canonical
 
     return canonical(meta).decode()
+
+
+class Dialect(NamedTuple):
+    """The words of a database. `integers` and `texts` are tables of one column, `value`, made of
+    a parameter; `pairs` has the columns `after` and `upto`, and `numbers` has `key` and `value`.
+
+    `among` takes a table, an alias and a column, and gives the rows whose column has one of the
+    values of a parameter, in its order. `find` is the function that gives the place of a text in
+    another, 0 for none. `member` takes a column of JSON and a name, and gives what is there: a
+    text as it is, all else as JSON; `has` is whether anything is there, and `kind` of what kind
+    (string or object). `text_key` is by what a call names its request.
+    """
+
+    integers: str
+    texts: str
+    pairs: str
+    numbers: str
+    among: Callable[[str, str, str], str]
+    find: str
+    member: Callable[[str, str], str]
+    has: Callable[[str, str], str]
+    kind: Callable[[str, str, str], str]
+    text_key: str
+    bytes_of_snapshot: str

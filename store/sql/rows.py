@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tfgrpo.store.damage import as_rows, check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import OPS, RefMove, Version
-from tfgrpo.store.row_checks import as_rows, check_row, check_rows, damage_error, parse_json
 
 KNOWN = frozenset(OPS)
 VERSION_COLUMNS = "number, digest, parent, merged, position, events, author, time, message, meta"

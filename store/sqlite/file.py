@@ -12,10 +12,9 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
+from tfgrpo.store.damage import damage_error
 from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.row_checks import damage_error
-from tfgrpo.store.sqlite.closed_folder import UnchangingFile, folder_of, open_database
-from tfgrpo.store.sqlite.write_ahead import use_wal
+from tfgrpo.store.sqlite.connection import UnchangingFile, folder_of, open_database, use_wal
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def connect(
 
     Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
     waits for no lock, and an older schema is an error. A file in a folder that cannot be written
-    is read alone (`closed_folder.py`). Raises StoreError for a file that is missing, not a store,
+    is read alone (`connection.py`). Raises StoreError for a file that is missing, not a store,
     or made by a newer tfgrpo.
     """
     if not create and not os.path.isfile(path):
@@ -58,7 +57,7 @@ def connect(
                 hint="give the store's file, usually .tfgrpo/store.db",
             )
         if schema > SCHEMA:
-            from tfgrpo.store.installed import upgrade_hint
+            from tfgrpo.store.errors import upgrade_hint
 
             raise StoreError(
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.sql.counts import SqlCounts
-from tfgrpo.store.sql.dialect import Dialect
-from tfgrpo.store.sql.port import SqlPort, Values
-from tfgrpo.store.sql.redactions import SqlRedactions
+from tfgrpo.store.sql.names import SqlRedactions
+from tfgrpo.store.sql.port import Dialect, SqlPort, Values
 from tfgrpo.store.sqlite import file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-    from tfgrpo.store.checks import Defect
+    from tfgrpo.store.damage import Defect
     from tfgrpo.store.occurrences import Occurrence
-    from tfgrpo.store.sqlite.records import SqliteRecords
+    from tfgrpo.store.sqlite.journal import SqliteRecords
 
 LARGE = 4_000_000
 """Bytes of a file from which on a thread of its own saves time in checking it."""
@@ -187,7 +186,7 @@ class SqlitePort(SqlPort):
 
     @cached_property
     def records(self) -> SqliteRecords:
-        from tfgrpo.store.sqlite.records import SqliteRecords
+        from tfgrpo.store.sqlite.journal import SqliteRecords
 
         return SqliteRecords(self)
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.closed_folder import UnchangingFile, open_database
-from tfgrpo.store.sqlite.write_ahead import use_wal
+from tfgrpo.store.sqlite.connection import UnchangingFile, open_database, use_wal
 from tfgrpo.store.traffic import (
     ArmCall,
     ArmScore,

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from tfgrpo.store import atomic_write, leftovers
-from tfgrpo.store.address import is_address, named_by, parse_address
-from tfgrpo.store.creation import begin
-from tfgrpo.store.default import is_store, is_there, new_library, there_already
+from tfgrpo.store import atomic_write
+from tfgrpo.store.address import FOLDER, is_address, located, named_by, parse_address
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError
-from tfgrpo.store.find import FOLDER, located
+from tfgrpo.store.opening import begin, is_store, is_there, new_library, there_already
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
 from tfgrpo.store.transfer.bundle import Bundle
@@ -152,7 +150,7 @@ def clone(
     try:
         with source(location, author=author, ssh=ssh) as there:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            leftovers.sweep(str(path.parent), SCRATCH, shutil.rmtree)
+            atomic_write.sweep(str(path.parent), SCRATCH, shutil.rmtree)
             scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=path.parent))
             with _held(scratch):
                 with Store.init(scratch / path.name, author=author) as store:
@@ -183,7 +181,7 @@ def _held(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY) if hasattr(os, "O_DIRECTORY") else None
     try:
         if handle is not None:
-            leftovers.hold(handle, str(folder))
+            atomic_write.hold(handle, str(folder))
         yield
     finally:
         if handle is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
-from tfgrpo.store import protection
+from tfgrpo.store import name_moves
 from tfgrpo.store.errors import PushRefused, TransferError
 from tfgrpo.store.history import contained
 from tfgrpo.store.records import Version
@@ -105,7 +105,7 @@ class StorePeer:
                 f"{kind} {name} has just moved",
                 hint="someone else pushed first: `tfgrpo pull`, then push again",
             )
-        if protection.is_protected(self.store.port, move.name) and not force:
+        if name_moves.is_protected(self.store.port, move.name) and not force:
             raise PushRefused(
                 f"{kind} {name} is protected there",
                 hint=f"--force moves it anyway; `tfgrpo {kind} --unprotect {name}` there "
@@ -114,7 +114,7 @@ class StorePeer:
         if move.after is None:
             if self.store.head.branch == name and kind == "branch":
                 raise PushRefused(f"HEAD is on {name} there", hint="delete it there instead")
-            return protection.moves_away(self.store.port, move.name)
+            return name_moves.moves_away(self.store.port, move.name)
         after = find(self.store.port, move.after)
         if after is None:
             raise TransferError(f"the version for {kind} {name} was not sent; nothing was recorded")

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tfgrpo.store import order
-from tfgrpo.store.append import Changes, place
+from tfgrpo.store.append import Changes, TipState, grown, place, tip_state_at, with_lane
 from tfgrpo.store.canonical import (
     SALT_BYTES,
     VersionContent,
@@ -23,12 +23,10 @@ from tfgrpo.store.canonical import (
     seal,
     version_digest,
 )
-from tfgrpo.store.errors import InvalidOperation, TransferError
-from tfgrpo.store.installed import upgrade_hint
+from tfgrpo.store.damage import LATEST
+from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import OPS, Json, Version
-from tfgrpo.store.row_checks import LATEST
-from tfgrpo.store.tip_state import TipState, grown, tip_state_at, with_lane
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 
 LANES_HELD = 32

@@ -17,8 +17,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError
-from tfgrpo.store.installed import upgrade_hint
+from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.port import Redaction
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 

@@ -20,9 +20,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tfgrpo.domains.prompt_library import ProblemLike, PromptLibrary, prompt_library
-from tfgrpo.store.address import is_address, named_by
+from tfgrpo.store.address import find_file, is_address, located, named_by
 from tfgrpo.store.errors import FileChanged, StoreError, TfgrpoError
-from tfgrpo.store.find import find_file, located
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import IO, NamedTuple
 from tfgrpo.mirror import layout
 from tfgrpo.mirror.git import Git, MirrorError, update_refs
 from tfgrpo.store.history import ancestors
+from tfgrpo.store.log_filter import subject
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
-from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.pack import find
 
 STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")

@@ -8,8 +8,8 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.revisions import BRANCH
 from tfgrpo.store.traffic import LiveFigures, by_version, traffic_path
 

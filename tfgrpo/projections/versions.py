@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.store.log_filter import subject
 from tfgrpo.store.records import OPS, Version
-from tfgrpo.store.subject import subject
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.upstream import Pool
+from tfgrpo.store.address import located
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.find import located
 from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.projections.moves import change_counts
 from tfgrpo.projections.production import live_figures
 from tfgrpo.projections.versions import StandingNames
-from tfgrpo.store.protection import protected
-from tfgrpo.store.subject import subject
+from tfgrpo.store.log_filter import subject
+from tfgrpo.store.name_moves import protected
 from tfgrpo.ui.place import branches_of_people
 from tfgrpo.ui.route import Route
 

@@ -19,8 +19,8 @@ from tfgrpo.projections.production import (
 )
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.errors import StaleVersion, UnknownRevision
-from tfgrpo.store.reorder import moves
-from tfgrpo.store.time_spec import parse_time
+from tfgrpo.store.log_filter import parse_time
+from tfgrpo.store.order import moves
 from tfgrpo.store.traffic import (
     CallFilter,
     LiveFigures,

@@ -1,23 +1,33 @@
-"""The one place that chooses an implementation: SQLite, for files and every record of traffic;
-PostgreSQL for a store that is named by the address of a database."""
+"""How a store is opened or made.
+
+This is the one place that chooses an implementation: SQLite for files and every record of traffic,
+PostgreSQL for a store that is named by the address of a database. A new store is an empty library
+on the branch `main`, in a file that is made whole or not at all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from tfgrpo.store import atomic_write
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.records import ROOT
+from tfgrpo.store.revisions import BRANCH, HEAD
 from tfgrpo.store.sqlite.file import is_store, memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfgrpo.store.members import Members
-    from tfgrpo.store.port import Port
+    from tfgrpo.store.port import Members, Port
+    from tfgrpo.store.store import Store
     from tfgrpo.store.traffic import Traffic
+
 
 __all__ = [
     "is_store",
@@ -103,3 +113,60 @@ def open_traffic(path: str, *, create: bool = False) -> Traffic:
     from tfgrpo.store.sqlite.traffic import SqliteTraffic
 
     return SqliteTraffic(path, create=create)
+
+
+DEFAULT_BRANCH = "main"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
+    """Makes the store at `path` where there is none, and returns it. `opened` gives a store on a
+    port. Raises StoreError."""
+    if not is_address(path) and not os.path.lexists(path):
+        _create(path, opened)
+    store = opened(open_port(path, create=True))
+    begin(store)  # of an empty file that somebody else made
+    return store
+
+
+def in_memory(path: Path | str, opened: Callable[[Port], Store]) -> Store:
+    """Returns what `init` makes, in memory alone."""
+    store = opened(memory_port(path))
+    begin(store)
+    return store
+
+
+def begin(store: Store) -> None:
+    """Records the first version and its names, unless they are there."""
+    if store.port.last_version() >= 0:
+        return
+    with store.port.transaction():
+        if store.port.last_version() < 0:
+            store.port.append_version(ROOT, ())
+            main = BRANCH + DEFAULT_BRANCH
+            store._move([(main, 0, None), (HEAD, 0, main)], "init")
+
+
+def _create(path: Path | str, opened: Callable[[Port], Store]) -> None:
+    """Makes a store's file, and its folder where there is none; of several who do so at once, one
+    does. Raises StoreError, and leaves nothing behind then."""
+    folder = os.path.dirname(path) or "."
+    there = os.path.isdir(folder)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {folder}: {error.strerror}", hint="check the permissions"
+        ) from error
+    try:
+        with in_memory(path, opened) as store:
+            atomic_write.create(path, store.port.storage.content())
+    except OSError as error:
+        if not there:
+            with suppress(OSError):  # somebody else uses it by now
+                os.rmdir(folder)
+        room = "free some space and run the same command again"
+        raise StoreError(
+            f"cannot create {path}: {error.strerror}",
+            hint=room if error.errno in NO_ROOM else "check the permissions",
+        ) from error

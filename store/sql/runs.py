@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damage import check_row, check_rows, parse_json
 from tfgrpo.store.decisions import Decision, DecisionFilter
 from tfgrpo.store.records import Json
-from tfgrpo.store.row_checks import check_row, check_rows, parse_json
 from tfgrpo.store.runs import (
     AttemptMark,
     AttemptTail,

@@ -1,16 +1,15 @@
-"""Values as they come out of a file that may be damaged: checked before anything relies on them.
+"""Values as they come out of a file that may be damaged, checked before anything relies on them.
 
-SQLite gives back whatever lies in a row, of whatever type. A byte that flipped may have made a
-number of a text, or a parent of a child. Rows are checked here column by column, which costs a
-twentieth of reading them, so that damage is an error with a hint and never a traceback or an
-endless loop. What is wrong but well formed is found by `fsck`.
+SQLite gives back whatever lies in a row, of whatever type. Rows are checked here column by column,
+which costs a twentieth of reading them, so that damage is an error with a hint and never a
+traceback. `fsck` finds what is wrong but well formed: a `Defect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tfgrpo.store.errors import StoreError
 
@@ -89,3 +88,22 @@ def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
     if not isinstance(value, kind):
         raise damage_error(f"{what} is JSON of another kind")
     return value
+
+
+class Defect(NamedTuple):
+    """Something wrong: where (a version, event, snapshot or name), and what."""
+
+    where: str
+    what: str
+    derived: bool = False
+
+
+def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
+    """Returns what a check finds, and that it could not go on where damage ended it."""
+    defects: list[Defect] = []
+    try:
+        for defect in check():
+            defects.append(defect)
+    except StoreError as error:
+        defects.append(Defect(name, f"cannot be read to the end: {error}"))
+    return defects

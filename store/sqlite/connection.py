@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import FileChanged, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 State: TypeAlias = tuple[int, int, int, bool]
 
@@ -92,3 +94,22 @@ def _state(name: str) -> State:
     except FileNotFoundError:
         logged = False
     return file.st_ino, file.st_size, file.st_mtime_ns, logged
+
+
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.01
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Makes the journal a write-ahead log. SQLite refuses that at once, whatever the timeout, while
+    others read or do the same."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            if connection.execute("pragma journal_mode").fetchone() == ("wal",):
+                return
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)
