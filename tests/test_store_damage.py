@@ -160,7 +160,7 @@ def shared() -> Iterator[Path]:
 AS_NOBODY = """
 import os, sys
 import difflib, json
-from tfgrpo.store import Operation, Store, StoreError, append, sqlite, tip_state  # while it may
+from tfgrpo.store import Operation, Store, StoreError, append, sqlite  # while it may
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 try:
