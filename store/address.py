@@ -57,12 +57,12 @@ class Address(NamedTuple):
 
 
 def is_address(text: str | os.PathLike[str]) -> bool:
-    """Returns whether a store is named by the address of a database, and not by a path."""
+    """Whether a store is named by the address of a database, and not by a path."""
     return isinstance(text, str) and text.lower().startswith(SCHEMES)
 
 
 def with_password(text: str) -> str:
-    """Returns what opens a store in a program that this one starts: never shown."""
+    """The address with its password, for a program that this one starts: never shown."""
     from urllib.parse import quote
 
     text = str(named_by(text))
@@ -75,7 +75,7 @@ def with_password(text: str) -> str:
 
 
 def password_of(address: Address) -> str | None:
-    """Returns the password that came with an address, if one did."""
+    """The password that came with an address, if one did."""
     return _passwords.get(address.text)
 
 
@@ -124,7 +124,7 @@ def _query(text: str) -> str:
 
 
 def _checked(place: Path | str) -> Path | str:
-    """Returns what names a store. Raises BadLocation for what a program gave in place of that."""
+    """The name of a store. Raises BadLocation for anything else that a program gave."""
     if isinstance(place, str | os.PathLike):
         return place
     raise BadLocation(
@@ -134,7 +134,7 @@ def _checked(place: Path | str) -> Path | str:
 
 
 def anchor(text: str | Path) -> Path:
-    """Returns the path that stands for a store on this machine: the file of one that has a file.
+    """The path that stands for a store on this machine: the file of one that has a file.
 
     A database has none: beside this path lie the settings, locks and records of traffic that
     belong to the project here, in the nearest `.tfgrpo` at or above the working folder, or in
@@ -142,8 +142,6 @@ def anchor(text: str | Path) -> Path:
     opens the store as well as the address does.
     """
     from pathlib import Path
-
-    from tfgrpo.store.address import FOLDER
 
     if not is_address(text):
         return Path(_checked(text))
@@ -159,7 +157,7 @@ def anchor(text: str | Path) -> Path:
 
 
 def named_by(path: Path | str) -> Path | str:
-    """Returns what opens the store that a path or address names: an address without its password,
+    """The path or address that opens a store: an address without its password,
     which is also what a path that `anchor` gave stands for. Raises BadLocation."""
     if is_address(_checked(path)):
         return parse_address(os.fspath(path)).text
@@ -171,39 +169,39 @@ FILE = "store.db"
 
 
 def store_path(root: Path) -> Path:
-    """Returns where the store of the project at `root` is or would be."""
+    """Where the store of the project at `root` is or would be."""
     return root / FOLDER / FILE
 
 
 def project_root(path: Path) -> Path:
-    """Returns the folder that a store file belongs to; paths in records are relative to it."""
+    """The folder that a store file belongs to; paths in records are relative to it."""
     from pathlib import Path
 
     return Path(project_folder(str(path)))
 
 
 def project_folder(file: str) -> str:
-    """Does what `project_root` does, for a command that needs no Path."""
+    """The same as `project_root`, for a command that needs no Path."""
     folder = os.path.dirname(os.path.realpath(file))
     return os.path.dirname(folder) if os.path.basename(folder) == FOLDER else folder
 
 
 def located(place: Path | str) -> Path:
-    """Returns the store file that a path means: the file itself, or that of the project there; for
+    """The store file that a path means: the file itself, or that of the project there; for
     the address of a database what stands for it here. Raises BadLocation."""
     path = anchor(place)
     return store_path(path) if path.is_dir() else path
 
 
 def find(start: Path) -> Path:
-    """Returns the path of the nearest store at or above `start`. Raises StoreError if none."""
+    """The path of the nearest store at or above `start`. Raises StoreError if none."""
     from pathlib import Path
 
     return Path(find_file(str(start)))
 
 
 def find_file(start: str) -> str:
-    """Does what `find` does, for a command that needs no Path."""
+    """The same as `find`, for a command that needs no Path."""
     start = folder = os.path.realpath(start)
     while True:
         path = os.path.join(folder, FOLDER, FILE)

@@ -58,7 +58,7 @@ Changes: TypeAlias = dict[str, LiveRow | None]
 
 
 def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
-    """Returns what events contribute to their version's digest."""
+    """The part of events that their version's digest covers."""
     return [
         (op, experience, None if sealed is None else sealed.hex(), evidence, schema)
         for _, op, experience, _, _, evidence, _, _, sealed, _, schema in rows
@@ -106,7 +106,7 @@ def event_rows(
 def new_version(
     at: BranchTip, rows: Sequence[EventRow], message: str, details: CommitDetails, time: int
 ) -> Version:
-    """Returns the version of these events on top of a branch, with its digest. `details` have its
+    """The version of these events on top of a branch, with its digest. `details` have its
     author and the whole of its meta."""
     tip, merged, meta = at.tip, details.get("merged"), details.get("meta")
     author = details.get("author") or ""
@@ -141,7 +141,7 @@ def place(
     live: dict[str, LiveRow],
     operations: Iterable[tuple[Op, str | None]],
 ) -> tuple[list[Placement], Changes]:
-    """Returns where events on experiences go after `position`, and what they change.
+    """Where events on experiences go after `position`, and what they change.
 
     An ADD without an experience gets a new one. Raises InvalidOperation for an operation that
     cannot apply to what is live.
@@ -184,7 +184,7 @@ def place(
 
 
 def _refusal(id: str, shaped_by: LiveRow | None) -> InvalidOperation:
-    """Returns what is wrong with an ADD under an id that the caller chose."""
+    """The error for an ADD under an id that the caller chose."""
     if not is_id(id):
         return InvalidOperation(f"{id!r} is not an experience id", hint="omit it to get a new one")
     if shaped_by is not None:
@@ -195,8 +195,7 @@ def _refusal(id: str, shaped_by: LiveRow | None) -> InvalidOperation:
 
 
 def _deletions(port: Port, position: int, ids: Collection[str]) -> dict[str, Deletion]:
-    """Returns, of the experiences that were deleted in the history up to `position`, the last
-    deletion."""
+    """The last deletion of each of these that was deleted in the history up to `position`."""
     if not ids:
         return {}
     deletions = port.deletions_of(ids)
@@ -241,7 +240,7 @@ def tip_state_at(
     known: TipState | None,
     remembered: Callable[[Version], Iterable[Shape] | None] | None = None,
 ) -> TipState:
-    """Returns the state at a version.
+    """The state at a version.
 
     From `known`, which is used up, it takes no query where an append follows on the last one.
     Beside other writers it is brought up to date by their events alone, for as long as those
@@ -266,13 +265,13 @@ def tip_state_at(
 
 
 def with_lane(port: Port, state: TipState) -> TipState:
-    """Returns a state that may grow: itself, or, where its lane has gone on, a copy of it at the
+    """A state that may grow: itself, or, where its lane has gone on, a copy of it at the
     beginning of a new lane. Only inside a transaction."""
     return state if port.lane_tip(state.position) else in_new_lane(port, state)
 
 
 def in_new_lane(port: Port, state: TipState) -> TipState:
-    """Returns a copy of a state, at the beginning of a new lane. Only inside a transaction."""
+    """A copy of a state, at the beginning of a new lane. Only inside a transaction."""
     position = lane_start(port.open_lane(state.position))
     return TipState(state.version, position, dict(state.live), state.cost + replay.HOP)
 
@@ -280,7 +279,7 @@ def in_new_lane(port: Port, state: TipState) -> TipState:
 def grown(
     port: Port, state: TipState, version: Version, rows: Sequence[EventRow], changes: Changes
 ) -> TipState:
-    """Returns the state after a version was appended to `state`, which is used up.
+    """The state after a version was appended to `state`, which is used up.
 
     Records a snapshot where one is due. Only inside a transaction.
     """

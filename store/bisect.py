@@ -24,7 +24,7 @@ from tfgrpo.store.store import Store
 
 
 def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
-    """Returns the versions that may be the first bad one, ascending; `bad` is the last of them.
+    """The versions that may be the first bad one, ascending; `bad` is the last of them.
 
     Reads no more of the history than lies above the good versions' common past. Empty when `bad`
     is a good version or an ancestor of one.
@@ -33,8 +33,7 @@ def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
 
 
 def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:
-    """Returns, for each of some versions (ascending), how many of them it has in its history,
-    itself included."""
+    """How many of some versions (ascending) each of them has in its history, itself included."""
     inside = set(among)
     counts: dict[int, int] = {}
     for number in among:
@@ -49,7 +48,7 @@ def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:
 
 
 def choose(parents: Parents, among: Sequence[int], untried: Collection[int]) -> int | None:
-    """Returns which of `untried` halves the suspects best, the newest of several; None if none.
+    """Which of `untried` halves the suspects best, the newest of several; None if none.
 
     `among` are the suspects, ascending; the last is known to be bad and is never chosen.
     """
@@ -117,12 +116,12 @@ class BisectProgress(NamedTuple):
 
 
 def file(store: Store) -> Path:
-    """Returns where a store's search is kept."""
+    """Where a store's search is kept."""
     return store.path.parent / FILE
 
 
 def load(store: Store) -> BisectSearch:
-    """Returns the search that is on. Raises BisectError when there is none."""
+    """The search that is on. Raises BisectError when there is none."""
     try:
         content = json.loads(file(store).read_text(encoding="utf-8"))
         marks = tuple(Mark(**mark) for mark in content["marks"])
@@ -175,7 +174,7 @@ def progress(
     unknown: Collection[int] = (),
     parents: Parents | None = None,
 ) -> BisectProgress:
-    """Returns where a search stands. `unknown` cannot be tried now, but is not skipped.
+    """Where a search stands. `unknown` cannot be tried now, but is not skipped.
 
     `parents`, from `history.parents_reader`, spares a repeated caller the reading of versions.
     """

@@ -53,7 +53,7 @@ class Origins:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
 
     def of(self, event: Event, version: Version) -> Origin:
-        """Returns the origin of an event of `version`: the event itself if it repeats none."""
+        """The origin of an event of `version`: the event itself if it repeats none."""
         if not event.evidence and version.merged is None:  # like most, it was not brought over
             return Origin(event, version, (event.row,))
         rows = [event.row]
@@ -74,7 +74,7 @@ class Origins:
         return Origin(event, version, tuple(rows))
 
     def _source(self, event: Event, version: Version) -> Version | None:
-        """Returns the version that an event was brought over from, if it was."""
+        """The version that an event was brought over from, if it was."""
         if version.merged is not None:
             return self._store.version(version.merged)
         evidence = event.evidence or {}
@@ -85,7 +85,7 @@ class Origins:
         return there[0] if there and there[0].number < version.number else None
 
     def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
-        """Returns the event that last shaped an experience in the history of a version."""
+        """The event that last shaped an experience in the history of a version."""
         if source.position not in self._ranges:
             self._ranges[source.position] = row_ranges(self._store.port, source.position)
         ranges = self._ranges[source.position]
@@ -102,7 +102,7 @@ def blame(
     only: Collection[str] | None = None,
     ranges: Ranges | None = None,
 ) -> list[Blame]:
-    """Returns who gave each experience of a library its text, in library order.
+    """Who gave each experience of a library its text, in library order.
 
     `only` are the ids that are asked for, and `ranges` those of the version's whole history,
     where they are known already: in a long history they are most of the work.
@@ -126,7 +126,7 @@ def blame(
 def _live(
     store: Store, version: Version, only: Collection[str] | None
 ) -> list[tuple[Experience, Event]]:
-    """Returns the experiences of a library, in its order, each with its live event. Of a whole
+    """The experiences of a library, in its order, each with its live event. Of a whole
     library the events are all that is read: they have what the experiences say."""
     if only is not None:
         library = [e for e in store.library(version) if e.id in only]
@@ -147,7 +147,7 @@ def _live(
 def count_keeps(
     store: Store, rows: Mapping[str, tuple[int, ...]], ranges: Ranges
 ) -> dict[str, int]:
-    """Returns experience → how many KEEPs in these ranges of rows confirm one of its rows."""
+    """Experience → how many KEEPs in these ranges of rows confirm one of its rows."""
     counts = dict.fromkeys(rows, 0)
     depth = 0
     while level := {id: chain[depth] for id, chain in rows.items() if depth < len(chain)}:
@@ -226,7 +226,7 @@ class Stats(NamedTuple):
 
 
 def stats(store: Store, version: Version) -> Stats:
-    """Returns the figures of a version's history. A read-only operation.
+    """The figures of a version's history. A read-only operation.
 
     Reads every event of the history once.
     """
@@ -268,7 +268,7 @@ def _stats(store: Store, version: Version) -> Stats:
 def _steps(
     store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
 ) -> list[StepStats]:
-    """Returns what the steps of a run did that lie in a history, oldest first."""
+    """The steps of a run that lie in a history, oldest first."""
     prefix = f"{run.name}/step_"
     numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
     versions = [store.version(number) for number in sorted(numbers)]

@@ -27,7 +27,7 @@ LATEST = 253_402_300_800_000_000
 
 
 def damage_error(what: str) -> StoreError:
-    """Returns the error for a store that holds what no store holds."""
+    """The error for a store that holds what no store holds."""
     return StoreError(
         f"the store is damaged: {what}",
         hint="run `tfgrpo fsck` for details; restore a backup, and keep this file",
@@ -35,7 +35,7 @@ def damage_error(what: str) -> StoreError:
 
 
 def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
-    """Returns rows whose columns are of the types that `shape` has a letter for, one each.
+    """Rows whose columns are of the types that `shape` has a letter for, one each.
 
     `i` integer, `t` time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises
     StoreError naming `what`.
@@ -50,7 +50,7 @@ def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
 
 
 def _is_of(letter: str, column: Sequence[Any]) -> bool:
-    """Returns whether a column's values are of the types that a letter stands for, in half of the
+    """Whether a column's values are of the types that a letter stands for, in half of the
     time that a look at each takes."""
     if letter.isupper():
         column = [value for value in column if value is not None]
@@ -59,13 +59,13 @@ def _is_of(letter: str, column: Sequence[Any]) -> bool:
 
 
 def as_rows(kind: type[R], rows: Iterable[Sequence[Any]]) -> list[R]:
-    """Returns checked rows as named tuples: as `_make` does, in half of the time."""
+    """Checked rows as named tuples: as `_make` does, in half of the time."""
     new: Any = tuple.__new__
     return list(map(new, repeat(kind), rows))
 
 
 def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
-    """Returns a row, or None where there is none, checked as `check_rows` does."""
+    """A row, or None where there is none, checked as `check_rows` does."""
     if row is not None:
         types = tuple(map(type, row))
         times = _fitting.get((shape, types))
@@ -76,7 +76,7 @@ def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
 
 
 def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
-    """Returns what JSON text says, which must be of `kind`. Raises StoreError naming `what`."""
+    """The value of a JSON text, which must be of `kind`. Raises StoreError naming `what`."""
     if text is None:
         return kind()
     import json  # which a view of a store without evidence and meta does not need
@@ -99,7 +99,7 @@ class Defect(NamedTuple):
 
 
 def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
-    """Returns what a check finds, and that it could not go on where damage ended it."""
+    """The defects that a check finds, and one more where damage ended it."""
     defects: list[Defect] = []
     try:
         for defect in check():

@@ -83,7 +83,7 @@ MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 
 
 def install_hint(extra: str) -> str:
-    """Returns the command that installs what an extra stands for: `pip install 'openpyxl>=3.1'`."""
+    """The command that installs what an extra stands for: `pip install 'openpyxl>=3.1'`."""
     from importlib.metadata import PackageNotFoundError, requires
 
     try:
@@ -99,7 +99,7 @@ def install_hint(extra: str) -> str:
 
 
 def upgrade_hint() -> str:
-    """Returns how to get a newer version: from where this one was installed."""
+    """How to get a newer version: from where this one was installed."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 

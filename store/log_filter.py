@@ -47,22 +47,21 @@ class Filter(NamedTuple):
     until: int | None = None
 
     def fits_event(self, event: Event) -> bool:
-        """Returns whether an event is one of those that are asked for."""
+        """Whether an event is one of those that are asked for."""
         return self.experience in (None, event.experience) and (
             not self.ops or event.op in self.ops
         )
 
 
 def select(store: Store, versions: Iterable[Version], filter: Filter) -> Iterator[Version]:
-    """Yields the versions that fit, of versions that come newest first."""
+    """The versions that fit, of versions that come newest first."""
     return (version for version, fits in marked(store, versions, filter) if fits)
 
 
 def marked(
     store: Store, versions: Iterable[Version], filter: Filter
 ) -> Iterator[tuple[Version, bool]]:
-    """Yields versions that come newest first, each with whether it fits, down to the last that
-    can."""
+    """Versions that come newest first, each with whether it fits, down to the last that can."""
     holding = None if filter.experience is None else _holding(store, filter)
     oldest = min(holding, default=None) if holding is not None else 0
     if oldest is None:
@@ -81,7 +80,7 @@ def marked(
 
 
 def _holding(store: Store, filter: Filter) -> set[int]:
-    """Returns the numbers of the versions with an event that is asked for."""
+    """The numbers of the versions with an event that is asked for."""
     assert filter.experience is not None
     return {e.version for e in store.history(filter.experience) if filter.fits_event(e)}
 
@@ -120,7 +119,7 @@ BY_HAND = tuple(f"{verb} " for verb in VERBS.values())
 
 
 def by_hand(operations: Sequence[Operation | Event]) -> str:
-    """Returns the message of work by hand without one: `add 2 experiences; keep pjvbnk5xqzt4`."""
+    """The message of work by hand without one: `add 2 experiences; keep pjvbnk5xqzt4`."""
     parts = []
     for op, verb in VERBS.items():
         ids = [operation.experience or "" for operation in operations if operation.op == op]
@@ -133,7 +132,7 @@ def by_hand(operations: Sequence[Operation | Event]) -> str:
 
 
 def subject(store: Store, version: Version) -> str:
-    """Returns a version's message; for work by hand without one, the first words of its text."""
+    """A version's message; for work by hand without one, the first words of its text."""
     if not version.message.startswith(BY_HAND):
         return version.message
     events = store.events(version)
@@ -149,7 +148,7 @@ def subject(store: Store, version: Version) -> str:
 
 
 def why_named(store: Store, kind: NameKind, name: str) -> str:
-    """Returns what was said of a branch or tag when it last moved; empty where nothing was."""
+    """The words that were said of a branch or tag when it last moved; empty where nothing was."""
     move = store.port.names.ref(PREFIX[kind] + name)
     for begin in (f"{kind} {name}: ", f"move {kind} {name}: "):
         if move is not None and move.action.startswith(begin):
@@ -158,7 +157,7 @@ def why_named(store: Store, kind: NameKind, name: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns the first words of a text, as many as make about a line's subject."""
+    """The first words of a text, as many as make about a line's subject."""
     text = " ".join(text.split())
     if len(text) <= LONGEST:
         return text
@@ -180,7 +179,7 @@ class UnknownTime(TfgrpoError):
 
 
 def parse_time(text: str, *, now: int, end: bool = False) -> int:
-    """Returns the point in time that `text` names, in microseconds since 1970.
+    """The point in time that `text` names, in microseconds since 1970.
 
     `now` is in microseconds too. With `end`, a date alone is the last instant of its day. Raises
     UnknownTime.

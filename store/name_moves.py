@@ -38,7 +38,7 @@ PREFIX: dict[NameKind, str] = {"branch": BRANCH, "tag": TAG}
 
 
 def is_protected(port: Port, name: str) -> bool:
-    """Returns whether a whole name, such as heads/prod, is protected."""
+    """Whether a whole name, such as heads/prod, is protected."""
     if not name.startswith((BRANCH, TAG)):
         return False
     move = port.names.ref(PROTECTED + name)
@@ -66,7 +66,7 @@ def check_branch(store: Store, branch: str) -> None:
 
 
 def protected(store: Store, kind: NameKind) -> set[str]:
-    """Returns the names of the branches, or of the tags, that are protected."""
+    """The names of the branches, or of the tags, that are protected."""
     prefix = PROTECTED + PREFIX[kind]
     moves = store.port.names.refs(prefix)
     return {m.name.removeprefix(prefix) for m in moves if m.version is not None}
@@ -130,7 +130,7 @@ def _check_runs(store: Store, branch: str) -> None:
 
 
 def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
-    """Returns the moves by which a whole name goes, and its protection with it."""
+    """The moves by which a whole name goes, and its protection with it."""
     moves: list[tuple[str, int | None, str | None]] = [(name, None, None)]
     if is_protected(port, name):
         moves.append((PROTECTED + name, None, None))
@@ -179,7 +179,7 @@ def redo(store: Store) -> list[RefMove]:
 
 
 def undoable(store: Store) -> list[RefMove] | None:
-    """Returns the operation that an undo would take back, if any, with one move for a name."""
+    """The operation that an undo would take back, if any, with one move for a name."""
     taken_back = 0
     for batch in batches(store):
         action = batch[0].action
@@ -205,7 +205,7 @@ def _check_idle(store: Store, batch: list[RefMove]) -> None:
 
 
 def redoable(store: Store) -> list[RefMove] | None:
-    """Returns the undo that a redo would take back, if any."""
+    """The undo that a redo would take back, if any."""
     put_back = 0
     for batch in batches(store):
         action = batch[0].action
@@ -221,7 +221,7 @@ def redoable(store: Store) -> list[RefMove] | None:
 
 
 def previous_branch(store: Store) -> str:
-    """Returns the branch that HEAD was on before the one it is on, and that is still there.
+    """The branch that HEAD was on before the one it is on, and that is still there.
 
     Raises UnknownRevision where HEAD was never on another.
     """
@@ -234,13 +234,13 @@ def previous_branch(store: Store) -> str:
 
 
 def batches(store: Store) -> Iterator[list[RefMove]]:
-    """Yields the operations on names, newest first, each as its moves in order."""
+    """The operations on names, newest first, each as its moves in order."""
     for _, moves in groupby(store.port.names.ref_log(None), key=lambda move: move.batch):
         yield list(moves)[::-1]
 
 
 def _whole(batch: list[RefMove]) -> list[RefMove]:
-    """Returns one move for each name of an operation, which may have moved it more than once:
+    """One move for each name of an operation, which may have moved it more than once:
     from where it stood before to where it stood after."""
     moves: dict[str, RefMove] = {}
     for move in batch:

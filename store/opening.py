@@ -9,36 +9,26 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import is_address, named_by
-from tfgrpo.store.errors import StoreError
+from tfgrpo.store.errors import InvalidOperation, StoreError, install_hint
 from tfgrpo.store.records import ROOT
 from tfgrpo.store.revisions import BRANCH, HEAD
-from tfgrpo.store.sqlite.file import is_store, memory_connection
+from tfgrpo.store.sqlite.file import is_store as is_store
+from tfgrpo.store.sqlite.file import memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.store.port import Members, Port
+    from tfgrpo.store.postgres.port import PostgresPort
     from tfgrpo.store.store import Store
     from tfgrpo.store.traffic import Traffic
-
-
-__all__ = [
-    "is_store",
-    "is_there",
-    "members_of",
-    "memory_port",
-    "new_library",
-    "open_port",
-    "open_traffic",
-    "there_already",
-]
 
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
@@ -46,65 +36,55 @@ def open_port(path: Path | str, *, create: bool = False, watching: bool = False)
     `watching` is for one who serves what is there (`Store.open` says what that means). Raises
     StoreError."""
     if is_address(path):
-        from tfgrpo.store.postgres.port import PostgresPort
-
-        return PostgresPort(str(path), create=create, watching=watching)
+        return _database()(str(path), create=create, watching=watching)
     return SqlitePort(path, create=create, watching=watching)
 
 
 def is_there(path: Path) -> bool:
-    """Returns whether there is a store at a path, or in the database that it stands for. Raises
+    """Whether there is a store at a path, or in the database that it stands for. Raises
     StoreError where that cannot be told."""
     address = named_by(path)
-    if not is_address(address):
-        return path.exists()
-    from tfgrpo.store.postgres.session import is_library
-
-    return is_library(str(address))
+    return _database().is_there(str(address)) if is_address(address) else path.exists()
 
 
 def members_of(port: Port) -> Members:
-    """Returns who may do what in a shared store. Raises InvalidOperation for a file."""
-    from tfgrpo.store.errors import InvalidOperation
-
+    """Who may do what in a shared store. Raises InvalidOperation for a file."""
     if isinstance(port, SqlitePort):
         raise InvalidOperation(
             "a store in a file has no members",
             hint="whoever may write the file may do everything; docs/scale.md has shared stores",
         )
-    from tfgrpo.store.postgres.members import PostgresMembers
-    from tfgrpo.store.postgres.port import PostgresPort
-
-    assert isinstance(port, PostgresPort)
-    return PostgresMembers(port)
+    database = _database()
+    assert isinstance(port, database)
+    return port.members()
 
 
-@contextmanager
-def new_library(address: str) -> Iterator[Port]:
-    """Yields the port over a library of a database that is made by one transaction, which ends
-    with this: until then nobody sees it, and it is there whole or not at all, whatever kills its
+def new_library(address: str) -> AbstractContextManager[Port]:
+    """The port over a library of a database that is made by one transaction, which ends
+    with this. Until then nobody sees it, and it is there whole or not at all, whatever kills its
     maker. Raises StoreError where there is one already."""
-    from tfgrpo.store.address import parse_address
-    from tfgrpo.store.postgres.port import PostgresPort
-    from tfgrpo.store.postgres.session import Session, has_schema
+    return _database().new(address, there_already(address))
 
-    session = Session(parse_address(address))
+
+def _database() -> type[PostgresPort]:
+    """The implementation for databases. Raises StoreError where psycopg is not installed."""
     try:
-        with session.writing():
-            if has_schema(session):
-                raise there_already(address)
-            yield PostgresPort(session, create=True)
-    finally:
-        session.close()
+        from tfgrpo.store.postgres.port import PostgresPort
+    except ImportError as error:
+        raise StoreError(
+            "a store in PostgreSQL needs psycopg, which is not installed",
+            hint=install_hint("postgres"),
+        ) from error
+    return PostgresPort
 
 
 def there_already(place: Path | str) -> StoreError:
-    """Returns the error for a clone to where there is a store."""
+    """The error for a clone to where there is a store."""
     return StoreError(f"there is already a store at {place}", hint="update it with `tfgrpo pull`")
 
 
 def memory_port(path: Path | str) -> Port:
-    """Returns empty storage in memory, as it would be at `path`."""
+    """Empty storage in memory, as it would be at `path`."""
     return SqlitePort(path, connection=memory_connection())
 
 
@@ -130,7 +110,7 @@ def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:
 
 
 def in_memory(path: Path | str, opened: Callable[[Port], Store]) -> Store:
-    """Returns what `init` makes, in memory alone."""
+    """The store that `init` makes, in memory alone."""
     store = opened(memory_port(path))
     begin(store)
     return store

@@ -11,7 +11,6 @@ every clone orders a library alike.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfgrpo.store.damage import damage_error
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Library, Version
+from tfgrpo.store.word_diff import rising
 
 if TYPE_CHECKING:
     from tfgrpo.store.append import Changes, CommitDetails, LiveRow
@@ -32,7 +32,7 @@ BIRTH = itemgetter(3)  # of a Shape
 
 
 def source(version: Version) -> str | None:
-    """Returns the digest in hex of the version whose list orders a library; None: there is none."""
+    """The digest in hex of the version whose list orders a library; None: there is none."""
     order = version.meta.get(ORDER)
     if order is not None:
         return version.digest.hex() if order else None
@@ -40,13 +40,13 @@ def source(version: Version) -> str | None:
 
 
 def inherited(parent: Version) -> Json:
-    """Returns what the meta of a version says that leaves the order as it is."""
+    """The meta of a version that leaves the order as it is."""
     before = source(parent)
     return {} if before is None else {ORDERED: before}
 
 
 def listed(port: Port, version: Version) -> Sequence[str]:
-    """Returns the experiences that come first in the library at a version, in order. Raises
+    """The experiences that come first in the library at a version, in order. Raises
     StoreError where the list is missing."""
     order: Sequence[str] | None = version.meta.get(ORDER)
     if order is None and ORDERED in version.meta:
@@ -61,7 +61,7 @@ def listed(port: Port, version: Version) -> Sequence[str]:
 
 
 def arranged(shapes: Iterable[Shape], order: Sequence[str]) -> list[Shape]:
-    """Returns live events in library order, under the list in force."""
+    """Live events in library order, under the list in force."""
     if not order:
         return sorted(shapes, key=BIRTH)
     place = {id: number for number, id in enumerate(order)}
@@ -70,7 +70,7 @@ def arranged(shapes: Iterable[Shape], order: Sequence[str]) -> list[Shape]:
 
 
 def problem(meta: Json, before: str | None) -> str | None:
-    """Returns what is wrong with the order that a version records; `before` is the `source` of its
+    """The mistake in the order that a version records, if any; `before` is the `source` of its
     first parent."""
     if ORDER in meta and not (_is_list_of_ids(meta[ORDER]) and ORDERED not in meta):
         return "its order is no list of experiences"
@@ -86,7 +86,7 @@ def with_order(
     changes: Changes,
     details: CommitDetails,
 ) -> Json | None:
-    """Returns the meta of a version that is appended to `tip`, with the order of its library.
+    """The meta of a version that is appended to `tip`, with the order of its library.
 
     `live` is what is live at the tip, and `changes` what the version makes of it. Raises
     StaleVersion where an order was made for a version that has another one than the tip, and
@@ -116,14 +116,14 @@ def with_order(
 
 
 def _sequence(births: Mapping[str, int], order: Iterable[str]) -> list[str]:
-    """Returns the ids that are live in the order that a list gives them."""
+    """The ids that are live in the order that a list gives them."""
     place = {id: number for number, id in enumerate(order)}
     last = len(place)
     return sorted(births, key=lambda id: (place.get(id, last), births[id]))
 
 
 def _shortest(order: Sequence[str], births: Mapping[str, int]) -> list[str]:
-    """Returns the shortest beginning of an order that gives all of it: what follows is in the
+    """The shortest beginning of an order that gives all of it: what follows is in the
     order of birth as it is."""
     end = len(order)
     while end > 1 and births[order[end - 2]] < births[order[end - 1]]:
@@ -161,36 +161,17 @@ class MergedOrder(NamedTuple):
 
 
 def moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Returns the fewest experiences that, moved, bring one order into the other, in the order of
+    """The fewest experiences that, moved, bring one order into the other, in the order of
     `after`. What is not in both is no move."""
     place = {id: number for number, id in enumerate(before)}
     common = [id for id in after if id in place]
-    stay = _longest_rise([place[id] for id in common])
+    stay = set(rising([place[id] for id in common]))
     return [id for number, id in enumerate(common) if number not in stay]
 
 
-def _longest_rise(numbers: Sequence[int]) -> set[int]:
-    """Returns the positions of a longest rising subsequence (patience sorting)."""
-    ends: list[int] = []  # the lowest number that ends a rise of each length
-    at: list[int] = []  # and its position
-    before: list[int] = []
-    for position, number in enumerate(numbers):
-        length = bisect_left(ends, number)
-        ends[length : length + 1] = [number]
-        at[length : length + 1] = [position]
-        before.append(at[length - 1] if length else -1)
-    stay: set[int] = set()
-    position = at[-1] if at else -1
-    while position >= 0:
-        stay.add(position)
-        position = before[position]
-    return stay
-
-
 def moves(store: Store, a: Version, b: Version) -> tuple[Move, ...]:
-    """Returns which experiences stand elsewhere in the library at `b` than they would had nobody
-    moved any since `a`, in the order of `b`. Without a recorded order there are none, and nothing
-    is read."""
+    """Which experiences stand elsewhere in the library at `b` than they would had nobody moved any
+    since `a`, in the order of `b`. Without a recorded order there are none, and nothing is read."""
     if source(a) == source(b):
         return ()
     before, after = ids_of(store.library(a)), ids_of(store.library(b))
@@ -200,7 +181,7 @@ def moves(store: Store, a: Version, b: Version) -> tuple[Move, ...]:
 
 
 def ids_of(library: Library) -> list[str]:
-    """Returns the ids of a library, in order."""
+    """The ids of a library, in order."""
     return [e.id for e in library]
 
 
@@ -212,7 +193,7 @@ def placed(
     after: str | None = None,
     last: bool = False,
 ) -> list[str]:
-    """Returns an order with some of it, in the order given, moved before or after another one, to
+    """An order with some of it, in the order given, moved before or after another one, to
     the end, or with none of these to the beginning. Raises InvalidOperation."""
     rest = [id for id in order if id not in ids]
     anchor = before or after
@@ -233,7 +214,7 @@ def placed(
 def merged_order(
     base: Library, ours: Library, theirs: Library, added: Iterable[str]
 ) -> MergedOrder:
-    """Returns the order of a merge, three-way: ours, with what theirs moved and ours did not put
+    """The order of a merge, three-way: ours, with what theirs moved and ours did not put
     where theirs has it, after the same experience.
 
     `added` are the experiences that the merge brings into ours. Where theirs records no other order
@@ -257,7 +238,7 @@ def merged_order(
 
 
 def _moved_or_placed(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """Returns what was moved, and what was added anywhere but at the end."""
+    """The experiences that were moved, and those added anywhere but at the end."""
     old, moves = set(before), set(moved(before, after))
     last = max((number for number, id in enumerate(after) if id in old), default=-1)
     return [id for id in after[: last + 1] if id in moves or id not in old]
@@ -266,7 +247,7 @@ def _moved_or_placed(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def _place_in(
     order: Sequence[str], theirs: Sequence[str], id: str, without: Collection[str]
 ) -> int:
-    """Returns where in an order an experience goes that stands at its place in theirs: after the
+    """Where in an order an experience goes that stands at its place in theirs: after the
     nearest one before it there, or, where none is, before the nearest after it."""
     place = {other: number for number, other in enumerate(order) if other not in without}
     at = theirs.index(id)

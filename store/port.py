@@ -404,7 +404,7 @@ class Members(Protocol):
     """
 
     def all(self) -> list[Member]:
-        """Returns the members, names ascending."""
+        """The members, names ascending."""
 
     def grant(self, name: str, level: Level) -> None:
         """Lets a user of the database do what `level` may, and nothing more. Raises StoreError."""

@@ -57,8 +57,7 @@ class Records(Protocol):
         """Appends a state to a run. Only inside a transaction."""
 
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
-        """The rollouts of a run (of one step, at one problem), by step, problem and
-        sample."""
+        """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         """A run's attempts that were recorded after that place, as they were recorded;
@@ -68,7 +67,7 @@ class Records(Protocol):
         """The journalled calls of those of these keys that are there, in any order."""
 
     def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
-        """Yields what a run's attempts that were recorded after that place were rewarded with,
+        """The rewards of a run's attempts that were recorded after that place,
         by step and problem, steps ascending; places ascend. Reads nothing of what is before.
 
         Counted are attempts with a reward whose sample is below `samples` and whose verdict has
@@ -80,7 +79,7 @@ class Records(Protocol):
         whose sample is below `samples`, ascending."""
 
     def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
-        """Yields a run's attempts that `reward_sums` counts, by step (up to one), problem and
+        """A run's attempts that `reward_sums` counts, by step (up to one), problem and
         sample. `kind` is the text that a verdict has under `name`, a word; "" for none."""
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:

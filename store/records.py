@@ -124,7 +124,7 @@ class Library:
         return f"Library({self.version.name}, {len(self)} experiences)"
 
     def less(self, ids: Collection[str]) -> Library:
-        """Returns the library without these experiences; itself when there are none to drop."""
+        """The library without these experiences; itself when there are none to drop."""
         if not ids:
             return self
         return Library(self.version, tuple(e for e in self if e.id not in ids))

@@ -35,7 +35,7 @@ SHORT_RANGE = 2000
 def segments(
     port: Port, position: int, *, snapshots: bool = True
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Returns where a replay to `position` starts and what it has to read.
+    """Where a replay to `position` starts and what it has to read.
 
     That is the live rows of the nearest snapshot, and the ranges (after, upto] of rows since
     it, oldest first.
@@ -60,12 +60,12 @@ def fold(live: set[int], steps: Iterable[Step]) -> None:
 
 
 def reading(ranges: Sequence[tuple[int, int]]) -> int:
-    """Returns what a replay over these ranges costs, in events: a hop between lanes is some."""
+    """The cost of a replay over these ranges, in events: a hop between lanes is some."""
     return sum(upto - after for after, upto in ranges) + HOP * (len(ranges) - 1)
 
 
 def snapshot_due(cost: int, live: int) -> bool:
-    """Returns whether a replay that costs so many events deserves a snapshot of so many rows.
+    """Whether a replay that costs so many events deserves a snapshot of so many rows.
 
     A live row takes about a byte of a snapshot and an event more than two hundred of the log:
     with an event for every sixteen live rows, snapshots stay far below a tenth of the log,
@@ -75,7 +75,7 @@ def snapshot_due(cost: int, live: int) -> bool:
 
 
 def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
-    """Returns the rows of the events that are live at a position, with or without snapshots."""
+    """The rows of the events that are live at a position, with or without snapshots."""
     snapshot, ranges = segments(port, position, snapshots=snapshots)
     live = set(snapshot)
     for after, upto in ranges:
@@ -110,7 +110,7 @@ class LiveEvents:
 
 
 def library_at(port: Port, version: Version, known: LiveEvents | None = None) -> Library:
-    """Returns the library in force at a version. Raises StoreError.
+    """The library in force at a version. Raises StoreError.
 
     `known` has live events of other libraries: what was read for those, and not redacted since,
     is not read again. What is read is added to it.
@@ -130,7 +130,7 @@ def library_at(port: Port, version: Version, known: LiveEvents | None = None) ->
 
 
 def shapes_at(port: Port, version: Version) -> list[Shape]:
-    """Returns the events that are live at a version, in row order. Raises StoreError."""
+    """The events that are live at a version, in row order. Raises StoreError."""
     return _shapes(port, live_rows(port, version.position))
 
 
@@ -139,7 +139,7 @@ def _shapes(port: Port, rows: set[int]) -> list[Shape]:
 
 
 def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
-    """Returns the events read from these rows. Raises StoreError unless there is one at each."""
+    """The events read from these rows. Raises StoreError unless there is one at each."""
     if len(events) != len(rows):
         raise damage_error(f"{len(rows) - len(events)} events that are in force are missing")
     return events
@@ -162,7 +162,7 @@ def without_gc() -> Iterator[None]:
 
 
 def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
-    """Returns how the library at `b` differs from the one at `a`, in library order.
+    """How the library at `b` differs from the one at `a`, in library order.
 
     When `b` follows closely on `a` in one lane only the events between are read, so the cost
     follows the change; otherwise the two sets of live rows are compared.
@@ -185,7 +185,7 @@ def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
 
 
 def _range(port: Port, after: int, upto: int) -> tuple[set[int], set[int]]:
-    """Returns the rows that stop and start being live between two positions of a lane."""
+    """The rows that stop and start being live between two positions of a lane."""
     removed: set[int] = set()
     added: set[int] = set()
     for row, op, replaces in port.steps(after, upto):
@@ -215,8 +215,7 @@ class LibraryMemory:
         self._redaction = 0  # the last one when they were
 
     def library(self, version: Version) -> Library:
-        """Returns the library in force at a version, which has just been read. Raises
-        StoreError."""
+        """The library in force at a version, which has just been read. Raises StoreError."""
         self._check()
         library = self._libraries.pop(version.digest, None)
         if library is None or library.version != version:
@@ -229,7 +228,7 @@ class LibraryMemory:
         return library
 
     def shapes(self, version: Version) -> Iterable[Shape] | None:
-        """Returns what is live at a version, in any order; None where that is not remembered."""
+        """The live events at a version, in any order; None where they are not remembered."""
         library = self._libraries.get(version.digest)
         if library is None or library.version != version:
             return None

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -83,7 +84,7 @@ def parse(revision: str) -> Parsed:
 
 
 def resolve(store: Store, revision: str) -> Version:
-    """Returns the version a revision names. Raises UnknownRevision or AmbiguousRevision."""
+    """The version a revision names. Raises UnknownRevision or AmbiguousRevision."""
     if revision == "HEAD":  # what most ask for
         return store.head.version
     _check_text(revision)
@@ -104,7 +105,7 @@ def resolve(store: Store, revision: str) -> Version:
 
 
 def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
-    """Returns the two ends of `a..b`; for a plain revision the first is None.
+    """The two ends of `a..b`; for a plain revision the first is None.
 
     `a...b` begins where the two parted: at the newest version that both have in their history.
     """
@@ -120,7 +121,7 @@ def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
 
 
 def walk(store: Store, text: str) -> Iterator[Version]:
-    """Returns the versions in a history, `a..b` or `a...b`, newest first. The revisions are
+    """The versions in a history, `a..b` or `a...b`, newest first. The revisions are
     resolved when this is called."""
     _check_text(text)
     if "..." not in text:
@@ -128,8 +129,6 @@ def walk(store: Store, text: str) -> Iterator[Version]:
         if low is None:
             return with_ancestors(store, high)
         return ancestors(store, [high.number], [low.number])
-    from heapq import merge  # which no other view needs
-
     left, _, right = text.partition("...")
     with store.port.reading():
         a, b = resolve(store, left or "HEAD").number, resolve(store, right or "HEAD").number
@@ -158,7 +157,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def _count(digits: str) -> int:
-    """Returns a number, 1 for none; one with more digits than there can be versions is the same
+    """A number, 1 for none; one with more digits than there can be versions is the same
     as any other."""
     return int(digits or 1) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
 
@@ -223,7 +222,7 @@ def _step(store: Store, base: str) -> Version:
 
 
 def run_of_history(store: Store, version: Version) -> str | None:
-    """Returns the name of the run that made the nearest version on this history, if any did."""
+    """The name of the run that made the nearest version on this history, if any did."""
     for ancestor in first_parents(store, version):
         run = ancestor.meta.get("run")
         if isinstance(run, str):
@@ -248,7 +247,7 @@ def _earlier(store: Store, base: str, ago: int) -> Version:
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:
-    """Yields the moves of HEAD, a branch or a tag, newest first.
+    """The moves of HEAD, a branch or a tag, newest first.
 
     HEAD moves when it is checked out elsewhere and whenever the branch it is on moves.
     """

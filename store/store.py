@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfgrpo.store import history, name_moves, opening, replay, revisions
 from tfgrpo.store.address import anchor, find_file, is_address, named_by
 from tfgrpo.store.damage import damage_error, parse_json
-from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
+from tfgrpo.store.errors import (
+    AmbiguousRevision,
+    InvalidName,
+    StaleVersion,
+    StoreError,
+    UnknownRevision,
+)
 from tfgrpo.store.opening import open_port
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
@@ -98,7 +104,7 @@ class Store:
         return Runs(self.port, self._path)
 
     def rollouts(self, run: str, step: int | None = None) -> Rollouts:
-        """Returns the attempts of a run, by its name (those of one step, counted from 0).
+        """The attempts of a run, by its name (those of one step, counted from 0).
 
         Raises UnknownRevision.
         """
@@ -147,7 +153,7 @@ class Store:
 
     @classmethod
     def empty(cls, path: Path | str, *, author: Author = "unknown") -> Store:
-        """Returns the store that `init` would make at `path`, in memory: nothing is written."""
+        """The store that `init` would make at `path`, in memory: nothing is written."""
         return opening.in_memory(path, lambda p: cls(p, path, author=author, now=_microseconds))
 
     def close(self) -> None:
@@ -167,7 +173,7 @@ class Store:
     # reading:
 
     def version(self, number: int) -> Version:
-        """Returns the version of that number. Raises UnknownRevision."""
+        """The version of that number. Raises UnknownRevision."""
         version = self.port.version(number)
         if version is None:
             raise UnknownRevision(
@@ -176,28 +182,28 @@ class Store:
         return version
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        """Returns the versions of these numbers, those that there are, ascending."""
+        """The versions of these numbers, those that there are, ascending."""
         return self.port.versions_at(numbers)
 
     def resolve(self, revision: str | Version) -> Version:
-        """Returns the version a revision names; `revisions.py` gives the grammar. Raises
+        """The version a revision names; `revisions.py` gives the grammar. Raises
         UnknownRevision and AmbiguousRevision."""
         return revision if isinstance(revision, Version) else revisions.resolve(self, revision)
 
     def library(self, revision: str | Version = "HEAD") -> Library:
-        """Returns the library in force at a revision. A read-only operation.
+        """The library in force at a revision. A read-only operation.
 
         The last few are remembered, until something is redacted: nothing else changes a library.
         """
         return self._memory.library(self.resolve(revision))
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
-        """Returns how the library at `b` differs from the one at `a`, in library order."""
+        """How the library at `b` differs from the one at `a`, in library order."""
         with self.port.reading():
             return replay.diff(self.port, self.resolve(a), self.resolve(b))
 
     def log(self, revision: str | Version | None = "HEAD") -> Iterator[Version]:
-        """Yields versions newest first: the history of a revision, or the versions in `a..b`.
+        """Versions newest first: the history of a revision, or the versions in `a..b`.
 
         A range holds what `b` has in its history and `a` has not, `a...b` what one of them has
         and the other has not; None asks for all that a name stands on. The revision is resolved
@@ -212,24 +218,24 @@ class Store:
         return revisions.walk(self, revision)
 
     def events(self, version: Version) -> tuple[Event, ...]:
-        """Returns the events of one version, in order."""
+        """The events of one version, in order."""
         rows = self.port.events(version.position - version.events, version.position)
         return tuple(event_of(row, version.number) for row in rows)
 
     def counts(self, version: Version) -> dict[Op, int]:
-        """Returns how many events of each kind a version has; kinds without one are left out."""
+        """How many events of each kind a version has; kinds without one are left out."""
         if not version.events:
             return {}
         return self.port.counts.ops(version.position - version.events, version.position)
 
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
-        """Returns row → event, for the events at these rows."""
+        """Row → event, for the events at these rows."""
         events = self.port.events_at(rows)
         numbers = self.port.numbers_of_rows(row.row for row in events)
         return {row.row: event_of(row, numbers[row.row]) for row in events}
 
     def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
-        """Returns event row → the text that the event started from, where there was one.
+        """Event row → the text that the event started from, where there was one.
 
         An event points at the one it follows on, so this costs what the events do and no replay.
         """
@@ -244,19 +250,17 @@ class Store:
         }
 
     def history(self, experience: str) -> tuple[Event, ...]:
-        """Returns every event of one experience on any branch, oldest first."""
+        """Every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
         numbers = self.port.numbers_of_rows(row.row for row in rows)
         return tuple(event_of(row, numbers[row.row]) for row in rows)
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
-        """Returns the experience meant by an id, the beginning of one, or a label such as `G3`.
+        """The experience meant by an id, the beginning of one, or a label such as `G3`.
 
         Labels are those of the library at `revision`. Raises UnknownRevision or
         AmbiguousRevision.
         """
-        from tfgrpo.store.errors import AmbiguousRevision
-
         if text[:1] == "G" and text[1:].isdigit():
             labels = self.library(revision).labels
             if text in labels:
@@ -295,7 +299,7 @@ class Store:
         return Head(branch, self.tip(branch))
 
     def tip(self, branch: str) -> Version:
-        """Returns the version a branch stands at. Raises UnknownRevision."""
+        """The version a branch stands at. Raises UnknownRevision."""
         tip = self.port.names.standing(BRANCH + branch)
         if tip is not None:
             return tip
@@ -307,19 +311,19 @@ class Store:
         return self.version(move.version)  # which says what is wrong
 
     def has_branch(self, name: str) -> bool:
-        """Returns whether there is a branch of that name, however many there are."""
+        """Whether there is a branch of that name, however many there are."""
         return self.port.names.standing(BRANCH + name) is not None
 
     def branches(self) -> dict[str, int]:
-        """Returns branch → version number."""
+        """Branch → version number."""
         return self._names(BRANCH)
 
     def tags(self) -> dict[str, int]:
-        """Returns tag → version number."""
+        """Tag → version number."""
         return self._names(TAG)
 
     def remote_branches(self) -> dict[str, int]:
-        """Returns `origin/main` → version number: where other stores' branches were last seen."""
+        """`origin/main` → version number: where other stores' branches were last seen."""
         return self._names(REMOTE)
 
     def _names(self, prefix: str) -> dict[str, int]:
@@ -529,7 +533,7 @@ class Store:
 
 
 def event_of(row: EventRow, version: int) -> Event:
-    """Returns an event as it is shown: with its evidence read, and its version's number."""
+    """An event as it is shown: with its evidence read, and its version's number."""
     at, op, experience, text, reason, evidence, replaces, _, seal, salt, _ = row
     read = parse_json(evidence, f"the evidence of event {at}") if evidence else None
     redacted = seal is not None and salt is None

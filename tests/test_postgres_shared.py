@@ -119,6 +119,8 @@ def test_without_psycopg_the_extra_is_named(shared: str, monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "psycopg", None)
+    for name in [name for name in sys.modules if name.startswith("tfgrpo.store.postgres.")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(StoreError, match="needs psycopg") as error:
         Store.open(shared)
     assert "psycopg" in str(error.value.hint)

@@ -11,6 +11,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg import errors
+
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import Session, lost_error, translated
@@ -65,9 +68,6 @@ class PostgresWriter:
 
     def _append(self, values: list[list[Any]], deadline: float) -> bool:
         """Sends a batch once; returns whether it is recorded. Raises what waiting cannot mend."""
-        import psycopg
-        from psycopg import errors
-
         address = self._session.address
         passing = (errors.DeadlockDetected, errors.SerializationFailure)
         try:
@@ -97,7 +97,7 @@ class PostgresWriter:
 
 
 def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> list[list[Any]]:
-    """Returns a batch as columns. Texts, which writers share, are in one order for all of them, so
+    """A batch as columns. Texts, which writers share, are in one order for all of them, so
     that no two wait for each other."""
     texts: dict[str, bytes] = {}
     for call in calls:
@@ -136,8 +136,6 @@ class PostgresRecords(SqlRecords):
     _port: PostgresPort
 
     def writer(self) -> PostgresWriter:
-        from tfgrpo.store.postgres.journal import PostgresWriter
-
         return PostgresWriter(self._port.address)
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:

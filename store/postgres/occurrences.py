@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from psycopg import errors
+
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
@@ -111,8 +113,6 @@ def _forget_embeddings(session: Session, digest: bytes) -> None:
 def rewrite(session: Session) -> bool:
     """Writes the tables anew, so that nothing blanked or replaced is left in them; returns whether
     that could be done, for which nobody may be reading and which takes their owner."""
-    from psycopg import errors
-
     tables = ["events", "texts", *sorted({table for table, _ in REPLACED})]
     owner = session.row(
         "select pg_has_role(session_user, c.relowner, 'MEMBER') from pg_class c"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.postgres import locks
+from tfgrpo.store.postgres import checks, locks, occurrences
 from tfgrpo.store.postgres.changes import Changes
-from tfgrpo.store.postgres.session import Session, prepare
+from tfgrpo.store.postgres.journal import PostgresRecords
+from tfgrpo.store.postgres.members import PostgresMembers
+from tfgrpo.store.postgres.session import Session, has_schema, prepare
 from tfgrpo.store.records import Version
-from tfgrpo.store.sql.counts import SqlCounts
 from tfgrpo.store.sql.names import SqlRedactions
-from tfgrpo.store.sql.port import Dialect, SqlPort, Values
+from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, Values
 from tfgrpo.store.sql.rows import VERSION_COLUMNS, version_of
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
     from tfgrpo.store.damage import Defect
     from tfgrpo.store.occurrences import Occurrence
-    from tfgrpo.store.postgres.journal import PostgresRecords
-
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
     "reflog": "bigint bigint text bigint text bigint text text bigint text",
@@ -88,6 +87,26 @@ class PostgresPort(SqlPort):
             self.session.close()
             raise
 
+    @staticmethod
+    def is_there(address: str) -> bool:
+        """Whether a library is in the database of its address. Raises StoreError."""
+        with closing(Session(parse_address(address))) as session:
+            return has_schema(session)
+
+    @classmethod
+    @contextmanager
+    def new(cls, address: str, there_already: StoreError) -> Iterator[PostgresPort]:
+        """A library that is made by one transaction, which ends with this. Raises
+        `there_already`."""
+        with closing(Session(parse_address(address))) as session, session.writing():
+            if has_schema(session):
+                raise there_already
+            yield cls(session, create=True)
+
+    def members(self) -> PostgresMembers:
+        """Who may do what in the library."""
+        return PostgresMembers(self)
+
     def close(self) -> None:
         self.session.close()
 
@@ -102,7 +121,7 @@ class PostgresPort(SqlPort):
             yield
 
     def _commit(self) -> str:
-        """Returns what ends a transaction: who listens is told of what a library shows."""
+        """The end of a transaction. Who listens is told when a library shows something else."""
         return f"{self._changes.notice}; commit" if self._moved else "commit"
 
     @contextmanager
@@ -182,8 +201,6 @@ class PostgresPort(SqlPort):
 
     @cached_property
     def records(self) -> PostgresRecords:
-        from tfgrpo.store.postgres.journal import PostgresRecords
-
         return PostgresRecords(self)
 
 
@@ -218,20 +235,14 @@ class PostgresRedactions(SqlRedactions):
         ]
 
     def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        from tfgrpo.store.postgres.occurrences import occurrences
-
-        return list(occurrences(self._port.session, pattern))
+        return list(occurrences.occurrences(self._port.session, pattern))
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        from tfgrpo.store.postgres.occurrences import replace
-
         self._port.moved()
-        replace(self._port.session, pattern)
+        occurrences.replace(self._port.session, pattern)
 
     def rewrite(self) -> bool:
-        from tfgrpo.store.postgres.occurrences import rewrite
-
-        return rewrite(self._port.session)
+        return occurrences.rewrite(self._port.session)
 
 
 class PostgresStorage:
@@ -255,18 +266,14 @@ class PostgresStorage:
         )
 
     def check(self) -> list[Defect]:
-        from tfgrpo.store.postgres.checks import check_storage
-
-        return check_storage(self._port)
+        return checks.check_storage(self._port)
 
     def checking(self) -> Callable[[], list[Defect]]:
         return self.check
 
     def rebuild(self) -> None:
-        from tfgrpo.store.postgres.checks import rebuild
-
         with self._port.transaction():
-            rebuild(self._port.session)
+            checks.rebuild(self._port.session)
 
     def drop_snapshots(self) -> None:
         with self._port.transaction():

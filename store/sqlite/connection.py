@@ -82,12 +82,12 @@ def open_database(path: Path | str, *, timeout: float, threads: bool = False) ->
 
 
 def folder_of(path: Path | str) -> str:
-    """Returns the folder that a file is in, whatever links lead there."""
+    """The folder that a file is in, whatever links lead there."""
     return os.path.dirname(os.path.realpath(path))
 
 
 def _state(name: str) -> State:
-    """Returns what is something else once a file has been written to, or its log has."""
+    """A state that is another one once a file or its log has been written to."""
     file = os.stat(name)
     try:
         logged = os.stat(f"{name}-wal").st_size > 0

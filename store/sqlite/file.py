@@ -115,7 +115,7 @@ def _refuse_computed(connection: sqlite3.Connection, path: Path | str) -> None:
 
 
 def memory_connection() -> sqlite3.Connection:
-    """Returns a connection to a store in memory, with a schema and nothing else."""
+    """A connection to a store in memory, with a schema and nothing else."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     migrate(connection)
     connection.execute("pragma trusted_schema = off")
@@ -155,7 +155,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 
 
 def schema(connection: sqlite3.Connection | None) -> dict[tuple[str, str], str]:
-    """Returns (type, name) → SQL of everything in a store's schema; without a connection, of what
+    """(type, name) → SQL of everything in a store's schema; without a connection, of what
     the migrations make.
 
     Left out is what SQLite and sqlite-utils keep for themselves: statistics, and which
@@ -178,7 +178,7 @@ def schema(connection: sqlite3.Connection | None) -> dict[tuple[str, str], str]:
 
 
 def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path | str) -> StoreError:
-    """Returns the error that a user should read in place of SQLite's."""
+    """The error that a user should read in place of SQLite's."""
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
         return damage_error("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):
@@ -211,7 +211,7 @@ def translated(error: sqlite3.Error | UnicodeError | OverflowError, path: Path |
 
 
 def _forbidden(path: Path | str, text: str) -> StoreError:
-    """Returns the error for a file that the system does not let us open or write."""
+    """The error for a file that the system does not let us open or write."""
     if not os.access(path, os.R_OK):
         return StoreError(f"cannot read {path}: {text}", hint="check the file's permissions")
     if not os.access(folder := folder_of(path), os.W_OK):
@@ -272,7 +272,7 @@ def rebuild(connection: sqlite3.Connection) -> None:
 
 
 def is_store(path: Path) -> bool:
-    """Returns whether a file is a store: True as well where that cannot be told."""
+    """Whether a file is a store: True as well where that cannot be told."""
     if not path.stat().st_size:
         return False
     # Not by opening the file: closing it would drop the locks that SQLite holds in this process.

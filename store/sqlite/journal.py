@@ -97,8 +97,6 @@ class SqliteRecords(SqlRecords):
     _port: SqlitePort
 
     def writer(self) -> SqliteWriter:
-        from tfgrpo.store.sqlite.journal import SqliteWriter
-
         return SqliteWriter(self._port.path)
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:

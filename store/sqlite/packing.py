@@ -20,7 +20,7 @@ LONG = 256
 
 
 def pack(live: Sequence[int]) -> bytes:
-    """Returns ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
+    """Ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
     deltas = array.array("q", [b - a for a, b in zip([0, *live], live, strict=False)])
     if sys.byteorder == "big":
         deltas.byteswap()
@@ -28,7 +28,7 @@ def pack(live: Sequence[int]) -> bytes:
 
 
 def unpack(blob: bytes) -> list[int]:
-    """Returns the row numbers that `pack` packed, the last few of them from memory. Raises
+    """The row numbers that `pack` packed, the last few of them from memory. Raises
     ValueError for anything else."""
     small = isinstance(blob, bytes) and len(blob) <= SMALL
     return list((_unpack_small if small else _unpack)(blob))
@@ -49,7 +49,7 @@ _unpack_small = lru_cache(maxsize=16)(_unpack)
 
 
 def pack_text(text: str) -> str | bytes:
-    """Returns a text as its column holds it: UTF-8 compressed with zlib where that saves
+    """A text as its column holds it: UTF-8 compressed with zlib where that saves
     anything, else the text itself."""
     if len(text) < LONG:
         return text
@@ -59,7 +59,7 @@ def pack_text(text: str) -> str | bytes:
 
 
 def unpack_text(value: object) -> str:
-    """Returns the text that `pack_text` packed. Raises ValueError for anything else."""
+    """The text that `pack_text` packed. Raises ValueError for anything else."""
     if isinstance(value, str):
         return value
     if not isinstance(value, bytes):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.connection import UnchangingFile, open_database, use_wal
+from tfgrpo.store.sqlite.file import translated
 from tfgrpo.store.traffic import (
     ArmCall,
     ArmScore,
@@ -102,8 +103,6 @@ class SqliteTraffic:
         try:
             yield
         except (UnicodeError, OverflowError) as error:  # values that no SQL can hold
-            from tfgrpo.store.sqlite.file import translated
-
             raise translated(error, self.path) from error
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error

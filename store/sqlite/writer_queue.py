@@ -21,6 +21,7 @@ compete as SQLite lets them.
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,7 +94,7 @@ class WriterQueue:
         return True
 
     def _mode(self) -> int:
-        """Returns who may open the queue: whoever may write the store. A reader could hold it."""
+        """Who may open the queue: whoever may write the store. A reader could hold it."""
         assert self._path is not None
         writers = os.stat(self._path).st_mode & 0o222
         return writers | writers << 1
@@ -124,8 +125,6 @@ def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
     try:
         if OPEN_FILE_LOCKS:  # struct flock, with 64-bit offsets
             command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
-            import struct  # which who only reads needs not
-
             flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
             fcntl.fcntl(file, command, flock)
         else:
@@ -140,7 +139,7 @@ def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
 
 
 def holder(path: Path | str) -> str:
-    """Returns who has a store open beside us, for a message: `process 123`, where that is told."""
+    """Who has a store open beside us, for a message: `process 123`, where that is told."""
     target, here = os.path.realpath(path), str(os.getpid())
     processes = []
     for process in os.listdir("/proc") if os.path.isdir("/proc") else ():

@@ -123,12 +123,12 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
 
 
 def _is_file(location: Location) -> bool:
-    """Returns whether a location is a file's of this machine."""
+    """Whether a location is a file's of this machine."""
     return location.host is None and not is_address(location.path)
 
 
 def _is_store(path: Path) -> bool:
-    """Returns whether a path is no readable bundle: a store, or nothing at all."""
+    """Whether a path is no readable bundle: a store, or nothing at all."""
     return not path.is_file() or is_store(path)
 
 
@@ -224,7 +224,7 @@ def _clone_into_database(
 
 
 def folder_for(location: Location) -> str:
-    """Returns the folder that a clone makes when none is named: the last part of the path, or the
+    """The folder that a clone makes when none is named: the last part of the path, or the
     name of a database's library."""
     if is_address(location.path):
         return parse_address(location.path).library

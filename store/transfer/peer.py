@@ -42,17 +42,17 @@ class FetchSource(Protocol):
     """A store that can be read from here, or a bundle."""
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
+        """Its branches, tags and HEAD."""
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Yields the history of `wants` as far as `known` has not got it, parents first."""
+        """The history of `wants` as far as `known` has not got it, parents first."""
 
 
 class Peer(FetchSource, Protocol):
     """A store that can be pushed to from here."""
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are there."""
+        """Those of these digests that are there."""
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
@@ -67,7 +67,7 @@ class StorePeer:
         self.store = store
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
+        """Its branches, tags and HEAD."""
         store = self.store
         with store.port.reading():
             moves = [*store.port.names.refs(BRANCH), *store.port.names.refs(TAG)]
@@ -75,13 +75,13 @@ class StorePeer:
             return Names(store.head.branch, at)
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Yields the history of `wants` as far as `known` has not got it, parents first."""
+        """The history of `wants` as far as `known` has not got it, parents first."""
         port = self.store.port
         stops = boundary(wants, lambda tips, limit: history(port, tips, limit), known)
         yield from exported(port, missing(port, wants, stops))
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are here."""
+        """Those of these digests that are here."""
         return known(self.store.port, digests)
 
     def push(
@@ -95,7 +95,7 @@ class StorePeer:
             self.store.move_names(admitted, action)
 
     def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
-        """Returns where a name may go, and what goes with it, or raises PushRefused."""
+        """Where a name may go, and what goes with it, or raises PushRefused."""
         kind, name = parse_name(move.name)
         there = self.store.port.names.ref(move.name)
         at = there.version if there else None
@@ -126,7 +126,7 @@ class StorePeer:
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Returns what kind of name it is, and what people call it. Raises TransferError."""
+    """The kind of a name, and the name as people call it. Raises TransferError."""
     for prefix, kind in ((BRANCH, "branch"), (TAG, "tag")):
         if name.startswith(prefix) and len(name) > len(prefix):
             return kind, name[len(prefix) :]

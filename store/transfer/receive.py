@@ -78,7 +78,7 @@ class Receiver:
         self._next = port.last_version() + 1
 
     def has(self, digest: bytes) -> bool:
-        """Returns whether the version of that digest is here."""
+        """Whether the version of that digest is here."""
         return self._find(digest) is not None
 
     def _find(self, digest: bytes) -> Version | None:
@@ -157,7 +157,7 @@ class Receiver:
         return state
 
     def _earlier(self, version: Version) -> TipState | None:
-        """Returns the state at a version that others have just grown past, from theirs."""
+        """The state at a version that others have just grown past, from theirs."""
         steps: list[LaneStep] = []
         position = version.position
         while position not in self._states:
@@ -194,7 +194,7 @@ class Receiver:
 
 
 def verified(packed: PackedVersion) -> Json:
-    """Returns a version's meta, once its fields, its seals and its digest have been found right.
+    """A version's meta, once its fields, its seals and its digest have been found right.
 
     Raises TransferError.
     """
@@ -228,7 +228,7 @@ def verified(packed: PackedVersion) -> Json:
 
 
 def digest_of(packed: PackedVersion) -> bytes:
-    """Returns the digest that a version's content has."""
+    """The digest that a version's content has."""
     content = VersionContent(
         schema=packed.schema,
         parents=packed.parents,
@@ -245,7 +245,7 @@ def digest_of(packed: PackedVersion) -> bytes:
 
 
 def _typed(packed: PackedVersion) -> bool:
-    """Returns whether every field is of its kind: a damaged file may hold anything anywhere."""
+    """Whether every field is of its kind: a damaged file may hold anything anywhere."""
     return (
         all(type(field) is str for field in (packed.author, packed.message))
         and all(type(field) is int for field in (packed.schema, packed.time))
@@ -261,7 +261,7 @@ def _typed(packed: PackedVersion) -> bool:
 
 
 def _problem(event: PackedEvent) -> str | None:
-    """Returns what is wrong with an event by itself, if anything is."""
+    """The mistake in an event by itself, if any."""
     has_content = event.text is not None or event.reason is not None
     if event.op not in OPS or not is_id(event.experience):
         return "is no operation on an experience"
@@ -293,7 +293,7 @@ def _problem(event: PackedEvent) -> str | None:
 
 
 def _json(text: str | None) -> Json | None:
-    """Returns the object that a stored text is, {} for none; None when it is not canonical."""
+    """The object that a stored text is, {} for none; None when it is not canonical."""
     if text is None:
         return {}
     try:

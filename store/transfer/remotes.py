@@ -24,11 +24,11 @@ class Remotes:
         self._port = store.port
 
     def all(self) -> dict[str, str]:
-        """Returns name → location, names ascending."""
+        """Name → location, names ascending."""
         return self._port.names.remotes()
 
     def location(self, name: str) -> str:
-        """Returns where a remote is. Raises UnknownRevision when there is none of that name."""
+        """Where a remote is. Raises UnknownRevision when there is none of that name."""
         remotes = self.all()
         if name not in remotes:
             there = ", ".join(remotes)
@@ -41,7 +41,7 @@ class Remotes:
         return remotes[name]
 
     def default(self) -> str:
-        """Returns `origin`, or the only remote. Raises UnknownRevision."""
+        """`origin`, or the only remote. Raises UnknownRevision."""
         names = list(self.all())
         if "origin" in names:
             return "origin"
@@ -106,7 +106,7 @@ def check_location(location: str) -> None:
 
 
 def tracked(port: Port, remote: str) -> dict[str, int]:
-    """Returns branch → version number: where a remote's branches stood when last heard of."""
+    """Branch → version number: where a remote's branches stood when last heard of."""
     prefix = f"{REMOTE}{remote}/"
     return {
         m.name[len(prefix) :]: m.version for m in port.names.refs(prefix) if m.version is not None
@@ -122,7 +122,7 @@ class Apart(NamedTuple):
 
 
 def apart_from_remote(store: Store, branch: str) -> Apart | None:
-    """Returns how far a branch is from the default remote's of the same name, as of the last
+    """How far a branch is from the default remote's of the same name, as of the last
     fetch or push; None where no such branch is known."""
     remotes = Remotes(store)
     try:

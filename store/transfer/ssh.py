@@ -86,11 +86,11 @@ class SshPeer:
             raise
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD, as they stood when the connection was made."""
+        """Its branches, tags and HEAD, as they stood when the connection was made."""
         return self._names
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Returns the history of `wants` as far as `known` has not got it, once all of it has
+        """The history of `wants` as far as `known` has not got it, once all of it has
         arrived whole."""
         stops = boundary(wants, self._history, known)
         self._send({"ask": "versions", "wants": _hex(wants), "stops": _hex(stops)})
@@ -101,7 +101,7 @@ class SshPeer:
             raise
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are there."""
+        """Those of these digests that are there."""
         return set(self._ask({"ask": "known", "digests": _hex(digests)}).digests("known"))
 
     def push(

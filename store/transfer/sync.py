@@ -304,7 +304,7 @@ def _check(store: Store, name: str, before: bytes, version: Version) -> None:
 def _tags(
     store: Store, tips: Sequence[Version], there: Names, targets: Collection[str]
 ) -> tuple[list[NameMove], tuple[str, ...]]:
-    """Returns the tags that go along with a push, and those that stand elsewhere over there."""
+    """The tags that go along with a push, and those that stand elsewhere over there."""
     open_tags: dict[str, Version] = {}
     for tag, number in store.tags().items():
         version = store.version(number)
