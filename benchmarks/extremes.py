@@ -28,8 +28,9 @@ from tfgrpo.store.append import LiveRow, event_contents, place
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, lane_start
 from tfgrpo.store.records import Version
+from tfgrpo.store.sql.rows import REF_COLUMNS, VERSION_COLUMNS
 from tfgrpo.store.sqlite.packing import pack
-from tfgrpo.store.sqlite.port import REF_COLUMNS, VERSION_COLUMNS, SqlitePort
+from tfgrpo.store.sqlite.port import SqlitePort
 
 MEGABYTES = 5
 WORDS = 20_000

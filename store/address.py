@@ -33,6 +33,8 @@ _anchors: dict[str, str] = {}
 """Path that stands for a database here → its address without a password."""
 _passwords: dict[str, str] = {}
 """Address without its password → password, of this process alone."""
+FOLDER = ".tfgrpo"
+FILE = "store.db"
 
 
 class Address(NamedTuple):
@@ -162,10 +164,6 @@ def named_by(path: Path | str) -> Path | str:
     if is_address(_checked(path)):
         return parse_address(os.fspath(path)).text
     return _anchors.get(os.fspath(path), path) if _anchors else path
-
-
-FOLDER = ".tfgrpo"
-FILE = "store.db"
 
 
 def store_path(root: Path) -> Path:

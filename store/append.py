@@ -40,6 +40,9 @@ from tfgrpo.store.records import Json, Op, Operation, Version
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""
 OTHERS = ("MODIFY", "DELETE", "KEEP")
+Placement: TypeAlias = tuple[int, str, int | None, int | None]
+"""Where an event goes: its row and experience, what it follows on, the birth it repeats. A bare
+tuple, because a batch makes one of each event."""
 
 
 class LiveRow(NamedTuple):
@@ -48,10 +51,6 @@ class LiveRow(NamedTuple):
     row: int
     birth: int
 
-
-Placement: TypeAlias = tuple[int, str, int | None, int | None]
-"""Where an event goes: its row and experience, what it follows on, the birth it repeats. A bare
-tuple, because a batch makes one of each event."""
 
 Changes: TypeAlias = dict[str, LiveRow | None]
 """Experience → where it is live after an append; None: no more."""

@@ -22,6 +22,11 @@ from tfgrpo.store.history import Parents, ancestor_numbers, common_ancestor, par
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
+BisectVerdict: TypeAlias = Literal["good", "bad", "skip"]
+BISECT_VERDICTS: tuple[BisectVerdict, ...] = get_args(BisectVerdict)
+FILE = "bisect.json"
+FORMAT = 1
+
 
 def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
     """The versions that may be the first bad one, ascending; `bad` is the last of them.
@@ -56,12 +61,6 @@ def choose(parents: Parents, among: Sequence[int], untried: Collection[int]) -> 
     total = len(among)
     able = [n for n in among[:-1] if n in untried]
     return max(able, key=lambda n: (min(counts[n], total - counts[n]), n), default=None)
-
-
-BisectVerdict: TypeAlias = Literal["good", "bad", "skip"]
-BISECT_VERDICTS: tuple[BisectVerdict, ...] = get_args(BisectVerdict)
-FILE = "bisect.json"
-FORMAT = 1
 
 
 class BisectError(TfgrpoError):

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 
+NAME = "tfgrpo"
+MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
+
 
 class TfgrpoError(Exception):
     """Something a user can mend. `hint` tells how, when that is known."""
@@ -76,10 +79,6 @@ class SettingsError(TfgrpoError):
     """A setting that is unknown or out of range."""
 
     exit_code = 2
-
-
-NAME = "tfgrpo"
-MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 
 
 def install_hint(extra: str) -> str:

@@ -29,6 +29,18 @@ from tfgrpo.store.store import Store
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
+VERBS: dict[Op, str] = {"ADD": "add", "MODIFY": "modify", "DELETE": "delete", "KEEP": "keep"}
+NAMED = 3
+"""More experiences than this are counted and not named."""
+LONGEST = 60
+LABEL = r" \(G\d+\)"
+BY_HAND = tuple(f"{verb} " for verb in VERBS.values())
+AGO = r"(\d+)\s*(s|sec|second|m|min|minute|h|hour|d|day|w|week|y|year)s?(?:\s+ago)?\Z"
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+LONGEST_AGE = 1 << 60
+"""Microseconds that an age may have: some 36,000 years."""
+DAY = r"\d{4}-\d\d-\d\d\Z"
+
 
 class Filter(NamedTuple):
     """What a version must have; None, or no kind, asks for nothing. Times in microseconds.
@@ -110,14 +122,6 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
     )
 
 
-VERBS: dict[Op, str] = {"ADD": "add", "MODIFY": "modify", "DELETE": "delete", "KEEP": "keep"}
-NAMED = 3
-"""More experiences than this are counted and not named."""
-LONGEST = 60
-LABEL = r" \(G\d+\)"
-BY_HAND = tuple(f"{verb} " for verb in VERBS.values())
-
-
 def by_hand(operations: Sequence[Operation | Event]) -> str:
     """The message of work by hand without one: `add 2 experiences; keep pjvbnk5xqzt4`."""
     parts = []
@@ -165,15 +169,6 @@ def shortened(text: str) -> str:
     return f"{cut} …"
 
 
-AGO = re.compile(
-    r"(\d+)\s*(s|sec|second|m|min|minute|h|hour|d|day|w|week|y|year)s?(?:\s+ago)?\Z", re.I
-)
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-LONGEST_AGE = 1 << 60
-"""Microseconds that an age may have: some 36,000 years."""
-DAY = re.compile(r"\d{4}-\d\d-\d\d\Z")
-
-
 class UnknownTime(TfgrpoError):
     """A text that names no point in time."""
 
@@ -186,12 +181,12 @@ def parse_time(text: str, *, now: int, end: bool = False) -> int:
     """
     text = text.strip()
     try:
-        if match := AGO.match(text):
+        if match := re.match(AGO, text, re.IGNORECASE):
             ago = int(match[1]) * SECONDS[match[2][0].lower()] * 1_000_000
             if ago > LONGEST_AGE:
                 raise OverflowError
             return now - ago
-        if DAY.match(text):
+        if re.match(DAY, text):
             day = date.fromisoformat(text) + timedelta(days=end)
             start = datetime(day.year, day.month, day.day)
             return int(start.timestamp()) * 1_000_000 - end

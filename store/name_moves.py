@@ -35,6 +35,7 @@ PROTECTED = "protected/"
 
 NameKind: TypeAlias = Literal["branch", "tag"]
 PREFIX: dict[NameKind, str] = {"branch": BRANCH, "tag": TAG}
+UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
 
 
 def is_protected(port: Port, name: str) -> bool:
@@ -142,9 +143,6 @@ def _there(store: Store, kind: NameKind, name: str) -> int:
     if move is None or move.version is None:
         raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")
     return move.version
-
-
-UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
 
 
 def undo(store: Store) -> list[RefMove]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
     from tfgrpo.store.traffic import Traffic
 
+DEFAULT_BRANCH = "main"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def open_port(path: Path | str, *, create: bool = False, watching: bool = False) -> Port:
     """Opens the storage at `path`, a file's or a database's address, or makes it with `create`;
@@ -93,10 +96,6 @@ def open_traffic(path: str, *, create: bool = False) -> Traffic:
     from tfgrpo.store.sqlite.traffic import SqliteTraffic
 
     return SqliteTraffic(path, create=create)
-
-
-DEFAULT_BRANCH = "main"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def init(path: Path | str, opened: Callable[[Port], Store]) -> Store:

@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 LANE_BITS = 40
 EVENT_SCHEMA = 1
 VERSION_SCHEMA = 1
+Step: TypeAlias = tuple[int, Op, int | None]
+"""What replay needs of an event: its row, its operation, the row that it replaces."""
+Shape: TypeAlias = tuple[str, str | None, int, int]
+"""What a library needs of a live event: experience, text (None: redacted), row, birth.
+
+Both are bare tuples because a checkout reads thousands of them.
+"""
+Level: TypeAlias = Literal["reader", "trainer", "reviewer", "owner"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 def lane_of(row: int) -> int:
@@ -74,16 +83,6 @@ class Redaction(NamedTuple):
     author: str
     time: int
     reason: str
-
-
-Step: TypeAlias = tuple[int, Op, int | None]
-"""What replay needs of an event: its row, its operation, the row that it replaces."""
-
-Shape: TypeAlias = tuple[str, str | None, int, int]
-"""What a library needs of a live event: experience, text (None: redacted), row, birth.
-
-Both are bare tuples because a checkout reads thousands of them.
-"""
 
 
 class ChainLink(NamedTuple):
@@ -381,10 +380,6 @@ class Storage(Protocol):
 
     def is_held(self, name: str) -> bool:
         """Whether some process holds the lock of that name over the whole store."""
-
-
-Level: TypeAlias = Literal["reader", "trainer", "reviewer", "owner"]
-LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 class Member(NamedTuple):

@@ -30,6 +30,9 @@ SNAPSHOT_EVERY = 500
 LIVE_PER_EVENT = 16
 HOP = 50
 SHORT_RANGE = 2000
+LIBRARIES = 4
+CHARACTERS = 16_000_000
+"""Of texts that are in no remembered library, and are remembered all the same."""
 
 
 def segments(
@@ -196,11 +199,6 @@ def _range(port: Port, after: int, upto: int) -> tuple[set[int], set[int]]:
         if op != "DELETE":
             added.add(row)
     return removed, added
-
-
-LIBRARIES = 4
-CHARACTERS = 16_000_000
-"""Of texts that are in no remembered library, and are remembered all the same."""
 
 
 class LibraryMemory:

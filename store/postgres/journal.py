@@ -34,6 +34,23 @@ CALL_TYPES = (
     "bytea bigint text bigint text bytea text bigint bigint bigint bigint bigint float8 bigint"
 )
 ROLLOUT_TYPES = "bigint bigint text bigint bigint text text float8 text bigint"
+SINCE = """
+run = ? and (tx > ? and tx < ?
+    or ? = 0 and tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+"""
+"""Rows after a place that no other can come before any more. Numbers that this server has not
+reached are of another one, from which the rows were restored: they are read once."""
+OPEN = """
+select least(next, min(next - ((next %% 4294967296) - xid + 4294967296) %% 4294967296))
+from (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) n left join (
+    select t.transactionid::text::bigint as xid from pg_locks r join pg_locks t
+        on t.virtualtransaction = r.virtualtransaction and t.locktype = 'transactionid'
+            and t.mode = 'ExclusiveLock' and t.granted
+    where r.locktype = 'relation' and r.relation = ?::regclass and r.mode = 'RowExclusiveLock'
+        and r.database = (select oid from pg_database where datname = current_database())
+) w on true group by next
+"""
+"""The first transaction that may still write to a table, here or after this query's moment."""
 
 
 def _unnested(types: str) -> str:
@@ -109,25 +126,6 @@ def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> l
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * count
-
-
-SINCE = """
-run = ? and (tx > ? and tx < ?
-    or ? = 0 and tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
-"""
-"""Rows after a place that no other can come before any more. Numbers that this server has not
-reached are of another one, from which the rows were restored: they are read once."""
-OPEN = """
-select least(next, min(next - ((next %% 4294967296) - xid + 4294967296) %% 4294967296))
-from (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) n left join (
-    select t.transactionid::text::bigint as xid from pg_locks r join pg_locks t
-        on t.virtualtransaction = r.virtualtransaction and t.locktype = 'transactionid'
-            and t.mode = 'ExclusiveLock' and t.granted
-    where r.locktype = 'relation' and r.relation = ?::regclass and r.mode = 'RowExclusiveLock'
-        and r.database = (select oid from pg_database where datname = current_database())
-) w on true group by next
-"""
-"""The first transaction that may still write to a table, here or after this query's moment."""
 
 
 class PostgresRecords(SqlRecords):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 State: TypeAlias = tuple[int, int, int, bool]
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.01
 
 
 class UnchangingFile(sqlite3.Connection):
@@ -94,10 +96,6 @@ def _state(name: str) -> State:
     except FileNotFoundError:
         logged = False
     return file.st_ino, file.st_size, file.st_mtime_ns, logged
-
-
-PATIENCE_SECONDS = 60.0
-PAUSE_SECONDS = 0.01
 
 
 def use_wal(connection: sqlite3.Connection) -> None:

@@ -29,6 +29,8 @@ CHUNKS = (64, 16, 4, 1)
 """Rows of a statement: few sizes, so that each is prepared once."""
 
 T = TypeVar("T")
+KEYS = (256, 64, 16, 4, 1)
+"""Keys that a query asks for: few sizes, so that each is prepared once."""
 
 
 class SqliteWriter:
@@ -85,10 +87,6 @@ def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
         while len(rows) - start >= size:
             yield rows[start : start + size]
             start += size
-
-
-KEYS = (256, 64, 16, 4, 1)
-"""Keys that a query asks for: few sizes, so that each is prepared once."""
 
 
 class SqliteRecords(SqlRecords):

@@ -45,6 +45,8 @@ SSH = ("ssh",)
 SERVE = "tfgrpo serve"
 NO_COMMAND, UNREACHED = 127, 255
 """Exit codes: of a shell that has no such command, and of ssh when it cannot connect."""
+PROTOCOL = 1
+CALLED = "what the other store sent"
 
 
 class SshPeer:
@@ -187,10 +189,6 @@ def _read(pack: Pack) -> Iterator[PackedVersion]:
 
 def _hex(digests: Iterable[bytes]) -> list[str]:
     return [digest.hex() for digest in digests]
-
-
-PROTOCOL = 1
-CALLED = "what the other store sent"
 
 
 def serve(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
