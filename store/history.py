@@ -8,8 +8,6 @@ than it is asked for. Row by row the first-parent history is a few ranges of con
 
 from __future__ import annotations
 
-import heapq
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
@@ -132,6 +130,8 @@ def ancestor_numbers(
         yield number
     if not excluded:
         return
+    import heapq  # for those whose history has a merge
+
     heap = [-number for number in excluded]
     heapq.heapify(heap)
     included = sum(not drop for drop in excluded.values())
@@ -169,6 +169,8 @@ def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
     """The newest version that both have in their history. v0 is in every history."""
     sides: dict[int, set[str]] = {a.number: {"a"}}
     sides.setdefault(b.number, set()).add("b")
+    import heapq
+
     heap = [-number for number in sides]
     heapq.heapify(heap)
     read = ReadAhead(versions)
@@ -258,6 +260,8 @@ def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
     """Whether a row is in one of some ranges (after, upto], which ascend."""
     if len(ranges) == 1:
         return ranges[0][0] < row <= ranges[0][1]
+    from bisect import bisect_left  # which few histories need
+
     at = bisect_left(ranges, (row, 0)) - 1
     return at >= 0 and row <= ranges[at][1]
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfgrpo.store.damage import damage_error
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Library, Version
-from tfgrpo.store.word_diff import rising
 
 if TYPE_CHECKING:
     from tfgrpo.store.append import Changes, CommitDetails, LiveRow
@@ -163,6 +162,8 @@ class MergedOrder(NamedTuple):
 def moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
     """The fewest experiences that, moved, bring one order into the other, in the order of
     `after`. What is not in both is no move."""
+    from tfgrpo.store.word_diff import rising  # a log of a library in its first order needs none
+
     place = {id: number for number, id in enumerate(before)}
     common = [id for id in after if id in place]
     stay = set(rising([place[id] for id in common]))

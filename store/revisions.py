@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -129,6 +128,8 @@ def walk(store: Store, text: str) -> Iterator[Version]:
         if low is None:
             return with_ancestors(store, high)
         return ancestors(store, [high.number], [low.number])
+    from heapq import merge  # which no other view needs
+
     left, _, right = text.partition("...")
     with store.port.reading():
         a, b = resolve(store, left or "HEAD").number, resolve(store, right or "HEAD").number

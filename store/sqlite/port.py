@@ -13,7 +13,6 @@ from tfgrpo.store.sql.names import SqlRedactions
 from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, Values
 from tfgrpo.store.sqlite import file
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.packing import pack, unpack
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
@@ -163,9 +162,13 @@ class SqlitePort(SqlPort):
         return str(listed)
 
     def packed(self, live: Sequence[int]) -> bytes:
+        from tfgrpo.store.sqlite.packing import pack
+
         return pack(live)
 
     def unpacked(self, column: Any) -> list[int]:
+        from tfgrpo.store.sqlite.packing import unpack
+
         return unpack(column)
 
     @cached_property

@@ -21,7 +21,6 @@ compete as SQLite lets them.
 from __future__ import annotations
 
 import os
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -125,6 +124,8 @@ def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
     try:
         if OPEN_FILE_LOCKS:  # struct flock, with 64-bit offsets
             command = fcntl.F_OFD_SETLKW if wait else fcntl.F_OFD_SETLK
+            import struct  # which who only reads needs not
+
             flock = struct.pack("@hhqqi0q", kind, os.SEEK_SET, start, length, 0)
             fcntl.fcntl(file, command, flock)
         else:
