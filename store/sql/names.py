@@ -1,4 +1,4 @@
-"""The ref log and the remotes in SQL: where names stand, and how they came there."""
+"""The ref log, the remotes and the record of redactions in SQL."""
 
 from __future__ import annotations
 

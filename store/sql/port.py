@@ -1,4 +1,4 @@
-"""Versions, events and snapshots in SQL."""
+"""Versions, events, snapshots and counts in SQL, and what a dialect writes differently."""
 
 from __future__ import annotations
 
