@@ -12,11 +12,10 @@ import secrets
 import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from tfgrpo.store.address import FILE
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.find import FILE
-from tfgrpo.store.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path

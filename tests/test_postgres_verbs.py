@@ -216,7 +216,7 @@ def test_who_was_connected_is_shown_where_the_author_has_another_name(
     run("init")
     run("add", "Count both days.")
     with Store.open(run.store) as store:
-        user = store.port.recorder(1)
+        user = store.port.storage.recorder(1)
         assert user
         store.commit("main", [Operation("ADD", text="Round up.")], message="m", author=user)
         page = page_alone(store.path, "/version/v1", author="x")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.checks import COUNTED, Defect, attempt, call_defects
+from tfgrpo.store.damage import COUNTED, Defect, attempt, call_defects
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 from tfgrpo.store.sqlite.foreign import foreign, schema
@@ -48,8 +48,6 @@ def check_storage(port: SqlitePort) -> list[Defect]:
 def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     """Begins to check the storage at `path` in a thread, whose work is SQLite's for the most part
     and leaves the interpreter to others; returns what waits for its end."""
-    from tfgrpo.store.sqlite.port import SqlitePort
-
     defects: list[Defect] = []
     failed: list[BaseException] = []
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.closed_folder import UnchangingFile, open_database
+from tfgrpo.store.sqlite.connection import UnchangingFile, open_database, use_wal
+from tfgrpo.store.sqlite.file import translated
 from tfgrpo.store.sqlite.foreign import Schema, refuse_foreign, schema
-from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.traffic import (
     ArmCall,
     ArmScore,
@@ -119,8 +119,6 @@ class SqliteTraffic:
         try:
             yield
         except (UnicodeError, OverflowError) as error:  # values that no SQL can hold
-            from tfgrpo.store.sqlite.file import translated
-
             raise translated(error, self.path) from error
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfgrpo.model.adaptation import Adaptation
 from tfgrpo.settings import PROBATION
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
@@ -42,7 +43,7 @@ class RunReport(NamedTuple):
 
 def versions_of(store: Store, run: Run) -> list[Version]:
     """Returns the versions a run made, oldest first."""
-    moves = store.port.refs(f"{TAG}{run.name}/step_")
+    moves = store.port.names.refs(f"{TAG}{run.name}/step_")
     numbers = {move.version for move in moves if move.version is not None}
     versions = [store.version(number) for number in sorted(numbers)]
     return [version for version in versions if version.meta.get("run") == run.name]
