@@ -539,7 +539,11 @@ class RecordsContract:
         found = decisions(store)
         assert found[0] == one._replace(content={"quote": ["said [redacted]"]}, why="[redacted]")
         assert found[1] == two
-        assert found[2][4:] == ("redaction", one.id, {}, "leak")
+        places = {"places": len(done.plan.records)}
+        assert [decision[4:] for decision in found[2:]] == [
+            ("redaction", "records", places, "leak"),
+            ("redaction", one.id, {}, "leak"),
+        ]
         assert fsck(store).problems == ()
 
     # what stands on it:

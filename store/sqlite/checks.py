@@ -48,6 +48,8 @@ def check_storage(port: SqlitePort) -> list[Defect]:
 def check_beside(path: Path | str) -> Callable[[], list[Defect]]:
     """Begins to check the storage at `path` in a thread, whose work is SQLite's for the most part
     and leaves the interpreter to others; returns what waits for its end."""
+    from tfgrpo.store.sqlite.port import SqlitePort
+
     defects: list[Defect] = []
     failed: list[BaseException] = []
 
