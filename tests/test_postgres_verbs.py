@@ -25,7 +25,7 @@ DRIVEN: set[str] = set()
 ELSEWHERE = {
     *("ui", "proxy", "mcp", "watch", "model", "serve", "completion", "help", "verify"),
     *("up", "worker", "workers", "store"),
-    *("collect", "feedback", "improve", "regress", "accept", "reject"),
+    *("collect", "feedback", "improve", "regress", "accept", "reject", "rollout"),
     *("clone", "fetch", "pull", "push"),
 }
 """They serve until they are ended, have no store, stand on traffic's own file, are below, or
@@ -123,6 +123,9 @@ def test_every_verb_works_on_a_shared_database(
     run("add", "Speak plainly.")
     run("rollback", "prod", "--why", "in the wrong tone")
     run("switch", "main")
+    run("key", "new", "shop", "--budget", "5/day")
+    assert "shop" in run("key", "list").output
+    run("key", "revoke", "shop")
     # maintain
     secret = "sk-verysecret"
     run("add", f"the key is {secret}")
