@@ -421,7 +421,7 @@ class Runs:
             self.note(run, BUDGET, canonical(budget._asdict() if budget else {}).decode())
 
     def budget(self, run: Run) -> RunBudget | None:
-        """Returns what a run may spend at most; None for one without a budget."""
+        """The most that a run may spend; None for one without a budget."""
         for state in reversed(self.states(run)):
             if state.state == BUDGET:
                 detail = parse_json(state.detail, f"a state of run {run.name}")

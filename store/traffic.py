@@ -288,22 +288,22 @@ class Traffic(Protocol):
         """Calls, newest first."""
 
     def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
-        """Returns the calls in whose question, answer, error or feedback some words stand, in
+        """The calls in whose question, answer, error or feedback some words stand, in
         capitals or not. It looks at a limited number of calls, and says how far it came."""
 
     def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
-        """Returns the calls since then (microseconds) with all of these tags, in no order."""
+        """The calls since then (microseconds) with all of these tags, in no order."""
 
     def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
-        """Returns how many calls since then (microseconds) had each prompt: the digest of its
+        """How many calls since then (microseconds) had each prompt: the digest of its
         library, its experiences as in `CallRecord`, and the number."""
 
     def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
-        """Returns the calls in these arms since then (microseconds) with all of these tags, oldest
+        """The calls in these arms since then (microseconds) with all of these tags, oldest
         first."""
 
     def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
-        """Returns the scores of the same calls, in the order in which they arrived."""
+        """The scores of the same calls, in the order in which they arrived."""
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
         """Label → the least and the largest score with it; None for scores without."""
@@ -433,7 +433,7 @@ Cost: TypeAlias = Callable[[CallRecord | MeasuredCall], float | None]
 
 
 def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) -> LiveFigures:
-    """Returns calls in figures."""
+    """Calls in figures."""
     costs = [] if cost is None else [cost(call) for call in calls]
     latencies = sorted(call.latency for call in calls)
     added = sorted(call.added for call in calls)
@@ -456,7 +456,7 @@ def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) 
 
 
 def served(call: MeasuredCall) -> str:
-    """Returns the library and version that a call was answered under, in words."""
+    """The library and version that a call was answered under, in words."""
     return f"{call.library} {call.version}" if call.library else "no library"
 
 
@@ -485,7 +485,7 @@ DIMENSIONS: Mapping[str, Callable[[MeasuredCall], str | None]] = {
 def by_dimension(
     calls: Iterable[MeasuredCall], dimension: str, cost: Cost | None = None
 ) -> list[LiveFigures]:
-    """Returns the figures of calls that have something in common, the last used first: one of
+    """The figures of calls that have something in common, the last used first: one of
     `DIMENSIONS`, or a tag's name. Calls that lack it are in none of them."""
 
     def tag(call: MeasuredCall) -> str | None:
@@ -499,7 +499,7 @@ def by_dimension(
 
 
 def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
-    """Returns the figures of each library and version that calls were answered under, the last
+    """The figures of each library and version that calls were answered under, the last
     used first."""
     return by_dimension(calls, "version")
 
@@ -507,7 +507,7 @@ def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
 def grouped(
     calls: Iterable[MeasuredCall], key: Callable[[MeasuredCall], K]
 ) -> dict[K, list[MeasuredCall]]:
-    """Returns calls that have a key in common, by it."""
+    """Calls that have a key in common, by it."""
     groups: dict[K, list[MeasuredCall]] = {}
     for call in calls:
         groups.setdefault(key(call), []).append(call)

@@ -54,7 +54,7 @@ _unpack_small = lru_cache(maxsize=16)(_unpack)
 
 
 def decompress(blob: bytes, most: int) -> bytes:
-    """Returns what zlib packed, if that is so many bytes at most. Raises zlib.error."""
+    """The bytes that zlib packed, if those are so many at most. Raises zlib.error."""
     unpacking = zlib.decompressobj()
     content = unpacking.decompress(blob, most + 1)
     if not unpacking.eof or len(content) > most:

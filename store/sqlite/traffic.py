@@ -69,7 +69,7 @@ ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
 
 
 def _expected() -> Schema:
-    """Returns the schema that a record of traffic is made with."""
+    """The schema that a record of traffic is made with."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         return schema(connection)
@@ -369,7 +369,7 @@ class SqliteTraffic:
 
 
 def _listing(which: CallFilter) -> tuple[str, list[object]]:
-    """Returns the query for calls, newest first, from `from` on, and its values."""
+    """The query for calls, newest first, from `from` on, and its values."""
     values: list[object] = [which.since]
     conditions = ["time >= ?"]
     parts: Mapping[str, object] = {
@@ -411,7 +411,7 @@ def _listing(which: CallFilter) -> tuple[str, list[object]]:
 
 
 def _plain(text: str) -> str:
-    """Returns a text as words are looked for in it: JSON's escapes are the letters they stand
+    """A text as words are looked for in it: JSON's escapes are the letters they stand
     for, in small letters."""
     if "\\" in text:
         halves = ESCAPE.sub(_letter, text).encode("utf-16", "surrogatepass")

@@ -45,7 +45,7 @@ class Header(NamedTuple):
 
 
 def whole_line(stream: IO[bytes], called: str) -> bytes:
-    """Returns the next line, empty at the end. Raises TransferError for one without an end."""
+    """The next line, empty at the end. Raises TransferError for one without an end."""
     encoded = stream.readline(LONGEST)
     if len(encoded) == LONGEST:
         raise damaged(called, f"has a line of more than {LONGEST >> 20} MB")
