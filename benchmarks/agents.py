@@ -95,7 +95,7 @@ async def _measure(folder: Path) -> list[tuple[str, Spans]]:
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     rows = []
     with Store.init(folder / "store.db") as store, Verifier(workers=1, seconds=5) as verifier:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         endpoint = Endpoint("m", url, "key", 30.0)
         calls = Calls(endpoint, journal, store.runs, CallConditions("bench"))
         gateway = Gateway()

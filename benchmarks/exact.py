@@ -278,7 +278,7 @@ async def run(endpoint: Endpoint, folder: Path, problems: int | None) -> str:
         Verifier(workers=1, warm=False) as verifier,
         Store.open(path) if path.exists() else Store.init(path) as store,
     ):
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         conditions = CallConditions("benchmark", concurrency=AT_ONCE)
         calls = Calls(endpoint, journal, store.runs, conditions)
         try:

@@ -28,8 +28,9 @@ from tfgrpo.store.append import LiveRow, event_contents, place
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, lane_start
 from tfgrpo.store.records import Version
+from tfgrpo.store.sql.rows import REF_COLUMNS, VERSION_COLUMNS
 from tfgrpo.store.sqlite.packing import pack
-from tfgrpo.store.sqlite.port import REF_COLUMNS, VERSION_COLUMNS, SqlitePort
+from tfgrpo.store.sqlite.port import SqlitePort
 
 MEGABYTES = 5
 WORDS = 20_000
@@ -142,7 +143,7 @@ def _append(store: Store, port: SqlitePort, versions: int) -> None:
     lanes = 0
     tip, merged, start = store.version(0), None, 1_700_000_000_000_000
     tips: dict[str, int] = {"heads/main": 0}
-    row = port.last_move()
+    row = port.names.last_move()
     for number in range(1, versions + 1):
         side = number % SIDE == SIDE - 1 and number > LIVE
         id = ids[number - 1] if number <= LIVE else dice.choice(ids)

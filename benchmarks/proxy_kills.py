@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import ALL, CallFilter, traffic_path
 
 CLIENTS = 4

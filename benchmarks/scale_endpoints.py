@@ -116,7 +116,7 @@ def work(way: str, addresses: list[str]) -> dict[str, Any]:
         client.Fleet = RoundRobin  # type: ignore[misc]
     listed = [fleet.FleetEndpoint(Endpoint("m", address), ROOM) for address in addresses]
     with tempfile.TemporaryDirectory() as folder, Store.init(Path(folder) / "s.db") as store:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         calls = client.Calls(
             listed[0].endpoint, journal, store.runs, client.CallConditions("b", fleet=listed)
         )

@@ -122,7 +122,7 @@ def make_step(path: Path, address: str) -> dict[str, float]:
         run = store.runs.all()[-1]
         row = store.port.row("select max(step) from rollouts")  # type: ignore[attr-defined]
         step = int(row[0]) + 1
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         endpoint = Endpoint("instant", address)
         endpoints = Endpoints(endpoint, endpoint, CallLimits(CONCURRENCY))
         training = Training(Session(store, journal, endpoints, verifier), run, RunProblems(dataset))

@@ -153,7 +153,7 @@ async def _measure(cluster: Any, store: str) -> list[str]:
     async with opened(address) as queue:
         with Store.open(store) as opened_store:
             run = opened_store.runs.get("run")
-            WRITER["journal"] = Journal(opened_store.port.writer())
+            WRITER["journal"] = Journal(opened_store.port.records.writer())
             queue.app.task(name="group", pass_context=True)(_nothing)
             worker = await queue.app.job_manager.register_worker()
             meter, number, costs = Meter(cluster, store), 0, []

@@ -139,7 +139,7 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
                 data="p.jsonl", epochs=1, batch_size=len(dataset), group_size=GROUP
             )
             run, _ = begin(store, settings)
-            journal = Journal(store.port.writer())
+            journal = Journal(store.port.records.writer())
             endpoint = Endpoint("instant", base_url)
             endpoints = Endpoints(endpoint, endpoint, CallLimits(CONCURRENCY))
             session_parts = Session(store, journal, endpoints, verifier)

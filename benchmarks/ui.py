@@ -23,7 +23,7 @@ from urllib.parse import urljoin, urlsplit
 from starlette.testclient import TestClient
 
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
 from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site

@@ -93,7 +93,7 @@ def build(path: Path) -> None:
         config = {"models": {"model": "m"}, "data": "p.jsonl", "domain": "math"}
         run = store.runs.create("big", "b" * 32, "main", 1, config, "benchmark")
         prompt = "\n".join(f"[G{n}] Lesson {n}." for n in range(50))
-        writer = store.port.writer()
+        writer = store.port.records.writer()
         for p in range(GROUPS):
             asked = canonical(
                 [["system", prompt], ["user", f"Problem {p}: " + text[:300]]]

@@ -51,7 +51,7 @@ def measure(folder: Path) -> list[Figure]:
     with Store.init(folder / "written.db", author="benchmark") as store:
         run = store.runs.create("run", "uid", "main", 0, {}, "benchmark")
         before = _written()
-        writer = CountingWriter(store.port.writer())
+        writer = CountingWriter(store.port.records.writer())
         size = asyncio.run(_journal(writer, run.id, sentences))
         store.port.connection.execute("pragma wal_checkpoint(truncate)")  # type: ignore[attr-defined]
     sent = _written() - before

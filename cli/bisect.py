@@ -12,8 +12,8 @@ from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.projections.versions import StandingNames
-from tfgrpo.store import bisect_marks as searches
-from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectSearch, BisectVerdict, Mark
+from tfgrpo.store import bisect as searches
+from tfgrpo.store.bisect import BisectError, BisectProgress, BisectSearch, BisectVerdict, Mark
 
 COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
 

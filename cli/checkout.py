@@ -43,7 +43,7 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
         check_place(output)  # before HEAD has moved
     if revision == "-":
-        from tfgrpo.store.undo import previous_branch
+        from tfgrpo.store.name_moves import previous_branch
 
         revision = previous_branch(store)
     if branch is not None:

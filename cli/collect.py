@@ -110,7 +110,7 @@ def collect(
     """
     from tfgrpo.cli import cost, interrupts
     from tfgrpo.improvement import collection, estimates, judges
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import CallFilter
 
     which = CallFilter(parse_time(since, now=time.time_ns() // 1000), version, library, of_model)

@@ -15,8 +15,8 @@ from tfgrpo.projections.moves import left_in_place, move_objects
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
+from tfgrpo.store.order import moves
 from tfgrpo.store.records import Version
-from tfgrpo.store.reorder import moves
 
 T = TypeVar("T")
 

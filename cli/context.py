@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.store.address import anchor, is_address, named_by
-from tfgrpo.store.find import FILE, FOLDER, find_file, project_folder, project_root
+from tfgrpo.store.address import (
+    FILE,
+    FOLDER,
+    anchor,
+    find_file,
+    is_address,
+    named_by,
+    project_folder,
+    project_root,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import Any
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App
 from tfgrpo.store.decisions import Decision, about, decisions
-from tfgrpo.store.select import Filter
+from tfgrpo.store.log_filter import Filter
 
 
 def show(app: App, name: str | None, filter: Filter, number: int | None, as_json: bool) -> None:

@@ -11,8 +11,8 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import RANGE, REVISION, App, pass_app
 from tfgrpo.cli.events import move_lines
 from tfgrpo.projections.moves import move_objects
+from tfgrpo.store.order import Move, moves
 from tfgrpo.store.records import Change, Op, Version
-from tfgrpo.store.reorder import Move, moves
 from tfgrpo.store.revisions import resolve_range
 from tfgrpo.store.store import Store
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tfgrpo.store.blame import Origin
+    from tfgrpo.store.order import Move
     from tfgrpo.store.records import Library, Version
-    from tfgrpo.store.reorder import Move
     from tfgrpo.store.store import Store
 
 

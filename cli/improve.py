@@ -113,7 +113,7 @@ def improve(
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
     from tfgrpo.improvement.improve import ImproveRequest
     from tfgrpo.improvement.improve import improve as improve_library
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import CallFilter
 
     start = parse_time(values.pop("since"), now=time.time_ns() // 1000)

@@ -93,13 +93,13 @@ def init(
 
 def _folder(app: App) -> Path:
     """Returns the folder that the store belongs to, or would: settings lie beside it."""
-    from tfgrpo.store.find import project_root
+    from tfgrpo.store.address import project_root
 
     return project_root(app.new_path)
 
 
 def _make_store(app: App) -> None:
-    from tfgrpo.store.default import is_there
+    from tfgrpo.store.opening import is_there
     from tfgrpo.store.store import Store
 
     path = app.new_file

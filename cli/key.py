@@ -139,15 +139,15 @@ def _opened(app: App, *, create: bool = False) -> Any:
     """Opens the keys beside the store, for a `with` block. Raises StoreError."""
     from contextlib import closing
 
-    from tfgrpo.store.default import open_ledger
     from tfgrpo.store.ledger import ledger_path
+    from tfgrpo.store.opening import open_ledger
 
     return closing(open_ledger(ledger_path(app.file), create=create))
 
 
 def _of(given: dict[str, Any]) -> KeyLimits:
     from tfgrpo.store.ledger import KeyLimits, parse_budget
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
 
     expires, now = given["expires"], time.time_ns() // 1000
     if expires is not None:

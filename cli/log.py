@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,11 +17,10 @@ from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.events import event_object
 from tfgrpo.projections.moves import move_objects, moves_of
 from tfgrpo.projections.versions import StandingNames, scores, signed, version_object
-from tfgrpo.store import select
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store import log_filter
+from tfgrpo.store.log_filter import subject
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.subject import subject
 
 
 @click.command(cls=CountedCommand)
@@ -104,10 +103,10 @@ def log(
     if all_ and revision is not None:
         raise click.UsageError(f"--all shows every history, so what is {revision} for?")
     if since is not None or until is not None:
-        from tfgrpo.store.time_spec import parse_time
+        from tfgrpo.store.log_filter import parse_time
     store = app.store
     now = time.time_ns() // 1000
-    filter = select.Filter(
+    filter = log_filter.Filter(
         run=None if run is None else _known(store, run),
         experience=None if experience is None else store.experience_id(experience),
         words=words,
@@ -124,7 +123,7 @@ def log(
     with store.port.reading():  # and no longer: whoever reads a page may take all day
         versions = store.log(None if all_ else "HEAD" if revision is None else revision)
         names = StandingNames(store)
-    marked = select.marked(store, versions, filter)
+    marked = log_filter.marked(store, versions, filter)
     view = LogView(store, names, oneline, filter if patch else None)
     if graph:
         text.emit(app, view.drawn(marked, number))
@@ -151,7 +150,7 @@ class LogView(NamedTuple):
     store: Store
     names: StandingNames
     oneline: bool
-    patch: select.Filter | None
+    patch: log_filter.Filter | None
 
     def listed(self, versions: Iterable[Version]) -> Iterator[str]:
         """Yields each version's lines, with a blank one between where there are several."""

@@ -8,8 +8,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import TfgrpoError, install_hint
 
 
 @click.command()

@@ -11,7 +11,7 @@ from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 
 if TYPE_CHECKING:
-    from tfgrpo.store.members import Level
+    from tfgrpo.store.port import Level
 
 LEVELS = ("reader", "trainer", "reviewer", "owner")
 
@@ -43,7 +43,7 @@ def members(app: App, as_json: bool) -> None:
       tfgrpo --store postgresql://ann@db/team store members
       tfgrpo --store postgresql://ann@db/team store members --json
     """
-    from tfgrpo.store.default import members_of
+    from tfgrpo.store.opening import members_of
 
     there = members_of(app.store.port).all()
     if as_json:
@@ -66,7 +66,7 @@ def grant(app: App, user: str, level: str) -> None:
       tfgrpo --store postgresql://ann@db/team store grant bob --as reviewer
       tfgrpo --store postgresql://ann@db/team store grant eve --as reader
     """
-    from tfgrpo.store.default import members_of
+    from tfgrpo.store.opening import members_of
 
     members_of(app.store.port).grant(user, cast("Level", level))
     text.echo(f"{user} is a {level} now" if level != "owner" else f"{user} is an owner now")
@@ -83,7 +83,7 @@ def revoke(app: App, user: str) -> None:
       tfgrpo --store postgresql://ann@db/team store revoke bob
       tfgrpo --store postgresql://ann@db/team?library=support store revoke eve
     """
-    from tfgrpo.store.default import members_of
+    from tfgrpo.store.opening import members_of
 
     members_of(app.store.port).revoke(user)
     text.echo(f"{user} is no member any more")

@@ -10,9 +10,9 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.context import NAME, REVISION, App, force_option, pass_app
 from tfgrpo.cli.counted import CountedCommand
-from tfgrpo.store import undo as undos
+from tfgrpo.store import name_moves as undos
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
-from tfgrpo.store.protection import PROTECTED
+from tfgrpo.store.name_moves import PROTECTED
 from tfgrpo.store.records import RefMove
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 
@@ -159,7 +159,7 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
       tfgrpo reflog -n 10
       tfgrpo reflog main
     """
-    moves = app.store.port.ref_log(None) if name is None else moves_of(app.store, name)
+    moves = app.store.port.names.ref_log(None) if name is None else moves_of(app.store, name)
     shown = text.first(moves, number)
     if as_json:
         text.emit_json_list(move._asdict() | {"time": text.iso(move.time)} for move in shown)

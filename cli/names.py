@@ -9,9 +9,9 @@ import click
 
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH, REVISION, TAG, App, pass_app
-from tfgrpo.store import protection
-from tfgrpo.store.protection import NameKind
-from tfgrpo.store.subject import subject, why_named
+from tfgrpo.store import name_moves
+from tfgrpo.store.log_filter import subject, why_named
+from tfgrpo.store.name_moves import NameKind
 
 
 def naming(
@@ -105,13 +105,13 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     store, at = app.store, "HEAD" if revision is None else revision
     if rename:
         old, new = _renaming(app, kind, str(name), revision)
-        protection.rename(store, kind, old, new)
+        name_moves.rename(store, kind, old, new)
         text.echo(f"renamed {kind} {old} to {new}")
     elif protect is not None:
-        new_ = protection.protect(store, kind, protect)
+        new_ = name_moves.protect(store, kind, protect)
         text.echo(f"{kind} {protect} is {'now' if new_ else 'already'} protected")
     elif unprotect is not None:
-        was = protection.unprotect(store, kind, unprotect)
+        was = name_moves.unprotect(store, kind, unprotect)
         text.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
     elif name is None:
         _list(app, kind, as_json)
@@ -145,7 +145,7 @@ def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple
 def _list(app: App, kind: NameKind, as_json: bool) -> None:
     store = app.store
     names = store.branches() if kind == "branch" else store.tags()
-    protected = protection.protected(store, kind)
+    protected = name_moves.protected(store, kind)
     if as_json:
         fields = {"branches": names} if kind == "branch" else {"tags": names}
         head = {"head": store.head.branch} if kind == "branch" else {}

@@ -11,8 +11,7 @@ import click
 
 from tfgrpo.cli import text, trust
 from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import TfgrpoError, install_hint
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.settings import ProxySettings
@@ -169,7 +168,7 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":
-        from tfgrpo.store.time_spec import parse_time
+        from tfgrpo.store.log_filter import parse_time
 
         keep = -parse_time(flags["keep"], now=0) / 1e6
         if keep <= 0:  # a date: every call would be older than that

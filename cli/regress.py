@@ -126,7 +126,7 @@ def _unused(app: App, unused: str, library: str, target: str | None, as_json: bo
     """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
     from tfgrpo.cli.traffic import opened
     from tfgrpo.improvement.expiry import propose_expiry, unused_experiences
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
 
     store = app.store
     branch = target or (library if library in store.branches() else store.head.branch or "main")

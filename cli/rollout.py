@@ -120,7 +120,7 @@ def _free_name(store: Store, candidate: str) -> str:
 
 def _seconds(until: str) -> float | None:
     """Returns how long a rollout may take. Raises UsageError."""
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
 
     if until == "decided":
         return None

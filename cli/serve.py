@@ -28,9 +28,9 @@ def serve(app: App) -> None:
       tfgrpo serve
       tfgrpo --store team.db serve
     """
-    from tfgrpo.store.find import located
+    from tfgrpo.store.address import located
     from tfgrpo.store.store import Store
-    from tfgrpo.store.transfer.serve import serve as answer
+    from tfgrpo.store.transfer.ssh import serve as answer
 
     opened: list[Store] = []
 

@@ -11,7 +11,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
 
 if TYPE_CHECKING:
-    from tfgrpo.store.stats import Confirmed, Stats
+    from tfgrpo.store.blame import Confirmed, Stats
     from tfgrpo.store.store import Store
 
 
@@ -50,7 +50,7 @@ def stats(
       tfgrpo stats --live --since 1d
       tfgrpo stats --live --by day --tag team=blue
     """
-    from tfgrpo.store import stats as figures
+    from tfgrpo.store import blame as figures
 
     given = [name for name, value in filters.items() if value]
     if given and not live:
@@ -74,7 +74,7 @@ def _live(app: App, filters: Mapping[str, Any], number: int, as_json: bool) -> N
 
     from tfgrpo.cli.traffic import dollars_of, live_lines, opened, parse_tag
     from tfgrpo.store.errors import TfgrpoError
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import by_dimension, by_experience, traffic_path
     from tfgrpo.visible import shown
 

@@ -6,9 +6,9 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.store.protection import protected
+from tfgrpo.store.log_filter import subject
+from tfgrpo.store.name_moves import protected
 from tfgrpo.store.revisions import run_of_history
-from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
 from tfgrpo.tools.known_strength import known_strength
 from tfgrpo.training.run_report import issue_counts, report
@@ -49,7 +49,7 @@ def status(app: App, as_json: bool) -> None:
                 "remote": apart and apart._asdict(),
                 "experiences": len(library),
                 "versions": store.port.last_version() + 1,
-                "bytes": store.port.size(),
+                "bytes": store.port.counts.size(),
                 "run": name,
                 "accounts": {
                     run: {"refused": a.refused, "failed": a.failed, "repaired": a.repaired}
@@ -70,7 +70,7 @@ def status(app: App, as_json: bool) -> None:
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
     text.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
-    text.echo(f"  store: {app.location}, {store.port.size() / 1e6:.1f} MB")
+    text.echo(f"  store: {app.location}, {store.port.counts.size() / 1e6:.1f} MB")
     for line in text.wrap(
         text.words(f"sandbox for agents' Python: {sandbox}"), first="  ", indent=4
     ):

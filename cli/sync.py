@@ -14,9 +14,8 @@ from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, combine, text
 from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, force_option, pass_app
 from tfgrpo.store import merge as merges
-from tfgrpo.store.address import named_by
+from tfgrpo.store.address import named_by, project_root, store_path
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
-from tfgrpo.store.find import project_root, store_path
 
 if TYPE_CHECKING:
     from tfgrpo.store.transfer.locations import Location

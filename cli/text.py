@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Op
 from tfgrpo.visible import shown as shown
 from tfgrpo.visible import shown_in_json

@@ -54,7 +54,7 @@ def traffic(
       tfgrpo traffic --since 1d --failed
       tfgrpo traffic --below 0.5 --json
     """
-    from tfgrpo.store.time_spec import parse_time
+    from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import CallFilter, keyed
 
     if call is not None:
@@ -164,7 +164,7 @@ def opened(app: App) -> Any:
     """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
     from contextlib import closing
 
-    from tfgrpo.store.default import open_traffic
+    from tfgrpo.store.opening import open_traffic
     from tfgrpo.store.traffic import traffic_path
 
     return closing(open_traffic(traffic_path(app.file)))

@@ -208,8 +208,8 @@ def train(
 
 
 def _has_store(app: App) -> bool:
-    from tfgrpo.store.default import is_there
     from tfgrpo.store.errors import StoreError
+    from tfgrpo.store.opening import is_there
 
     if app.is_shared:  # whose errors are worth a line of their own
         return is_there(app.path)

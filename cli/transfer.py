@@ -301,7 +301,7 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
 
 
 def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> None:
-    from tfgrpo.store.find import project_root
+    from tfgrpo.store.address import project_root
     from tfgrpo.training.past_attempts import import_attempts
 
     imported = import_attempts(app.store, project_root(app.store.path), path, name)

@@ -89,9 +89,9 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     from tfgrpo.cli.proxy import FILE as PROXY
     from tfgrpo.project import file_permissions, store_permissions
     from tfgrpo.settings import FILE
+    from tfgrpo.store.address import project_root, store_path
     from tfgrpo.store.atomic_write import is_database
     from tfgrpo.store.errors import StoreError, TfgrpoError
-    from tfgrpo.store.find import project_root, store_path
     from tfgrpo.store.store import Store
 
     if place is not None and not place.exists():

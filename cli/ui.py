@@ -11,8 +11,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import TfgrpoError, install_hint
 
 NEEDED = ("jinja2", "markupsafe", "starlette", "uvicorn")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.store.find import find, store_path
+from tfgrpo.store.address import find, store_path
 
 if TYPE_CHECKING:
     from tfgrpo.store.canonical import derived_id
@@ -71,45 +71,16 @@ __all__ = [
     "store_path",
 ]
 
-MODULES = {
-    "canonical": ("derived_id",),
-    "errors": (
-        "AmbiguousRevision",
-        "BadLocation",
-        "InvalidName",
-        "InvalidOperation",
-        "ProtectedName",
-        "PushRefused",
-        "StaleVersion",
-        "StoreError",
-        "TfgrpoError",
-        "TransferError",
-        "UnknownRevision",
-    ),
-    "records": (
-        "OPS",
-        "ROOT",
-        "Change",
-        "Event",
-        "Experience",
-        "Head",
-        "Json",
-        "Library",
-        "Op",
-        "Operation",
-        "RefMove",
-        "Version",
-    ),
-    "store": ("Store",),
-}
+MODULES = ("errors", "records", "store", "canonical")
+"""Where the names come from, quickest to load first."""
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    for module, names in MODULES.items():
-        if name in names:
-            value = getattr(import_module(f"tfgrpo.store.{module}"), name)
-            globals()[name] = value
+    for module in MODULES if name in __all__ else ():
+        loaded = import_module(f"tfgrpo.store.{module}")
+        if hasattr(loaded, name):
+            globals()[name] = value = getattr(loaded, name)
             return value
     raise AttributeError(f"module 'tfgrpo.store' has no attribute {name!r}")

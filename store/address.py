@@ -1,8 +1,9 @@
-"""The address of a store in a shared database, in place of a file's path.
+"""Where a store is: the path of its file, or the address of a database.
 
+    .tfgrpo/store.db                                     found by walking up as git finds .git
     postgresql://ann@db.example/team?library=support
 
-`library` names one of several in the database (`main` where it is left out); everything else is
+`library` names one of several in the database (`main` where it is left out). Everything else is
 libpq's. A password is taken out as soon as an address is read, and used for this process's own
 connections alone: what is shown, recorded or handed on has none.
 """
@@ -10,13 +11,13 @@ connections alone: what is shown, recorded or handed on has none.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.store.errors import BadLocation
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.errors import BadLocation, StoreError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 SCHEMES = ("postgresql:", "postgres:")
 DEFAULT_LIBRARY = "main"
@@ -32,6 +33,8 @@ _anchors: dict[str, str] = {}
 """Path that stands for a database here → its address without a password."""
 _passwords: dict[str, str] = {}
 """Address without its password → password, of this process alone."""
+FOLDER = ".tfgrpo"
+FILE = "store.db"
 
 
 class Address(NamedTuple):
@@ -56,12 +59,12 @@ class Address(NamedTuple):
 
 
 def is_address(text: str | os.PathLike[str]) -> bool:
-    """Returns whether a store is named by the address of a database, and not by a path."""
+    """Whether a store is named by the address of a database, and not by a path."""
     return isinstance(text, str) and text.lower().startswith(SCHEMES)
 
 
 def with_password(text: str) -> str:
-    """Returns what opens a store in a program that this one starts: never shown."""
+    """The address with its password, for a program that this one starts: never shown."""
     from urllib.parse import quote
 
     text = str(named_by(text))
@@ -74,7 +77,7 @@ def with_password(text: str) -> str:
 
 
 def password_of(address: Address) -> str | None:
-    """Returns the password that came with an address, if one did."""
+    """The password that came with an address, if one did."""
     return _passwords.get(address.text)
 
 
@@ -125,7 +128,7 @@ def _query(text: str) -> str:
 
 
 def _checked(place: Path | str) -> Path | str:
-    """Returns what names a store. Raises BadLocation for what a program gave in place of that."""
+    """The name of a store. Raises BadLocation for anything else that a program gave."""
     if isinstance(place, str | os.PathLike):
         return place
     raise BadLocation(
@@ -135,7 +138,7 @@ def _checked(place: Path | str) -> Path | str:
 
 
 def anchor(text: str | Path) -> Path:
-    """Returns the path that stands for a store on this machine: the file of one that has a file.
+    """The path that stands for a store on this machine: the file of one that has a file.
 
     A database has none: beside this path lie the settings, locks and records of traffic that
     belong to the project here, in the nearest `.tfgrpo` at or above the working folder, or in
@@ -143,8 +146,6 @@ def anchor(text: str | Path) -> Path:
     opens the store as well as the address does.
     """
     from pathlib import Path
-
-    from tfgrpo.store.find import FOLDER
 
     if not is_address(text):
         return Path(_checked(text))
@@ -160,8 +161,64 @@ def anchor(text: str | Path) -> Path:
 
 
 def named_by(path: Path | str) -> Path | str:
-    """Returns what opens the store that a path or address names: an address without its password,
+    """The path or address that opens a store: an address without its password,
     which is also what a path that `anchor` gave stands for. Raises BadLocation."""
     if is_address(_checked(path)):
         return parse_address(os.fspath(path)).text
     return _anchors.get(os.fspath(path), path) if _anchors else path
+
+
+def store_path(root: Path) -> Path:
+    """Where the store of the project at `root` is or would be."""
+    return root / FOLDER / FILE
+
+
+def project_root(path: Path) -> Path:
+    """The folder that a store file belongs to; paths in records are relative to it."""
+    from pathlib import Path
+
+    return Path(project_folder(str(path)))
+
+
+def project_folder(file: str) -> str:
+    """The same as `project_root`, for a command that needs no Path."""
+    folder = os.path.dirname(os.path.realpath(file))
+    return os.path.dirname(folder) if os.path.basename(folder) == FOLDER else folder
+
+
+def located(place: Path | str) -> Path:
+    """The store file that a path means: the file itself, or that of the project there; for
+    the address of a database what stands for it here. Raises BadLocation."""
+    path = anchor(place)
+    return store_path(path) if path.is_dir() else path
+
+
+def in_folder(place: Path | str) -> Path | str:
+    """The store file of a project's folder, or of its `.tfgrpo`; any other place as it is."""
+    if not os.path.isdir(place):
+        return place
+    inner = () if os.path.basename(os.path.realpath(place)) == FOLDER else (FOLDER,)
+    return os.path.join(place, *inner, FILE)
+
+
+def find(start: Path) -> Path:
+    """The path of the nearest store at or above `start`. Raises StoreError if none."""
+    from pathlib import Path
+
+    return Path(find_file(str(start)))
+
+
+def find_file(start: str) -> str:
+    """The same as `find`, for a command that needs no Path."""
+    start = folder = os.path.realpath(start)
+    while True:
+        path = os.path.join(folder, FOLDER, FILE)
+        if os.path.isfile(path):
+            return path
+        above = os.path.dirname(folder)
+        if above == folder:
+            raise StoreError(
+                f"no store in or above {start}",
+                hint="create one with `tfgrpo init`, or use --store FILE",
+            )
+        folder = above

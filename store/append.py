@@ -1,15 +1,17 @@
 """From operations to event rows: what is checked, sealed and pointed at before it is appended.
 
-Everything here is decided against the library that an append builds on, so that a row knows the
-event it follows on and the experience's birth, and replay needs no search.
+All is decided against the library that an append builds on. So a row knows the event it follows on
+and the experience's birth, and replay needs no search. A `TipState` is what is known of that
+library, kept from one append to the next.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias, TypedDict
 
+from tfgrpo.store import replay
 from tfgrpo.store.canonical import (
     SALT_BYTES,
     EventContent,
@@ -29,15 +31,18 @@ from tfgrpo.store.port import (
     Deletion,
     EventRow,
     Port,
+    Shape,
+    lane_of,
+    lane_start,
 )
-from tfgrpo.store.records import Op, Operation, Version
-
-if TYPE_CHECKING:
-    from tfgrpo.store.commit_details import CommitDetails
+from tfgrpo.store.records import Json, Op, Operation, Version
 
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""
 OTHERS = ("MODIFY", "DELETE", "KEEP")
+Placement: TypeAlias = tuple[int, str, int | None, int | None]
+"""Where an event goes: its row and experience, what it follows on, the birth it repeats. A bare
+tuple, because a batch makes one of each event."""
 
 
 class LiveRow(NamedTuple):
@@ -47,16 +52,12 @@ class LiveRow(NamedTuple):
     birth: int
 
 
-Placement: TypeAlias = tuple[int, str, int | None, int | None]
-"""Where an event goes: its row and experience, what it follows on, the birth it repeats. A bare
-tuple, because a batch makes one of each event."""
-
 Changes: TypeAlias = dict[str, LiveRow | None]
 """Experience → where it is live after an append; None: no more."""
 
 
 def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
-    """Returns what events contribute to their version's digest."""
+    """The part of events that their version's digest covers."""
     return [
         (op, experience, None if sealed is None else sealed.hex(), evidence, schema)
         for _, op, experience, _, _, evidence, _, _, sealed, _, schema in rows
@@ -104,7 +105,7 @@ def event_rows(
 def new_version(
     at: BranchTip, rows: Sequence[EventRow], message: str, details: CommitDetails, time: int
 ) -> Version:
-    """Returns the version of these events on top of a branch, with its digest. `details` have its
+    """The version of these events on top of a branch, with its digest. `details` have its
     author and the whole of its meta."""
     tip, merged, meta = at.tip, details.get("merged"), details.get("meta")
     author = details.get("author") or ""
@@ -139,7 +140,7 @@ def place(
     live: dict[str, LiveRow],
     operations: Iterable[tuple[Op, str | None]],
 ) -> tuple[list[Placement], Changes]:
-    """Returns where events on experiences go after `position`, and what they change.
+    """Where events on experiences go after `position`, and what they change.
 
     An ADD without an experience gets a new one. Raises InvalidOperation for an operation that
     cannot apply to what is live.
@@ -182,7 +183,7 @@ def place(
 
 
 def _refusal(id: str, shaped_by: LiveRow | None) -> InvalidOperation:
-    """Returns what is wrong with an ADD under an id that the caller chose."""
+    """The error for an ADD under an id that the caller chose."""
     if not is_id(id):
         return InvalidOperation(f"{id!r} is not an experience id", hint="omit it to get a new one")
     if shaped_by is not None:
@@ -193,9 +194,115 @@ def _refusal(id: str, shaped_by: LiveRow | None) -> InvalidOperation:
 
 
 def _deletions(port: Port, position: int, ids: Collection[str]) -> dict[str, Deletion]:
-    """Returns, of the experiences that were deleted in the history up to `position`, the last
-    deletion."""
+    """The last deletion of each of these that was deleted in the history up to `position`."""
     if not ids:
         return {}
     deletions = port.deletions_of(ids)
     return {d.experience: d for d in deletions if contains_row(port, d.row, position)}
+
+
+class CommitDetails(TypedDict, total=False):
+    """What `Store.commit` can be told beside the operations and the message.
+
+    `author` signs the version, in place of the store's. `meta` is kept in the version and its
+    digest. With `expected`, the branch must still stand at that version. With `onto`, the
+    operations were made for that version, and apply to wherever the branch stands if no
+    experience that they change has been changed since. With neither they are applied to wherever
+    it stands. `merged` is the second parent. `order` has ids in the order that the library is to
+    have; what it leaves out follows as it did. `tags` are put on the version. `also` is called
+    inside the transaction, for records that must land with the version.
+    """
+
+    author: str | None
+    meta: Json | None
+    expected: str | Version | None
+    onto: Version | None
+    merged: Version | None
+    order: Sequence[str] | None
+    tags: Sequence[str]
+    also: Callable[[Version], None] | None
+
+
+class TipState(NamedTuple):
+    """What is live at a version, the position after which it grows, and what a replay up to
+    there would read, in events."""
+
+    version: Version
+    position: int
+    live: dict[str, LiveRow]
+    cost: int
+
+
+def tip_state_at(
+    port: Port,
+    version: Version,
+    known: TipState | None,
+    remembered: Callable[[Version], Iterable[Shape] | None] | None = None,
+) -> TipState:
+    """The state at a version.
+
+    From `known`, which is used up, it takes no query where an append follows on the last one.
+    Beside other writers it is brought up to date by their events alone, for as long as those
+    are few. `remembered` gives what is live there, where that has been replayed already.
+    """
+    if known is not None:
+        if (known.version.digest, known.position) == (version.digest, version.position):
+            return known
+        if _follows_shortly(port, version, known.version):
+            live = known.live
+            for row in port.events(known.position, version.position):
+                if row.op == "DELETE":
+                    live.pop(row.experience, None)
+                elif row.op != "KEEP":
+                    live[row.experience] = LiveRow(row.row, row.birth or row.row)
+            return TipState(version, version.position, live, _cost(port, version))
+    shapes = None if remembered is None else remembered(version)
+    if shapes is None:
+        shapes = replay.shapes_at(port, version)
+    live = {id: LiveRow(row, birth) for id, _, row, birth in shapes}
+    return TipState(version, version.position, live, _cost(port, version))
+
+
+def with_lane(port: Port, state: TipState) -> TipState:
+    """A state that may grow: itself, or, where its lane has gone on, a copy of it at the
+    beginning of a new lane. Only inside a transaction."""
+    return state if port.lane_tip(state.position) else in_new_lane(port, state)
+
+
+def in_new_lane(port: Port, state: TipState) -> TipState:
+    """A copy of a state, at the beginning of a new lane. Only inside a transaction."""
+    position = lane_start(port.open_lane(state.position))
+    return TipState(state.version, position, dict(state.live), state.cost + replay.HOP)
+
+
+def grown(
+    port: Port, state: TipState, version: Version, rows: Sequence[EventRow], changes: Changes
+) -> TipState:
+    """The state after a version was appended to `state`, which is used up.
+
+    Records a snapshot where one is due. Only inside a transaction.
+    """
+    live, cost = state.live, state.cost + len(rows)
+    for id, shaped_by in changes.items():
+        if shaped_by is None:
+            live.pop(id, None)
+        else:
+            live[id] = shaped_by
+    if rows and replay.snapshot_due(cost, len(live)):
+        port.put_snapshot(version.position, sorted(live_row.row for live_row in live.values()))
+        cost = 0
+    return TipState(version, version.position, live, cost)
+
+
+def _follows_shortly(port: Port, version: Version, known: Version) -> bool:
+    if lane_of(version.position) != lane_of(known.position):
+        return False
+    if not 0 <= version.position - known.position <= replay.SHORT_RANGE:
+        return False
+    there = port.version(known.number)  # not so when a transaction around it failed
+    return there is not None and there.digest == known.digest
+
+
+def _cost(port: Port, version: Version) -> int:
+    _, ranges = replay.segments(port, version.position)
+    return replay.reading(ranges)

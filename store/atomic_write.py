@@ -10,14 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
-from tfgrpo.store import leftovers
+from tfgrpo.store import atomic_write
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 PRIVATE, SHARED = 0o600, 0o666
 """Modes of files: for the owner alone, as a store's are; for whoever the user's umask lets."""
@@ -77,13 +78,13 @@ def replacing(
 def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
     """Makes a file under a name that nobody can foretell, to be renamed to `name`; returns its
     descriptor and path. Those that were left behind by a kill are removed. Raises OSError."""
-    leftovers.sweep(folder, f".{name[:100]}.", _unlink_temporary)
+    atomic_write.sweep(folder, f".{name[:100]}.", _unlink_temporary)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     while True:
         temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
         handle = os.open(temporary, flags, mode)
-        if leftovers.hold(handle, temporary):
+        if atomic_write.hold(handle, temporary):
             return handle, temporary
         os.close(handle)
 
@@ -203,3 +204,44 @@ def sync_folder(folder: Path | str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+
+def hold(handle: int, path: str) -> bool:
+    """Takes the lock on what was just made at `path`; returns False where somebody took it for a
+    leftover before, and removed it."""
+    if fcntl is not None:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return os.path.lexists(path)
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+def sweep(folder: str, begins: str, remove: Callable[[str], object]) -> None:
+    """Removes what lies in a folder under a name that begins so and whose maker is gone. What
+    cannot be removed stays."""
+    if fcntl is None:
+        return
+    with suppress(OSError), os.scandir(folder or ".") as entries:
+        for path in [entry.path for entry in entries if entry.name.startswith(begins)]:
+            with suppress(OSError):
+                _remove(path, remove)
+
+
+def _remove(path: str, remove: Callable[[str], object]) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if os.fstat(handle).st_uid == os.geteuid():
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(path)
+    finally:
+        os.close(handle)

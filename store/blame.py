@@ -5,19 +5,22 @@ A merge or cherry-pick records what it brings over as events of its own, which n
 they come from. Here such an event is followed to the one that it repeats, so that the credit goes
 to whoever wrote the text and not to whoever merged it; a text that a merge put together from both
 sides is the merge's own.
+
+`stats` counts how much a history holds, what changes in it, and what has been confirmed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store import replay
-from tfgrpo.store.history import row_ranges, row_within, whole_history
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.history import row_ranges, row_within, version_of_row, whole_history
 from tfgrpo.store.order import arranged, listed
 from tfgrpo.store.port import EventRow
-from tfgrpo.store.records import Event, Experience, Version
+from tfgrpo.store.records import OPS, Event, Experience, Op, Version
+from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store, event_of
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
@@ -50,7 +53,7 @@ class Origins:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
 
     def of(self, event: Event, version: Version) -> Origin:
-        """Returns the origin of an event of `version`: the event itself if it repeats none."""
+        """The origin of an event of `version`: the event itself if it repeats none."""
         if not event.evidence and version.merged is None:  # like most, it was not brought over
             return Origin(event, version, (event.row,))
         rows = [event.row]
@@ -65,13 +68,13 @@ class Origins:
                 or repeated.text != event.text
             ):
                 break
-            version = self._store.port.version_of_row(repeated.row)
+            version = version_of_row(self._store.port, repeated.row)
             event = event_of(repeated, version.number)
             rows.append(event.row)
         return Origin(event, version, tuple(rows))
 
     def _source(self, event: Event, version: Version) -> Version | None:
-        """Returns the version that an event was brought over from, if it was."""
+        """The version that an event was brought over from, if it was."""
         if version.merged is not None:
             return self._store.version(version.merged)
         evidence = event.evidence or {}
@@ -82,7 +85,7 @@ class Origins:
         return there[0] if there and there[0].number < version.number else None
 
     def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
-        """Returns the event that last shaped an experience in the history of a version."""
+        """The event that last shaped an experience in the history of a version."""
         if source.position not in self._ranges:
             self._ranges[source.position] = row_ranges(self._store.port, source.position)
         ranges = self._ranges[source.position]
@@ -99,7 +102,7 @@ def blame(
     only: Collection[str] | None = None,
     ranges: Ranges | None = None,
 ) -> list[Blame]:
-    """Returns who gave each experience of a library its text, in library order.
+    """Who gave each experience of a library its text, in library order.
 
     `only` are the ids that are asked for, and `ranges` those of the version's whole history,
     where they are known already: in a long history they are most of the work.
@@ -123,7 +126,7 @@ def blame(
 def _live(
     store: Store, version: Version, only: Collection[str] | None
 ) -> list[tuple[Experience, Event]]:
-    """Returns the experiences of a library, in its order, each with its live event. Of a whole
+    """The experiences of a library, in its order, each with its live event. Of a whole
     library the events are all that is read: they have what the experiences say."""
     if only is not None:
         library = [e for e in store.library(version) if e.id in only]
@@ -144,11 +147,11 @@ def _live(
 def count_keeps(
     store: Store, rows: Mapping[str, tuple[int, ...]], ranges: Ranges
 ) -> dict[str, int]:
-    """Returns experience → how many KEEPs in these ranges of rows confirm one of its rows."""
+    """Experience → how many KEEPs in these ranges of rows confirm one of its rows."""
     counts = dict.fromkeys(rows, 0)
     depth = 0
     while level := {id: chain[depth] for id, chain in rows.items() if depth < len(chain)}:
-        keeps = store.port.count_keeps(level, ranges)
+        keeps = store.port.counts.keeps(level, ranges)
         for id, row in level.items():
             counts[id] += keeps.get(row, 0)
         depth += 1
@@ -157,3 +160,120 @@ def count_keeps(
 
 def _is_hex(text: str) -> bool:
     return not text.strip("0123456789abcdef")
+
+
+class Confirmed(NamedTuple):
+    """A live experience, the version that gave it its text, how many KEEPs have confirmed that
+    since, and how often any of its texts was replaced."""
+
+    experience: Experience
+    version: Version
+    keeps: int
+    modified: int
+
+
+class StepStats(NamedTuple):
+    """What one step of a run did: the version it made, and its events by kind."""
+
+    run: str
+    step: int
+    version: Version
+    events: Mapping[Op, int]
+
+
+class Stats(NamedTuple):
+    """The figures of the history of one version, and of the file that it lies in.
+
+    `versions` and `events` count what is in the version's history, second parents' included
+    (versions without an event are left out, and steps as well); what a merge brings over counts
+    where it was made, and not again as the merge's own. `file_versions` and `file_events` count
+    all that is in the file. `experiences` are the live ones, in library order. Sizes are in
+    bytes; `first` is the oldest version with events, if any.
+    """
+
+    version: Version
+    bytes: int
+    snapshot_bytes: int
+    snapshots: int
+    file_versions: int
+    file_events: int
+    versions: int
+    events: Mapping[Op, int]
+    experiences: tuple[Confirmed, ...]
+    first: Version | None
+    steps: tuple[StepStats, ...]
+
+    @property
+    def snapshot_share(self) -> float:
+        """How much of the file is snapshots, in [0, 1]."""
+        return self.snapshot_bytes / self.bytes if self.bytes else 0.0
+
+    @property
+    def most_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, most first."""
+        return tuple(sorted(self.experiences, key=lambda c: -c.keeps))
+
+    @property
+    def least_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, least first."""
+        return tuple(sorted(self.experiences, key=lambda c: c.keeps))
+
+    @property
+    def churn(self) -> tuple[Confirmed, ...]:
+        """The experiences whose texts were replaced, most often first."""
+        changed = (c for c in self.experiences if c.modified)
+        return tuple(sorted(changed, key=lambda c: -c.modified))
+
+
+def stats(store: Store, version: Version) -> Stats:
+    """The figures of a version's history. A read-only operation.
+
+    Reads every event of the history once.
+    """
+    with store.port.reading():
+        return _stats(store, version)
+
+
+def _stats(store: Store, version: Version) -> Stats:
+    port = store.port
+    ranges, copied = whole_history(port, version)
+    events: dict[Op, int] = dict.fromkeys(OPS, 0)
+    for pairs, sign in ((ranges, 1), (copied, -1)):
+        for after, upto in pairs:
+            for op, count in port.counts.ops(after, upto).items():
+                events[op] += sign * count
+    blamed = blame(store, version)
+    modified = Counter(port.counts.modified(ranges))
+    modified.subtract(port.counts.modified(copied))
+    first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
+    snapshots = port.counts.snapshot_sizes()
+    tags = store.tags()
+    return Stats(
+        version=version,
+        bytes=port.counts.size(),
+        snapshot_bytes=sum(snapshots),
+        snapshots=len(snapshots),
+        file_versions=port.last_version() + 1,
+        file_events=port.counts.events(),
+        versions=port.counts.versions(ranges) - len(copied),
+        events=events,
+        experiences=tuple(
+            Confirmed(b.experience, b.version, b.keeps, modified[b.experience.id]) for b in blamed
+        ),
+        first=None if first is None else version_of_row(port, first.row),
+        steps=tuple(s for run in store.runs.all() for s in _steps(store, run, tags, ranges)),
+    )
+
+
+def _steps(
+    store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
+) -> list[StepStats]:
+    """The steps of a run that lie in a history, oldest first."""
+    prefix = f"{run.name}/step_"
+    numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
+    versions = [store.version(number) for number in sorted(numbers)]
+    return [
+        StepStats(run.name, int(v.meta["step"]), v, store.counts(v))
+        for v in versions
+        if v.events and v.meta.get("run") == run.name and row_within(v.position, ranges)
+    ]

@@ -20,8 +20,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
-
-from tfgrpo.store.named_tuple import NamedTuple
+from typing import NamedTuple
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_LENGTH = 12
@@ -39,7 +38,7 @@ EventContent = tuple[str, str, str | None, str | None, int]
 
 
 def canonical(value: object) -> bytes:
-    """Returns the canonical JSON of a value made of dicts, lists, strings, numbers and None.
+    """The canonical JSON of a value made of dicts, lists, strings, numbers and None.
 
     Raises ValueError for NaN and infinities, TypeError for anything else.
     """
@@ -47,12 +46,12 @@ def canonical(value: object) -> bytes:
 
 
 def digest(value: object) -> bytes:
-    """Returns the SHA-256 (32 bytes) of the canonical JSON of `value`."""
+    """The SHA-256 (32 bytes) of the canonical JSON of `value`."""
     return hashlib.sha256(canonical(value)).digest()
 
 
 def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
-    """Returns the salted digest (32 bytes) under which an event's content enters the chain."""
+    """The salted digest (32 bytes) under which an event's content enters the chain."""
     # canonical([text, reason]), in a fifth of the time: it is done for every event. Most texts
     # have nothing that is escaped, and to see that takes a third of what the encoder takes.
     quoted = b"null"
@@ -85,7 +84,7 @@ class VersionContent(NamedTuple):
 
 
 def version_digest(content: VersionContent) -> bytes:
-    """Returns the digest of a version (32 bytes)."""
+    """The digest of a version (32 bytes)."""
     schema, parents, author, time, message, meta, events = content
     quote = encode_basestring  # what `canonical` makes of all this, in a third of the time
     digests = ",".join([f'"{parent.hex()}"' for parent in parents])
@@ -102,17 +101,17 @@ def version_digest(content: VersionContent) -> bytes:
 
 
 def encode_id(number: int) -> str:
-    """Returns the twelve characters that stand for the low 60 bits of `number`."""
+    """The twelve characters that stand for the low 60 bits of `number`."""
     return "".join(ALPHABET[(number >> shift) & 31] for shift in range(55, -1, -5))
 
 
 def new_id() -> str:
-    """Returns a fresh random experience id."""
+    """A fresh random experience id."""
     return encode_id(int.from_bytes(os.urandom(8), "big"))
 
 
 def derived_id(*parts: object) -> str:
-    """Returns the experience id that follows from `parts`: the same parts give the same id.
+    """The experience id that follows from `parts`: the same parts give the same id.
 
     Training names its experiences this way, so that a run that was killed and resumed gives
     the ids that an undisturbed one gives.
@@ -121,5 +120,5 @@ def derived_id(*parts: object) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Returns whether `text` has the form of a whole experience id."""
+    """Whether `text` has the form of a whole experience id."""
     return len(text) == ID_LENGTH and not text.strip(ALPHABET)

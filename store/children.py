@@ -35,17 +35,17 @@ NETWORK = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "NETRC"
 
 
 def python(*arguments: str) -> list[str]:
-    """Returns the command that runs this Python, without the working folder on its path."""
+    """The command that runs this Python, without the working folder on its path."""
     return [sys.executable, "-P", *arguments]
 
 
 def isolated_python(*arguments: str) -> list[str]:
-    """Returns the command that runs this Python without what the user has set up for it either."""
+    """The command that runs this Python without what the user has set up for it either."""
     return [sys.executable, "-I", *arguments]
 
 
 def without_keys(*families: str) -> dict[str, str]:
-    """Returns this process's environment as far as any program needs it, so without a key, and
+    """This process's environment as far as any program needs it, so without a key, and
     the variables whose names begin with one of `families`."""
     begins = FAMILIES + families
     return {
@@ -56,7 +56,7 @@ def without_keys(*families: str) -> dict[str, str]:
 
 
 def whole(**more: str) -> dict[str, str]:
-    """Returns this process's whole environment and `more`: for what asks models as this one does,
+    """This process's whole environment and `more`: for what asks models as this one does,
     and for programs of the user's own."""
     return {**os.environ, **more}
 

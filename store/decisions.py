@@ -10,11 +10,10 @@ A redaction reaches their subject, content and reason, and is itself a decision 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.canonical import canonical, new_id
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:
@@ -77,12 +76,12 @@ def decide(
 def decisions(
     store: Store, *, kind: str | None = None, subject: str | None = None, since: int = 0
 ) -> list[Decision]:
-    """Returns decisions, oldest first: of a kind, about a subject, since when (microseconds)."""
+    """Decisions, oldest first: of a kind, about a subject, since when (microseconds)."""
     return store.port.records.decisions(DecisionFilter(kind, subject, since))
 
 
 def about(decision: Decision, name: str) -> bool:
-    """Returns whether a decision is about a name: as its subject, its kind, its id, or as a value
+    """Whether a decision is about a name: as its subject, its kind, its id, or as a value
     of its content, such as the branch that an experiment was on."""
     named = (decision.subject, decision.kind, decision.id, *decision.content.values())
     return any(value == name for value in named)

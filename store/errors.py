@@ -8,6 +8,11 @@ both and exits with `exit_code`. A program catches the kinds below.
 from __future__ import annotations
 
 import errno
+import re
+
+NAME = "tfgrpo"
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 
 
 class TfgrpoError(Exception):
@@ -78,11 +83,48 @@ class SettingsError(TfgrpoError):
     exit_code = 2
 
 
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
 def advice(error: OSError) -> str:
-    """Returns what to do about a file that the system does not let us have."""
+    """What to do about a file that the system does not let us have."""
     if error.errno in NO_ROOM:
         return "free some space and run the same command again"
     return "check the permissions"
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs what an extra stands for: `pip install 'openpyxl>=3.1'`."""
+    from importlib.metadata import PackageNotFoundError, requires
+
+    try:
+        listed = requires(NAME) or []
+    except PackageNotFoundError:  # run from a folder that was never installed
+        listed = []
+    wanted = []
+    for requirement in listed:
+        what, _, marker = requirement.partition(";")
+        if (match := re.search(MARKER, marker)) and match[1] == extra:
+            wanted.append(f"'{what.strip()}'")
+    return "pip install " + (" ".join(wanted) or f"'.[{extra}]' in a clone of {NAME}")
+
+
+def upgrade_hint() -> str:
+    """How to get a newer version: from where this one was installed."""
+    import json
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        origin = json.loads(distribution(NAME).read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        origin = {}
+    url = str(origin.get("url", ""))
+    if url.startswith("file://") and "dir_info" in origin:
+        from shlex import quote
+        from urllib.parse import unquote, urlsplit
+
+        folder = quote(unquote(urlsplit(url).path))
+        editable = "-e " if origin["dir_info"].get("editable") else ""
+        return f"upgrade {NAME}: `git -C {folder} pull && pip install {editable}{folder}`"
+    if "vcs_info" in origin:
+        return f"upgrade {NAME}: `pip install -U '{origin['vcs_info'].get('vcs', 'git')}+{url}'`"
+    if url:
+        return f"upgrade {NAME}: it was installed from {url}"
+    return f"upgrade {NAME}: `pip install -U {NAME}`"

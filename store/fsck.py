@@ -16,7 +16,7 @@ from typing import NamedTuple
 from tfgrpo.store import order, redact, replay
 from tfgrpo.store.append import event_contents
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
-from tfgrpo.store.checks import Defect, attempt
+from tfgrpo.store.damage import Defect, attempt
 from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
@@ -47,10 +47,10 @@ def fsck(store: Store) -> Checked:
 def _fsck(store: Store) -> Checked:
     port = store.port
     problems: list[Defect] = []
-    storage = port.checking_storage()
+    storage = port.storage.checking()
     versions, events = 0, 0
     blank: set[int] = set()
-    snapshots = set(port.snapshot_positions())
+    snapshots = set(port.counts.snapshot_positions())
 
     def chain() -> Iterator[Defect]:
         nonlocal versions, events
@@ -92,9 +92,10 @@ def _fsck(store: Store) -> Checked:
 def repair(store: Store) -> int:
     """Drops snapshots, which are made anew when they are due, and makes indexes and triggers
     anew; returns how many snapshots went."""
-    count = len(store.port.snapshot_positions())
-    store.port.rebuild()  # first: a trigger of somebody else's could keep the rest from its end
-    store.port.drop_snapshots()
+    count = len(store.port.counts.snapshot_positions())
+    # Anew first: a trigger of somebody else's could keep the rest from its end.
+    store.port.storage.rebuild()
+    store.port.storage.drop_snapshots()
     return count
 
 
@@ -211,7 +212,7 @@ def _live_at(port: Port, position: int, lanes: dict[int, _Lane]) -> dict[str, tu
 
 
 def _strays(port: Port, events: int) -> Iterator[Defect]:
-    there = port.count_events()
+    there = port.counts.events()
     if there != events:
         yield Defect("events", f"{there} are there, and versions account for {events}")
 
@@ -224,16 +225,16 @@ def _snapshot(port: Port, position: int, live: dict[str, tuple[int, int]]) -> It
 
 
 def _names(store: Store, versions: int) -> Iterator[Defect]:
-    for move in store.port.refs(""):
+    for move in store.port.names.refs(""):
         if move.version is not None and not 0 <= move.version < versions:
             yield Defect(move.name, f"stands at v{move.version}, which is not there")
-        if move.symbol is not None and store.port.ref(move.symbol) is None:
+        if move.symbol is not None and store.port.names.ref(move.symbol) is None:
             yield Defect(move.name, f"follows {move.symbol}, which is not there")
 
 
 def _redactions(store: Store, blank: set[int]) -> Iterator[Defect]:
     """Checks that what is blank is on record, and what is on record is blank and gone."""
-    recorded = set(store.port.redacted())
+    recorded = set(store.port.redactions.rows())
     for event in sorted(blank - recorded):
         yield Defect(f"event {event}", "was blanked, and no redaction is on record")
     for event in sorted(recorded - blank):

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.port import lane_of, lane_start
 
 if TYPE_CHECKING:
@@ -42,18 +41,23 @@ class Versions(Protocol):
     """What reads versions by number: a store, or a port."""
 
     def version(self, number: int) -> Version | None:
-        """Returns the version of that number."""
+        """The version of that number."""
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        """Returns the versions of these numbers, those that there are, ascending."""
+        """The versions of these numbers, those that there are, ascending."""
 
 
 def version_at(versions: Versions, number: int) -> Version:
-    """Returns a version that has to be there. Raises StoreError."""
+    """A version that has to be there. Raises StoreError."""
     version = versions.version(number)
     if version is None:
         raise StoreError(f"v{number} is missing", hint="run `tfgrpo fsck` for details")
     return version
+
+
+def version_of_row(port: Port, row: int) -> Version:
+    """The version that holds the event at a row. Raises StoreError."""
+    return version_at(port, port.numbers_of_rows([row])[row])
 
 
 class ReadAhead:
@@ -66,7 +70,7 @@ class ReadAhead:
         self._many, self._used = 1, 1
 
     def __call__(self, number: int) -> Version:
-        """Returns the version of that number, which has to be there. Raises StoreError."""
+        """The version of that number, which has to be there. Raises StoreError."""
         version = self._ahead.pop(number, None)
         if version is not None:
             self._used += 1
@@ -82,7 +86,7 @@ class ReadAhead:
 
 
 def first_parents(versions: Versions, version: Version | None) -> Iterator[Version]:
-    """Yields a version and its first parents, newest first."""
+    """A version and its first parents, newest first."""
     read = ReadAhead(versions)
     while version is not None:
         yield version
@@ -92,7 +96,7 @@ def first_parents(versions: Versions, version: Version | None) -> Iterator[Versi
 def ancestors(
     versions: Versions, tips: Iterable[int], without: Iterable[int] = ()
 ) -> Iterator[Version]:
-    """Yields `tips` and their ancestors, newest first, but none that `without` has or is."""
+    """`tips` and their ancestors, newest first, but none that `without` has or is."""
     version: Version | None = None
     read = ReadAhead(versions)
 
@@ -107,7 +111,7 @@ def ancestors(
 
 
 def with_ancestors(versions: Versions, version: Version) -> Iterator[Version]:
-    """Yields a version, which is read already, and its ancestors, newest first."""
+    """A version, which is read already, and its ancestors, newest first."""
     yield version
     yield from ancestors(versions, version.parents)
 
@@ -126,7 +130,7 @@ def ancestor_numbers(
         yield number
     if not excluded:
         return
-    import heapq  # for those whose history has one
+    import heapq  # for those whose history has a merge
 
     heap = [-number for number in excluded]
     heapq.heapify(heap)
@@ -148,7 +152,7 @@ def ancestor_numbers(
 
 
 def contained(versions: Versions, tips: Iterable[int], candidates: AbstractSet[int]) -> set[int]:
-    """Returns those of the candidates that are in the history of `tips`."""
+    """Those of the candidates that are in the history of `tips`."""
     there: set[int] = set()
     if not candidates:
         return there
@@ -162,7 +166,7 @@ def contained(versions: Versions, tips: Iterable[int], candidates: AbstractSet[i
 
 
 def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
-    """Returns the newest version that both have in their history. v0 is in every history."""
+    """The newest version that both have in their history. v0 is in every history."""
     sides: dict[int, set[str]] = {a.number: {"a"}}
     sides.setdefault(b.number, set()).add("b")
     import heapq
@@ -183,7 +187,7 @@ def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
 
 
 def parents_reader(versions: Versions) -> Parents:
-    """Returns the parents of versions by number, each version read once."""
+    """The parents of versions by number, each version read once."""
     known: dict[int, tuple[int, ...]] = {}
     read = ReadAhead(versions)
 
@@ -199,8 +203,7 @@ def parents_reader(versions: Versions) -> Parents:
 
 
 def lanes(port: Port, position: int) -> Iterator[tuple[int, int]]:
-    """Yields the first-parent history up to a position as ranges (after, upto] of rows, newest
-    first."""
+    """The first-parent history up to a position as ranges (after, upto] of rows, newest first."""
     while True:
         lane = lane_of(position)
         yield lane_start(lane), position
@@ -210,12 +213,12 @@ def lanes(port: Port, position: int) -> Iterator[tuple[int, int]]:
 
 
 def row_ranges(port: Port, position: int) -> list[tuple[int, int]]:
-    """Returns the first-parent history up to a position as ranges of rows, oldest first."""
+    """The first-parent history up to a position as ranges of rows, oldest first."""
     return list(lanes(port, position))[::-1]
 
 
 def whole_history(port: Port, version: Version) -> WholeHistory:
-    """Returns where the events of a history lie, second parents' included.
+    """Where the events of a history lie, second parents' included.
 
     Goes by lanes and merges: what has neither is one range, however long it is.
     """
@@ -254,7 +257,7 @@ def _ranges(ends: Mapping[int, int]) -> list[tuple[int, int]]:
 
 
 def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Returns whether a row is in one of some ranges (after, upto], which ascend."""
+    """Whether a row is in one of some ranges (after, upto], which ascend."""
     if len(ranges) == 1:
         return ranges[0][0] < row <= ranges[0][1]
     from bisect import bisect_left  # which few histories need
@@ -264,7 +267,7 @@ def row_within(row: int, ranges: Sequence[tuple[int, int]]) -> bool:
 
 
 def contains_row(port: Port, row: int, position: int) -> bool:
-    """Returns whether the event at `row` is in the first-parent history up to `position`."""
+    """Whether the event at `row` is in the first-parent history up to `position`."""
     for after, upto in lanes(port, position):
         if after < row:
             return row <= upto

@@ -40,8 +40,8 @@ class Journal:
     """Appends calls and rollouts in batches from a thread of its own. Close it when done."""
 
     def __init__(self, writer: JournalWriter, *, patience: float = 0.0) -> None:
-        """`writer` is `store.port.writer()`; it is closed with the journal. What cannot be written
-        is tried again for `patience` seconds: a database may be restarting."""
+        """`writer` is `store.port.records.writer()`; it is closed with the journal. What cannot be
+        written is tried again for `patience` seconds: a database may be restarting."""
         self._writer, self._patience = writer, patience
         self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="tfgrpo-journal", daemon=True)

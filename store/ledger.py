@@ -12,11 +12,10 @@ import secrets
 import time
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from tfgrpo.store.address import FILE
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.find import FILE
-from tfgrpo.store.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +39,7 @@ class Budget(NamedTuple):
         return f"${self.dollars:g}" + ("" if self.per == "total" else f"/{self.per}")
 
     def began(self, today: str) -> str:
-        """Returns the day from which on spending counts, on a day such as 2026-11-25."""
+        """The day from which on spending counts, on a day such as 2026-11-25."""
         return {"day": today, "month": today[:8] + "01", "total": ""}[self.per]
 
 
@@ -76,10 +75,10 @@ class Ledger(Protocol):
         """Closes the file."""
 
     def changes(self) -> int:
-        """Returns a number that is another one after anybody else has written."""
+        """A number that is another one after anybody else has written."""
 
     def virtual_keys(self) -> list[VirtualKey]:
-        """Returns all keys, oldest first."""
+        """All keys, oldest first."""
 
     def add_key(self, key: VirtualKey) -> None:
         """Records a new key; its number is given here. Raises InvalidOperation where a key that is
@@ -95,39 +94,39 @@ class Ledger(Protocol):
         """Adds to what was spent. Raises StoreError."""
 
     def spent(self, since: str) -> Spent:
-        """Returns what was spent from a day on."""
+        """The spending from a day on."""
 
     def notes(self) -> set[str]:
-        """Returns what was told already."""
+        """The lines that were told already."""
 
     def note(self, line: str) -> None:
         """Records that something was told."""
 
 
 def ledger_path(store: Path | str) -> str:
-    """Returns where the ledger of a store lies."""
+    """The path of a store's ledger."""
     folder, name = os.path.split(os.path.abspath(store))
     stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
     return os.path.join(folder, stem + LEDGER)
 
 
 def new_key() -> str:
-    """Returns a new key, which is shown once and never kept."""
+    """A new key, which is shown once and never kept."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def key_digest(key: str | bytes) -> bytes:
-    """Returns what is kept of a key."""
+    """The part of a key that is kept: its digest."""
     return hashlib.sha256(key.encode() if isinstance(key, str) else key).digest()
 
 
 def allows(patterns: tuple[str, ...] | None, name: str) -> bool:
-    """Returns whether a name is one of those that patterns allow."""
+    """Whether a name is one of those that patterns allow."""
     return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def spent_by(key: VirtualKey, spent: Spent) -> float:
-    """Returns what a key has spent in its budget's period, or in all, in US dollars."""
+    """The spending of a key in its budget's period, or in all, in US dollars."""
     today = time.strftime("%Y-%m-%d", time.gmtime())
     began = key.limits.budget.began(today) if key.limits.budget else ""
     of = f"key:{key.name}"
@@ -135,7 +134,7 @@ def spent_by(key: VirtualKey, spent: Spent) -> float:
 
 
 def parse_budget(given: str) -> Budget:
-    """Returns a budget as it is typed: 5, 5/day, 100/month, 20/total. Raises InvalidOperation."""
+    """A budget as it is typed: 5, 5/day, 100/month, 20/total. Raises InvalidOperation."""
     amount, _, per = given.strip().removeprefix("$").partition("/")
     try:
         dollars = float(amount)

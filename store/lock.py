@@ -50,7 +50,7 @@ def held(path: Path, *, patience: float = PATIENCE) -> Iterator[bool]:
 
 
 def is_held(path: Path) -> bool:
-    """Returns whether some process holds the lock at `path`. Raises StoreError."""
+    """Whether some process holds the lock at `path`. Raises StoreError."""
     if not path.exists():
         return False
     if fcntl is None:

@@ -15,8 +15,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from tfgrpo.store import word_diff
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import common_ancestor
+from tfgrpo.store.order import MergedOrder, ids_of, merged_order
 from tfgrpo.store.records import Library, Operation, Version
-from tfgrpo.store.reorder import MergedOrder, ids_of, merged_order
 from tfgrpo.store.store import Store
 
 ORDER_CONFLICTS = "order_conflicts"
@@ -63,16 +63,16 @@ Resolve: TypeAlias = Callable[[Conflict], str | None]
 
 
 def side(which: Side) -> Resolve:
-    """Returns a resolution that always takes one side."""
+    """A resolution that always takes one side."""
     return lambda conflict: conflict.ours if which == "ours" else conflict.theirs
 
 
 def three_way(
     base: Library, ours: Library, theirs: Library, *, resolve: Resolve | None = None
 ) -> Merged:
-    """Returns what turns `ours` into the merge of both, in library order.
+    """The operations that turn `ours` into the merge of both, in library order.
 
-    Experiences that theirs moved are moved, unless ours moved them too (`reorder.py`).
+    Experiences that theirs moved are moved, unless ours moved them too (`order.py`).
     Without `resolve`, conflicts are in the result and no operation stands for them. A text that
     was redacted is brought over by nobody: where theirs has one, that is a conflict. Raises
     InvalidOperation when it is resolved to what stands for such a text.
@@ -111,7 +111,7 @@ def three_way(
 
 
 def change(id: str, before: str | None, after: str | None) -> Operation | None:
-    """Returns the operation that takes an experience from one text to another."""
+    """The operation that takes an experience from one text to another."""
     if before == after:
         return None
     if after is None:
@@ -120,7 +120,7 @@ def change(id: str, before: str | None, after: str | None) -> Operation | None:
 
 
 def merge_words(base: str, ours: str, theirs: str) -> str | None:
-    """Returns the text with both sides' changes of words, or None where they touch."""
+    """The text with both sides' changes of words, or None where they touch."""
     words = base.split()
     changes = sorted(
         {
@@ -142,7 +142,7 @@ def merge_words(base: str, ours: str, theirs: str) -> str | None:
 
 
 def sides_of(store: Store, kind: Combination, branch: str, version: Version) -> Sides:
-    """Returns what merging, applying or taking back a version on a branch is made from.
+    """The sides of merging, applying or taking back a version on a branch.
 
     Raises TfgrpoError for the changes of the empty library, which has none.
     """
@@ -187,7 +187,7 @@ def cherry_pick(
 
 
 def picked(store: Store, revision: str) -> list[Version]:
-    """Returns the version of a revision, or those of a range, oldest first. Raises
+    """The version of a revision, or those of a range, oldest first. Raises
     UnknownRevision for an empty range."""
     if ".." not in revision:
         return [store.resolve(revision)]

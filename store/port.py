@@ -1,9 +1,10 @@
-"""The small port behind which everything that needs SQL stands.
+"""The ports behind which everything that needs a database stands.
 
-Replay, diff, revisions, commits, runs, the journal, remotes and redaction are written against
-this protocol alone and its parts in `port_records.py`. SQLite is the embedded implementation
-(`sqlite/`), and `default.py` chooses it; another one has to pass the contract tests in
-`tests/port_contract.py` and nothing else changes.
+`Port` is versions and events. What else a store keeps has ports of its own behind it: names,
+redactions, counts, the storage, and the records of training (`port_records.py`). All else is
+written against these alone. Files are SQLite's (`sqlite/`), shared stores PostgreSQL's
+(`postgres/`), and what the two do alike is in `sql/`. Another implementation passes the contract
+in `tests/port_contract.py`.
 
 **Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions
 in which each builds on the one before, so the history of a branch is a few ranges of
@@ -16,30 +17,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Op, RefMove, Version
 
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.checks import Defect
+    from tfgrpo.store.damage import Defect
     from tfgrpo.store.occurrences import Occurrence
-    from tfgrpo.store.port_records import JournalWriter, Records
+    from tfgrpo.store.port_records import Records
+
 
 LANE_BITS = 40
 EVENT_SCHEMA = 1
 VERSION_SCHEMA = 1
+Step: TypeAlias = tuple[int, Op, int | None]
+"""What replay needs of an event: its row, its operation, the row that it replaces."""
+Shape: TypeAlias = tuple[str, str | None, int, int]
+"""What a library needs of a live event: experience, text (None: redacted), row, birth.
+
+Both are bare tuples because a checkout reads thousands of them.
+"""
+Level: TypeAlias = Literal["reader", "trainer", "reviewer", "owner"]
+LEVELS: tuple[Level, ...] = get_args(Level)
 
 
 def lane_of(row: int) -> int:
-    """Returns the lane that a row or position belongs to."""
+    """The lane that a row or position belongs to."""
     return row >> LANE_BITS
 
 
 def lane_start(lane: int) -> int:
-    """Returns the position before the first row of a lane."""
+    """The position before the first row of a lane."""
     return lane << LANE_BITS
 
 
@@ -73,16 +83,6 @@ class Redaction(NamedTuple):
     author: str
     time: int
     reason: str
-
-
-Step: TypeAlias = tuple[int, Op, int | None]
-"""What replay needs of an event: its row, its operation, the row that it replaces."""
-
-Shape: TypeAlias = tuple[str, str | None, int, int]
-"""What a library needs of a live event: experience, text (None: redacted), row, birth.
-
-Both are bare tuples because a checkout reads thousands of them.
-"""
 
 
 class ChainLink(NamedTuple):
@@ -121,7 +121,23 @@ class BranchTip(NamedTuple):
 
 
 class Port(Protocol):
-    """Append versions, read events and versions, append to and read the ref log."""
+    """Versions and events: append, and read."""
+
+    @property
+    def names(self) -> Names: ...
+
+    @property
+    def redactions(self) -> Redactions: ...
+
+    @property
+    def counts(self) -> Counts: ...
+
+    @property
+    def storage(self) -> Storage: ...
+
+    @property
+    def records(self) -> Records:
+        """Runs, rollouts, calls and evaluations; written in this port's transactions."""
 
     def close(self) -> None:
         """Releases the file or connection."""
@@ -139,152 +155,108 @@ class Port(Protocol):
         transaction, joins it.
         """
 
-    def changes(self) -> int | bytes:
-        """Returns what is something else after anybody else has committed.
+    def changes(self) -> int:
+        """A number that is another one after anybody else has committed.
 
         Asked before every request of an application: it costs microseconds.
         """
 
-    # versions and events:
-
     def last_version(self) -> int:
-        """Returns the highest version number."""
+        """The highest version number; below 0 where there is none."""
 
     def version(self, number: int) -> Version | None:
-        """Returns the version of that number."""
+        """The version of that number."""
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        """Returns the versions of these numbers, those that there are, ascending."""
+        """The versions of these numbers, those that there are, ascending."""
 
-    def chain(self) -> Iterator[ChainLink]:
-        """Yields every version, numbers ascending, with what its digest is made from."""
-
-    def version_schema(self, number: int) -> int:
-        """Returns the number of the rule by which a version's digest is made."""
-
-    def version_meta(self, number: int) -> str | None:
-        """Returns a version's meta as it is stored: what its digest covers."""
-
-    def recorder(self, number: int) -> str | None:
-        """Returns the user by whom a version was recorded, where the storage itself says so: a
-        database does, of who was connected; a file says nothing."""
+    def chain(self, numbers: Iterable[int] | None = None) -> Iterator[ChainLink]:
+        """Every version (of these numbers), ascending, with what its digest is made from."""
 
     def versions_by_digest(self, prefix: str, limit: int) -> list[Version]:
-        """Returns versions whose digest in hex begins with `prefix`."""
+        """Versions whose digest in hex begins with `prefix`."""
 
     def first_since(self, time: int) -> int | None:
-        """Returns the lowest number of the versions recorded at `time` or later, if any.
+        """The lowest number of the versions recorded at `time` or later, if any.
 
         Microseconds since 1970. This reads every version.
         """
 
-    def version_of_row(self, row: int) -> Version:
-        """Returns the version that holds the event at `row`."""
-
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
-        """Returns row → the number of the version that holds the event there."""
+        """Row → the number of the version that holds the event there. Raises StoreError."""
 
     def merges(self, after: int, upto: int) -> list[Merge]:
-        """Returns the merges whose last event is in a range (after, upto] of rows, ascending."""
-
-    def lane_tip(self, position: int) -> bool:
-        """Returns whether nothing has been recorded in the lane after `position`."""
-
-    def lane_base(self, lane: int) -> int:
-        """Returns the row at which the lane left an earlier one."""
-
-    def open_lane(self, base: int) -> int:
-        """Opens a lane that leaves at `base`; returns its number."""
+        """The merges whose last event is in a range (after, upto] of rows, ascending."""
 
     def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
         """Records a version and its events. Only inside a transaction."""
 
+    def lane_tip(self, position: int) -> bool:
+        """Whether nothing has been recorded in the lane after `position`."""
+
+    def lane_base(self, lane: int) -> int:
+        """The row at which the lane left an earlier one."""
+
+    def open_lane(self, base: int) -> int:
+        """Opens a lane that leaves at `base`; returns its number. Only inside a transaction."""
+
     def steps(self, after: int, upto: int) -> Iterable[Step]:
-        """Returns what replay needs of the events with after < row <= upto, KEEPs left out."""
+        """What replay needs of the events with after < row <= upto, KEEPs left out."""
 
     def events(self, after: int, upto: int) -> Iterator[EventRow]:
-        """Yields the events with after < row <= upto, in order."""
+        """The events with after < row <= upto, in order."""
 
     def events_at(self, rows: Iterable[int]) -> list[EventRow]:
-        """Returns the events at these rows, in row order."""
+        """The events at these rows, in row order."""
 
     def shapes_at(self, rows: Iterable[int]) -> list[Shape]:
-        """Returns what a library needs of the events at these rows, in row order."""
+        """What a library needs of the events at these rows, in row order."""
 
     def events_of(self, experience: str) -> list[EventRow]:
-        """Returns every event of one experience, in row order, whatever branch it is on."""
+        """Every event of one experience, in row order, whatever branch it is on."""
 
     def deletions_of(self, experiences: Iterable[str]) -> list[Deletion]:
-        """Returns every DELETE of these experiences, in row order, whatever branch it is on."""
-
-    def count_keeps(
-        self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
-    ) -> dict[int, int]:
-        """Returns row → how many KEEPs in these ranges (after, upto] confirm the event there.
-
-        `rows` has the rows to look at by experience: an experience has one live event at most.
-        """
+        """Every DELETE of these experiences, in row order, whatever branch it is on."""
 
     def experiences_like(self, prefix: str, limit: int) -> list[str]:
-        """Returns the ids that begin with `prefix`."""
-
-    def count_events(self) -> int:
-        """Returns how many events there are."""
-
-    def count_ops(self, after: int, upto: int) -> dict[Op, int]:
-        """Returns how many events of each kind have after < row <= upto."""
-
-    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
-        """Returns how many versions with events end in these ranges (after, upto] of rows."""
-
-    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
-        """Returns experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
-
-    # snapshots (derived):
+        """The ids that begin with `prefix`."""
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
-        """Returns the latest snapshot with after < position <= upto: its position, live rows."""
+        """The latest snapshot with after < position <= upto: its position, live rows."""
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
         """Records a snapshot. Only inside a transaction."""
 
-    def snapshot_positions(self) -> list[int]:
-        """Returns the positions of all snapshots, ascending."""
 
-    def snapshot_sizes(self) -> list[int]:
-        """Returns how many bytes each snapshot takes, by position."""
-
-    def drop_snapshots(self) -> None:
-        """Forgets every snapshot."""
-
-    # names:
+class Names(Protocol):
+    """The ref log, which says where names stand, and the remotes."""
 
     def ref(self, name: str) -> RefMove | None:
-        """Returns the latest move of a name."""
+        """The latest move of a name."""
 
     def refs(self, prefix: str) -> list[RefMove]:
-        """Returns the latest move of each name that begins with `prefix`, names ascending."""
+        """The latest move of each name that begins with `prefix`, names ascending."""
 
     def last_move(self) -> int:
-        """Returns the row of the newest move; 0 where there is none."""
+        """The row of the newest move; 0 where there is none."""
 
     def marks_at(self, number: int, upto: int) -> list[str]:
-        """Returns the tags and remote branches (whole names, ascending) that stood at a version
-        right after the move in row `upto`."""
+        """The tags and remote branches (whole names, ascending) that stood at a version right
+        after the move in row `upto`."""
 
     def head(self) -> tuple[str | None, Version] | None:
-        """Returns the name that HEAD follows (None: it is detached) and the version that it is at;
-        None where either cannot be told."""
+        """The name that HEAD follows (None: it is detached) and the version that it is at; None
+        where either cannot be told."""
 
     def standing(self, name: str) -> Version | None:
-        """Returns the version that a name stands at now."""
+        """The version that a name stands at now."""
 
     def branch_tip(self, name: str) -> BranchTip | None:
-        """Returns where a name stands, and what an append to it has to know; None where it stands
+        """Where a name stands, and what an append to it has to know; None where it stands
         nowhere."""
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
-        """Yields the moves of a name (None: of all names), newest first."""
+        """The moves of a name (None: of all names), newest first."""
 
     def append_refs(
         self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
@@ -295,29 +267,40 @@ class Port(Protocol):
         caller has just asked for it.
         """
 
-    # redaction:
+    def remotes(self) -> dict[str, str]:
+        """Name → location of other stores, names ascending."""
 
-    def redactions(self, row: int) -> list[Redaction]:
-        """Returns the redactions of the event at `row`, oldest first."""
+    def put_remote(self, name: str, location: str) -> None:
+        """Adds a remote, or moves the one of that name. Only inside a transaction."""
 
-    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
+    def drop_remote(self, name: str) -> None:
+        """Forgets a remote. Only inside a transaction."""
+
+
+class Redactions(Protocol):
+    """What was redacted, and how a text is found and taken out."""
+
+    def of(self, row: int) -> list[Redaction]:
+        """The redactions of the event at `row`, oldest first."""
+
+    def append(self, row: int, redactions: Sequence[Redaction]) -> None:
         """Records redactions of the event at `row`. Only inside a transaction."""
 
     def blank(self, row: int) -> None:
         """Blanks text, reason and salt of an event whose redaction is on record. Only inside a
         transaction."""
 
-    def last_redaction(self) -> int:
-        """Returns a number that grows with every redaction, whoever records it."""
+    def last(self) -> int:
+        """A number that grows with every redaction, whoever records it."""
 
-    def redacted(self) -> list[int]:
-        """Returns the rows of the events whose redaction is on record, ascending."""
+    def rows(self) -> list[int]:
+        """The rows of the events whose redaction is on record, ascending."""
 
     def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        """Returns the rows of the events whose text or reason has the pattern in it, ascending."""
+        """The rows of the events whose text or reason has the pattern in it, ascending."""
 
     def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        """Returns every other place that has the pattern in it, and whether it can be replaced."""
+        """Every other place that has the pattern in it, and whether it can be replaced."""
 
     def replace(self, pattern: re.Pattern[str]) -> None:
         """Replaces the pattern in the places that can be, and marks the answers that had it as
@@ -328,47 +311,102 @@ class Port(Protocol):
         be done again later, because somebody is reading."""
 
     def needs_rewrite(self) -> bool:
-        """Returns whether the storage itself says that a redaction's `rewrite` is still to be
-        done, and may be done from here. A file does not say so: its plan does."""
+        """Whether the storage itself says that a redaction's `rewrite` is still to be done, and
+        may be done from here. A file does not say so: its plan does."""
 
-    # remotes:
 
-    def remotes(self) -> dict[str, str]:
-        """Returns name → location of other stores, names ascending."""
-
-    def put_remote(self, name: str, location: str) -> None:
-        """Adds a remote, or moves the one of that name. Only inside a transaction."""
-
-    def drop_remote(self, name: str) -> None:
-        """Forgets a remote. Only inside a transaction."""
-
-    # records of training and evaluation:
-
-    @property
-    def records(self) -> Records:
-        """Runs, rollouts, calls and evaluations; written in this port's transactions."""
-
-    def evaluated(self) -> bool:
-        """Returns whether there is any evaluation: asked where `records` takes long to load."""
-
-    def writer(self) -> JournalWriter:
-        """Returns a writer to the journal, for another thread; opens nothing yet."""
-
-    # the storage itself:
-
-    def content(self) -> bytes:
-        """Returns what a file with all of this storage in it holds."""
+class Counts(Protocol):
+    """How much there is."""
 
     def size(self) -> int:
-        """Returns how many bytes the storage takes."""
+        """How many bytes the storage takes."""
 
-    def check_storage(self) -> list[Defect]:
-        """Returns what is wrong with the storage, and with what no digest covers. Reads all of
-        it; a check that damage keeps from its end is a problem itself. Raises nothing."""
+    def events(self) -> int:
+        """How many events there are."""
 
-    def checking_storage(self) -> Callable[[], list[Defect]]:
-        """Begins what `check_storage` does, beside the caller where that saves time; returns what
-        waits for its end and gives what was found."""
+    def ops(self, after: int, upto: int) -> dict[Op, int]:
+        """How many events of each kind have after < row <= upto."""
+
+    def versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        """How many versions with events end in these ranges (after, upto] of rows."""
+
+    def modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        """Experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
+
+    def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Row → how many KEEPs in these ranges (after, upto] confirm the event there.
+
+        `rows` has the rows to look at by experience: an experience has one live event at most.
+        """
+
+    def snapshot_positions(self) -> list[int]:
+        """The positions of all snapshots, ascending."""
+
+    def snapshot_sizes(self) -> list[int]:
+        """How many bytes each snapshot takes, by position."""
+
+
+class Storage(Protocol):
+    """The file or database itself: checked, mended, copied, locked."""
+
+    def recorder(self, number: int) -> str | None:
+        """The user by whom a version was recorded, where the storage itself says so: a database
+        does, of who was connected; a file says nothing."""
+
+    def evaluated(self) -> bool:
+        """Whether there is any evaluation: asked where `records` takes long to load."""
+
+    def content(self) -> bytes:
+        """What a file with all of this storage in it holds."""
+
+    def check(self) -> list[Defect]:
+        """What is wrong with the storage, and with what no digest covers. Reads all of it; a
+        check that damage keeps from its end is a problem itself. Raises nothing."""
+
+    def checking(self) -> Callable[[], list[Defect]]:
+        """Begins what `check` does, beside the caller where that saves time; returns what waits
+        for its end and gives what was found."""
 
     def rebuild(self) -> None:
         """Makes anew what the storage derives from what is stored: indexes and triggers."""
+
+    def drop_snapshots(self) -> None:
+        """Forgets every snapshot."""
+
+    def hold(self, name: str) -> AbstractContextManager[bool]:
+        """Holds a lock of that name over the whole store, for as long as this process lives, where
+        processes on other machines write to it; yields whether it was free. A store in a file
+        knows none but its own machine's, which are files: nothing is held, and it is free."""
+
+    def is_ours(self, name: str) -> bool:
+        """Whether a lock that this process took over the whole store is its own still. One that
+        was lost, as with the database's connection, is taken again where that can be."""
+
+    def is_held(self, name: str) -> bool:
+        """Whether some process holds the lock of that name over the whole store."""
+
+
+class Member(NamedTuple):
+    """A user of the database, and what they may do in a library."""
+
+    name: str
+    level: Level
+
+
+class Members(Protocol):
+    """The members of a library.
+
+    A reader reads. A trainer also appends: runs, their calls and attempts, versions, and moves of
+    names that are not protected. A reviewer moves protected names as well, decides and redacts,
+    and has no runs. An owner does all of it and says who may do what. None of them may change or
+    delete what is recorded.
+    """
+
+    def all(self) -> list[Member]:
+        """The members, names ascending."""
+
+    def grant(self, name: str, level: Level) -> None:
+        """Lets a user of the database do what `level` may, and nothing more. Raises StoreError."""
+
+    def revoke(self, name: str) -> None:
+        """Takes away whatever a user may do. Raises StoreError for somebody who is no member."""

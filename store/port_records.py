@@ -6,7 +6,6 @@ Apart from `port.py` because a view of the library has no use for it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -43,45 +42,32 @@ class Records(Protocol):
     """What training and evaluation leave behind. Appended, and never changed but by redaction."""
 
     def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
-        """Returns the runs (of that name, of settings with that digest), oldest first."""
+        """The runs (of that name, of settings with that digest), oldest first."""
 
     def append_run(self, run: Run) -> None:
         """Records a run, whose own `id` is ignored. Only inside a transaction."""
 
-    def hold(self, name: str) -> AbstractContextManager[bool]:
-        """Holds a lock of that name over the whole store, for as long as this process lives, where
-        processes on other machines write to it; yields whether it was free. A store in a file
-        knows none but its own machine's, which are files: nothing is held, and it is free."""
-
-    def is_ours(self, name: str) -> bool:
-        """Returns whether a lock that this process took over the whole store is its own still. One
-        that was lost, as with the database's connection, is taken again where that can be."""
-
-    def is_held(self, name: str) -> bool:
-        """Returns whether some process holds the lock of that name over the whole store."""
+    def writer(self) -> JournalWriter:
+        """A writer to the journal, for another thread; opens nothing yet."""
 
     def states(self, run: int) -> list[RunState]:
-        """Returns a run's states, oldest first."""
+        """A run's states, oldest first."""
 
     def append_state(self, run: int, state: RunState) -> None:
         """Appends a state to a run. Only inside a transaction."""
 
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
-        """Returns the rollouts of a run (of one step, at one problem), by step, problem and
-        sample."""
+        """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
-        """Returns a run's attempts that were recorded after that place, as they were recorded;
+        """A run's attempts that were recorded after that place, as they were recorded;
         places ascend. Reads nothing of what is before."""
 
-    def call(self, key: bytes) -> Call | None:
-        """Returns the journalled call of that key."""
-
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
-        """Returns the journalled calls of those of these keys that are there, in any order."""
+        """The journalled calls of those of these keys that are there, in any order."""
 
     def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
-        """Yields what a run's attempts that were recorded after that place were rewarded with,
+        """The rewards of a run's attempts that were recorded after that place,
         by step and problem, steps ascending; places ascend. Reads nothing of what is before.
 
         Counted are attempts with a reward whose sample is below `samples` and whose verdict has
@@ -89,56 +75,56 @@ class Records(Protocol):
         """
 
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
-        """Returns the pairs of step (up to one) and version of a run's attempts with a reward
+        """The pairs of step (up to one) and version of a run's attempts with a reward
         whose sample is below `samples`, ascending."""
 
     def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
-        """Yields a run's attempts that `reward_sums` counts, by step (up to one), problem and
+        """A run's attempts that `reward_sums` counts, by step (up to one), problem and
         sample. `kind` is the text that a verdict has under `name`, a word; "" for none."""
 
     def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
-        """Returns a run's calls of that stage (in that step), oldest first."""
+        """A run's calls of that stage (in that step), oldest first."""
 
     def usage(self, run: int, step: int | None) -> dict[str, Usage]:
-        """Returns a run's (one step's) calls and tokens by kind, in the order of first calls."""
+        """A run's (one step's) calls and tokens by kind, in the order of first calls."""
 
     def spent(self, run: int | None) -> list[Spent]:
-        """Returns calls and tokens by run, step, kind and model, in the order of first calls.
+        """Calls and tokens by run, step, kind and model, in the order of first calls.
 
         The kind is the stage; for a call of no step that is no `embedding` it is `evaluation`.
         """
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:
-        """Returns what `spent` does by day as well, in UTC, in the order of first calls."""
+        """What `spent` does by day as well, in UTC, in the order of first calls."""
 
     def spent_since(self, run: int, after: int) -> SpentTail:
-        """Returns what a run's calls after that place in the journal came to, as `spent` does;
+        """What a run's calls after that place in the journal came to, as `spent` does;
         places ascend. Reads nothing of what is before."""
 
     def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
-        """Returns what `spent` does by what answers have as `endpoint`, of those that have that,
+        """What `spent` does by what answers have as `endpoint`, of those that have that,
         in the order of first calls."""
 
     def estimated(self, run: int | None) -> int:
-        """Returns how many calls have an answer whose `estimated` is true."""
+        """How many calls have an answer whose `estimated` is true."""
 
     def sent(self, run: int) -> list[tuple[str, Json]]:
-        """Returns the model of a run's calls and what their answers have as `sent`, where they
+        """The model of a run's calls and what their answers have as `sent`, where they
         have that: each pair once, in the order of the first such call."""
 
     def evaluations(
         self, version: int | None = None, digest: str | None = None
     ) -> list[Evaluation]:
-        """Returns the evaluations (of a version, under these conditions), oldest first."""
+        """The evaluations (of a version, under these conditions), oldest first."""
 
     def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
         """Records an evaluation, whose own `id` is ignored. Only inside a transaction."""
 
     def scores(self, evaluation: int) -> list[Score]:
-        """Returns an evaluation's scores, by problem and sample."""
+        """An evaluation's scores, by problem and sample."""
 
     def decisions(self, which: DecisionFilter) -> list[Decision]:
-        """Returns decisions, oldest first."""
+        """Decisions, oldest first."""
 
     def append_decision(self, decision: Decision) -> int:
         """Records a decision, whose own `row` is ignored; returns its row. Only inside a

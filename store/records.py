@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
-
-from tfgrpo.store.named_tuple import NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 Op: TypeAlias = Literal["ADD", "MODIFY", "DELETE", "KEEP"]
 OPS: tuple[Op, ...] = get_args(Op)
@@ -126,7 +124,7 @@ class Library:
         return f"Library({self.version.name}, {len(self)} experiences)"
 
     def less(self, ids: Collection[str]) -> Library:
-        """Returns the library without these experiences; itself when there are none to drop."""
+        """The library without these experiences; itself when there are none to drop."""
         if not ids:
             return self
         return Library(self.version, tuple(e for e in self if e.id not in ids))

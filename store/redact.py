@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfgrpo.store import atomic_write, replay
+from tfgrpo.store.address import FOLDER
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.decisions import REDACTION, decide, decisions
 from tfgrpo.store.errors import (
@@ -37,7 +38,6 @@ from tfgrpo.store.errors import (
     UnknownRevision,
     advice,
 )
-from tfgrpo.store.find import FOLDER
 from tfgrpo.store.occurrences import Occurrence, forms, matcher, matches_bytes
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
@@ -104,8 +104,8 @@ def plan(store: Store, target: Target) -> RedactionPlan:
     occurrences: list[Occurrence] = []
     if written:
         pattern = matcher(written)
-        rows |= {row.row: row for row in port.events_at(port.events_holding(pattern))}
-        occurrences = port.occurrences(pattern)
+        rows |= {row.row: row for row in port.events_at(port.redactions.events_holding(pattern))}
+        occurrences = port.redactions.occurrences(pattern)
     if not rows and not occurrences:
         raise TfgrpoError(
             "nothing in the store contains it",
@@ -118,8 +118,9 @@ def plan(store: Store, target: Target) -> RedactionPlan:
         ids = tuple(rows[row].experience for row in sorted(standing) if rows[row].text is not None)
         if ids:
             live[branch] = ids
+    numbers = port.numbers_of_rows(rows)
     return RedactionPlan(
-        tuple(event_of(rows[row], port.version_of_row(row).number) for row in sorted(rows)),
+        tuple(event_of(rows[row], numbers[row]) for row in sorted(rows)),
         tuple(trace for trace in occurrences if trace.kept is None),
         tuple(trace for trace in occurrences if trace.kept is not None),
         live,
@@ -162,10 +163,10 @@ def redact(
             record = [Redaction(author, store.now(), reason)]
             _record_decisions(store, redaction, reason, author)
             for event in redaction.events:
-                port.append_redactions(event.row, record)
-                port.blank(event.row)
+                port.redactions.append(event.row, record)
+                port.redactions.blank(event.row)
             if redaction.written:
-                port.replace(matcher(redaction.written))
+                port.redactions.replace(matcher(redaction.written))
             versions = [
                 _take_out(store, branch, ids, reason, author, replacement)
                 for branch, ids in redaction.live.items()
@@ -194,7 +195,7 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
     """
     if not unfinished(store):
         _mark(store, [()])
-    if not store.port.rewrite():
+    if not store.port.redactions.rewrite():
         return False
     with store.port.transaction():  # nobody is about to record one of them
         plans = [written for written in pending(store) if _is_recorded(store, written)]
@@ -217,7 +218,7 @@ def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
 
 def unfinished(store: Store) -> bool:
     """Returns whether a redaction's old bytes may still be in a file or a database."""
-    return _marker(store).exists() or store.port.needs_rewrite()
+    return _marker(store).exists() or store.port.redactions.needs_rewrite()
 
 
 def pending(store: Store) -> list[tuple[str, ...]]:
@@ -237,8 +238,10 @@ def _is_recorded(store: Store, written: Sequence[str]) -> bool:
     if not written:
         return True
     pattern = matcher(written)
-    rows = store.port.events_at(store.port.events_holding(pattern))
-    return not rows and all(place.kept is not None for place in store.port.occurrences(pattern))
+    rows = store.port.events_at(store.port.redactions.events_holding(pattern))
+    return not rows and all(
+        place.kept is not None for place in store.port.redactions.occurrences(pattern)
+    )
 
 
 def copies(store: Store, written: Sequence[str]) -> list[Path]:

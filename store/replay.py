@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from itertools import repeat
 from typing import TypeVar
 
+from tfgrpo.store.damage import damage_error
 from tfgrpo.store.history import lanes
 from tfgrpo.store.order import arranged, listed
 from tfgrpo.store.port import Port, Shape, Step, lane_of
 from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
-from tfgrpo.store.row_checks import damage_error
 
 T = TypeVar("T")
 
@@ -30,12 +30,15 @@ SNAPSHOT_EVERY = 500
 LIVE_PER_EVENT = 16
 HOP = 50
 SHORT_RANGE = 2000
+LIBRARIES = 4
+CHARACTERS = 16_000_000
+"""Of texts that are in no remembered library, and are remembered all the same."""
 
 
 def segments(
     port: Port, position: int, *, snapshots: bool = True
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Returns where a replay to `position` starts and what it has to read.
+    """Where a replay to `position` starts and what it has to read.
 
     That is the live rows of the nearest snapshot, and the ranges (after, upto] of rows since
     it, oldest first.
@@ -60,12 +63,12 @@ def fold(live: set[int], steps: Iterable[Step]) -> None:
 
 
 def reading(ranges: Sequence[tuple[int, int]]) -> int:
-    """Returns what a replay over these ranges costs, in events: a hop between lanes is some."""
+    """The cost of a replay over these ranges, in events: a hop between lanes is some."""
     return sum(upto - after for after, upto in ranges) + HOP * (len(ranges) - 1)
 
 
 def snapshot_due(cost: int, live: int) -> bool:
-    """Returns whether a replay that costs so many events deserves a snapshot of so many rows.
+    """Whether a replay that costs so many events deserves a snapshot of so many rows.
 
     A live row takes about a byte of a snapshot and an event more than two hundred of the log:
     with an event for every sixteen live rows, snapshots stay far below a tenth of the log,
@@ -75,7 +78,7 @@ def snapshot_due(cost: int, live: int) -> bool:
 
 
 def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
-    """Returns the rows of the events that are live at a position, with or without snapshots."""
+    """The rows of the events that are live at a position, with or without snapshots."""
     snapshot, ranges = segments(port, position, snapshots=snapshots)
     live = set(snapshot)
     for after, upto in ranges:
@@ -110,7 +113,7 @@ class LiveEvents:
 
 
 def library_at(port: Port, version: Version, known: LiveEvents | None = None) -> Library:
-    """Returns the library in force at a version. Raises StoreError.
+    """The library in force at a version. Raises StoreError.
 
     `known` has live events of other libraries: what was read for those, and not redacted since,
     is not read again. What is read is added to it.
@@ -130,7 +133,7 @@ def library_at(port: Port, version: Version, known: LiveEvents | None = None) ->
 
 
 def shapes_at(port: Port, version: Version) -> list[Shape]:
-    """Returns the events that are live at a version, in row order. Raises StoreError."""
+    """The events that are live at a version, in row order. Raises StoreError."""
     return _shapes(port, live_rows(port, version.position))
 
 
@@ -139,7 +142,7 @@ def _shapes(port: Port, rows: set[int]) -> list[Shape]:
 
 
 def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
-    """Returns the events read from these rows. Raises StoreError unless there is one at each."""
+    """The events read from these rows. Raises StoreError unless there is one at each."""
     if len(events) != len(rows):
         raise damage_error(f"{len(rows) - len(events)} events that are in force are missing")
     return events
@@ -162,7 +165,7 @@ def without_gc() -> Iterator[None]:
 
 
 def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
-    """Returns how the library at `b` differs from the one at `a`, in library order.
+    """How the library at `b` differs from the one at `a`, in library order.
 
     When `b` follows closely on `a` in one lane only the events between are read, so the cost
     follows the change; otherwise the two sets of live rows are compared.
@@ -185,7 +188,7 @@ def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
 
 
 def _range(port: Port, after: int, upto: int) -> tuple[set[int], set[int]]:
-    """Returns the rows that stop and start being live between two positions of a lane."""
+    """The rows that stop and start being live between two positions of a lane."""
     removed: set[int] = set()
     added: set[int] = set()
     for row, op, replaces in port.steps(after, upto):
@@ -196,3 +199,70 @@ def _range(port: Port, after: int, upto: int) -> tuple[set[int], set[int]]:
         if op != "DELETE":
             added.add(row)
     return removed, added
+
+
+class LibraryMemory:
+    """The last few libraries, and the events that were live in them and in some before."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._libraries: dict[bytes, Library] = {}  # by digest, the last one that was asked last
+        self._events = LiveEvents()
+        self._characters = 0  # of the texts of those, more or less
+        self._newest: Version | None = None  # of those that were read
+        self._redaction = 0  # the last one when they were
+
+    def library(self, version: Version) -> Library:
+        """The library in force at a version, which has just been read. Raises StoreError."""
+        self._check()
+        library = self._libraries.pop(version.digest, None)
+        if library is None or library.version != version:
+            library = self._replayed(version)
+        self._libraries[version.digest] = library
+        if len(self._libraries) > LIBRARIES:
+            del self._libraries[next(iter(self._libraries))]
+        if self._characters > CHARACTERS:
+            self._trim()
+        return library
+
+    def shapes(self, version: Version) -> Iterable[Shape] | None:
+        """The live events at a version, in any order; None where they are not remembered."""
+        library = self._libraries.get(version.digest)
+        if library is None or library.version != version:
+            return None
+        births = self._events.births
+        return [(e.id, None if e.redacted else e.text, e.row, births[e.row]) for e in library]
+
+    def forget(self) -> None:
+        """Drops everything."""
+        self._libraries.clear()
+        self._events = LiveEvents()
+        self._characters, self._newest = 0, None
+
+    def _check(self) -> None:
+        """Drops everything where something was redacted since, or where a transaction failed
+        in which it was read."""
+        now, newest = self._port.redactions.last(), self._newest
+        if now != self._redaction or (
+            newest is not None and self._port.version(newest.number) != newest
+        ):
+            self.forget()
+        self._redaction = now
+
+    def _replayed(self, version: Version) -> Library:
+        before = len(self._events.births)
+        library = library_at(self._port, version, self._events)
+        if (more := len(self._events.births) - before) and library:
+            mean = sum(len(e.text) for e in library) / len(library)
+            self._characters += int(mean * more)
+        if self._newest is None or version.number > self._newest.number:
+            self._newest = version
+        return library
+
+    def _trim(self) -> None:
+        """Drops the events that no remembered library has."""
+        births, trimmed = self._events.births, LiveEvents()
+        for library in self._libraries.values():
+            trimmed.experiences.update((e.row, e) for e in library)
+        trimmed.births.update((row, births[row]) for row in trimmed.experiences)
+        self._events, self._characters = trimmed, 0

@@ -21,11 +21,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
 from tfgrpo.store.history import ancestors, common_ancestor, first_parents, with_ancestors
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import RefMove, Version
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def parse(revision: str) -> Parsed:
 
 
 def resolve(store: Store, revision: str) -> Version:
-    """Returns the version a revision names. Raises UnknownRevision or AmbiguousRevision."""
+    """The version a revision names. Raises UnknownRevision or AmbiguousRevision."""
     if revision == "HEAD":  # what most ask for
         return store.head.version
     _check_text(revision)
@@ -107,7 +106,7 @@ def resolve(store: Store, revision: str) -> Version:
 
 
 def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
-    """Returns the two ends of `a..b`; for a plain revision the first is None.
+    """The two ends of `a..b`; for a plain revision the first is None.
 
     `a...b` begins where the two parted: at the newest version that both have in their history.
     """
@@ -123,7 +122,7 @@ def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
 
 
 def walk(store: Store, text: str) -> Iterator[Version]:
-    """Returns the versions in a history, `a..b` or `a...b`, newest first. The revisions are
+    """The versions in a history, `a..b` or `a...b`, newest first. The revisions are
     resolved when this is called."""
     _check_text(text)
     if "..." not in text:
@@ -161,7 +160,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def _count(digits: str) -> int:
-    """Returns a number, 1 for none; one with more digits than there can be versions is the same
+    """A number, 1 for none; one with more digits than there can be versions is the same
     as any other."""
     return int(digits or 1) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
 
@@ -179,11 +178,11 @@ def _base(store: Store, base: str) -> Version:
         return _step(store, base)
     candidates: dict[str, Version] = {}
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
-        move = store.port.ref(prefix + base)
+        move = store.port.names.ref(prefix + base)
         if move is not None and move.version is not None:
             candidates[f"{kind} {base}"] = store.version(move.version)
     if not candidates:
-        move = store.port.ref(REMOTE + base.removeprefix(REMOTE))
+        move = store.port.names.ref(REMOTE + base.removeprefix(REMOTE))
         if move is not None and move.version is not None:
             return store.version(move.version)
     # A name is what somebody chose: it wins over a digest.
@@ -212,19 +211,19 @@ def _is_experience(store: Store, base: str) -> bool:
 def _step(store: Store, base: str) -> Version:
     run = run_of_history(store, store.head.version)
     if run is not None:
-        move = store.port.ref(f"{TAG}{run}/{base}")
+        move = store.port.names.ref(f"{TAG}{run}/{base}")
         if move is not None and move.version is not None:
             return store.version(move.version)
         steps = [
             int(match[1])
-            for r in store.port.refs(f"{TAG}{run}/step_")
+            for r in store.port.names.refs(f"{TAG}{run}/step_")
             if r.version is not None and (match := re.match(STEP, r.name.rpartition("/")[2]))
         ]
         newest = f"its newest is {run}/step_{max(steps)}" if steps else "all its tags are deleted"
         raise UnknownRevision(f"run {run} has no {base}", hint=newest)
     tags = [
         r.name[len(TAG) :]
-        for r in store.port.refs(TAG)
+        for r in store.port.names.refs(TAG)
         if r.name.endswith("/" + base) and r.version is not None
     ]
     if len(tags) == 1:
@@ -238,7 +237,7 @@ def _step(store: Store, base: str) -> Version:
 
 
 def run_of_history(store: Store, version: Version) -> str | None:
-    """Returns the name of the run that made the nearest version on this history, if any did."""
+    """The name of the run that made the nearest version on this history, if any did."""
     for ancestor in first_parents(store, version):
         run = ancestor.meta.get("run")
         if isinstance(run, str):
@@ -263,19 +262,19 @@ def _earlier(store: Store, base: str, ago: int) -> Version:
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:
-    """Yields the moves of HEAD, a branch or a tag, newest first.
+    """The moves of HEAD, a branch or a tag, newest first.
 
     HEAD moves when it is checked out elsewhere and whenever the branch it is on moves.
     """
     if base not in ("HEAD", "@"):
         for name in (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE)):
-            if store.port.ref(name) is not None:
-                yield from store.port.ref_log(name)
+            if store.port.names.ref(name) is not None:
+                yield from store.port.names.ref_log(name)
                 return
         raise UnknownRevision(f"{base!r} is no branch or tag", hint=_near(store, base))
-    head = store.port.ref(HEAD)
+    head = store.port.names.ref(HEAD)
     symbol = head.symbol if head else None
-    for move in store.port.ref_log(None):
+    for move in store.port.names.ref_log(None):
         if move.name == HEAD:
             yield move
             symbol = move.previous_symbol
@@ -307,7 +306,7 @@ def _parent(store: Store, version: Version, n: int) -> Version:
 def _near(store: Store, base: str) -> str:
     import difflib
 
-    refs = [r for prefix in (BRANCH, TAG) for r in store.port.refs(prefix)]
+    refs = [r for prefix in (BRANCH, TAG) for r in store.port.names.refs(prefix)]
     names = [r.name.partition("/")[2] for r in refs if r.version is not None]
     if len(names) > MANY:  # difflib would take a second for ten thousand
         from rapidfuzz import fuzz, process

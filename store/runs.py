@@ -10,16 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.store import lock
 from tfgrpo.store.address import anchor
-from tfgrpo.store.canonical import canonical
+from tfgrpo.store.canonical import canonical, digest
+from tfgrpo.store.damage import parse_json
 from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Json
 from tfgrpo.store.revisions import check_name
-from tfgrpo.store.row_checks import parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +125,7 @@ class Rollouts(tuple[RolloutRow, ...]):
     __slots__ = ()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a row for each attempt, without its messages.
+        """A row for each attempt, without its messages.
 
         Raises ImportError where pandas is not installed.
         """
@@ -271,14 +270,10 @@ class Runs:
 
     def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
         """Records a new run. Raises InvalidName when the name is taken or cannot be one."""
-        from tfgrpo.store.canonical import digest
-
         check_name("run", name)
         now = time.time_ns() // 1000
         with self._port.transaction():
-            self._check_free(name)
-            new = Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)
-            self._records.append_run(new)
+            self.append(Run(0, name, uid, branch, base, digest(config).hex(), config, author, now))
         run = self.find(name)
         assert run is not None
         return run
@@ -286,10 +281,8 @@ class Runs:
     def prepare(
         self, name: str, uid: str, branch: str, base: int, config: Json, author: str
     ) -> Run:
-        """Returns a new run that is not on record yet. Raises InvalidName where the name is taken
+        """A new run that is not on record yet. Raises InvalidName where the name is taken
         or cannot be one, and InvalidOperation where another process begins a run of that name."""
-        from tfgrpo.store.canonical import digest
-
         check_name("run", name)
         self._check_free(name)
         if self.is_held(self.starting_path(name)):
@@ -305,13 +298,13 @@ class Runs:
         self._pending[run.uid] = record
 
     def is_on_record(self, run: Run) -> bool:
-        """Returns whether a run is on record. Raises InvalidName where another has its name."""
+        """Whether a run is on record. Raises InvalidName where another has its name."""
         if not self._known_id(run):
             self._check_free(run.name)
         return bool(self._known_id(run))
 
     def is_pending(self, run: Run) -> bool:
-        """Returns whether a run has left nothing behind yet."""
+        """Whether a run has left nothing behind yet."""
         return run.uid in self._pending
 
     def append(self, run: Run) -> None:
@@ -320,7 +313,7 @@ class Runs:
         self._records.append_run(run)
 
     def row_id(self, run: Run) -> int:
-        """Returns the number of a run on record, where what it leaves behind points. A run that
+        """The number of a run on record, where what it leaves behind points. A run that
         is not there yet is put on record first."""
         record = self._pending.pop(run.uid, None)
         if record is not None:
@@ -332,7 +325,7 @@ class Runs:
         return self._known_id(run)
 
     def _known_id(self, run: Run) -> int:
-        """Returns the number of a run on record, 0 for one that is not."""
+        """The number of a run on record, 0 for one that is not."""
         if run.id or run.uid in self._pending:
             return run.id
         if run.uid not in self._ids:
@@ -350,11 +343,11 @@ class Runs:
             )
 
     def find(self, name: str) -> Run | None:
-        """Returns the run of that name."""
+        """The run of that name."""
         return next(iter(self._records.runs(name=name)), None)
 
     def get(self, name: str) -> Run:
-        """Returns the run of that name. Raises UnknownRevision with near misses."""
+        """The run of that name. Raises UnknownRevision with near misses."""
         run = self.find(name)
         if run is None:
             names = [r.name for r in self.listed()]
@@ -365,15 +358,15 @@ class Runs:
         return run
 
     def all(self) -> list[Run]:
-        """Returns every run, oldest first."""
+        """Every run, oldest first."""
         return self._records.runs()
 
     def listed(self) -> list[Run]:
-        """Returns the runs that are not removed, oldest first."""
+        """The runs that are not removed, oldest first."""
         return [run for run in self.all() if not self.is_removed(run)]
 
     def is_removed(self, run: Run) -> bool:
-        """Returns whether a run is hidden."""
+        """Whether a run is hidden."""
         states = self.states(run)
         return bool(states) and states[-1].state == REMOVED
 
@@ -394,9 +387,7 @@ class Runs:
         self.note(run, REMOVED, reason)
 
     def like(self, config: Json) -> list[Run]:
-        """Returns the runs that were asked for with the very same settings, oldest first."""
-        from tfgrpo.store.canonical import digest
-
+        """The runs that were asked for with the very same settings, oldest first."""
         return self._records.runs(digest=digest(config).hex())
 
     def note(self, run: Run, state: str, detail: str | None = None) -> None:
@@ -415,7 +406,7 @@ class Runs:
         self.note(run, QUORUM, canonical(detail).decode())
 
     def out(self, run: Run, step: int) -> frozenset[AttemptKey]:
-        """Returns the attempts that a step went on without; none where it waited for all, or did
+        """The attempts that a step went on without; none where it waited for all, or did
         not go on yet."""
         for state in reversed(self.states(run)):
             if state.state == QUORUM:
@@ -430,7 +421,7 @@ class Runs:
             self.note(run, BUDGET, canonical(budget._asdict() if budget else {}).decode())
 
     def budget(self, run: Run) -> RunBudget | None:
-        """Returns what a run may spend at most; None for one without a budget."""
+        """The most that a run may spend; None for one without a budget."""
         for state in reversed(self.states(run)):
             if state.state == BUDGET:
                 detail = parse_json(state.detail, f"a state of run {run.name}")
@@ -438,11 +429,11 @@ class Runs:
         return None
 
     def states(self, run: Run) -> list[RunState]:
-        """Returns a run's states, oldest first."""
+        """A run's states, oldest first."""
         return self._records.states(self._known_id(run))
 
     def state(self, run: Run) -> str:
-        """Returns what a run is at now: running, or the last state it reached.
+        """The present state of a run: running, or the last one it reached.
 
         A run whose process was killed is interrupted, whatever it said last.
         """
@@ -453,11 +444,11 @@ class Runs:
         return "interrupted" if last in WORKING else last
 
     def lock_path(self, run: Run) -> Path:
-        """Returns the file whose lock the run's process holds while it lives."""
+        """The file whose lock the run's process holds while it lives."""
         return anchor(self._path).parent / "locks" / f"{run.uid}.lock"
 
     def starting_path(self, name: str) -> Path:
-        """Returns the file whose lock is held while a run of that name is not on record yet."""
+        """The file whose lock is held while a run of that name is not on record yet."""
         return anchor(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
 
     @contextmanager
@@ -468,68 +459,67 @@ class Runs:
             if not free:
                 yield False
                 return
-            with self._records.hold(path.stem) as free_elsewhere:
+            with self._port.storage.hold(path.stem) as free_elsewhere:
                 yield free_elsewhere
 
     def is_ours(self, path: Path) -> bool:
-        """Returns whether a lock that `hold` took is this process's still. Raises StoreError where
+        """Whether a lock that `hold` took is this process's still. Raises StoreError where
         nobody can tell now."""
-        return self._records.is_ours(path.stem)
+        return self._port.storage.is_ours(path.stem)
 
     def is_held(self, path: Path) -> bool:
-        """Returns whether a process holds that lock, here or elsewhere. Raises StoreError."""
-        return lock.is_held(path) or self._records.is_held(path.stem)
+        """Whether a process holds that lock, here or elsewhere. Raises StoreError."""
+        return lock.is_held(path) or self._port.storage.is_held(path.stem)
 
     # rollouts and calls:
 
     def rollouts(
         self, run: Run, step: int | None = None, problem: str | None = None
     ) -> list[RolloutRow]:
-        """Returns the rollouts of a run (of one step, at one problem), by step, problem and
-        sample."""
+        """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
         return self._records.rollouts(self._known_id(run), step, problem)
 
     def call(self, key: bytes) -> Call | None:
-        """Returns the journalled call of that key."""
-        return self._records.call(key)
+        """The journalled call of that key."""
+        return next(iter(self._records.calls_by_key([key])), None)
 
     def calls_by_key(self, keys: Iterable[bytes]) -> dict[bytes, Call]:
-        """Returns those of the journalled calls of these keys that are there, in one query for
+        """Those of the journalled calls of these keys that are there, in one query for
         hundreds of them."""
         return {call.key: call for call in self._records.calls_by_key(list(dict.fromkeys(keys)))}
 
     def reward_sums(self, run: Run, after: int, samples: int) -> Iterator[RewardSum]:
-        """Yields the rewards of a run's attempts that were recorded after that place, added up
+        """The rewards of a run's attempts that were recorded after that place, added up
         by step and problem, steps ascending: of those without a strategy whose sample is below
         `samples`. At the price of what is new; while one state is read, none is held in memory."""
         return self._records.reward_sums(self._known_id(run), after, samples)
 
     def reward_steps(self, run: Run, samples: int, upto: int | None) -> list[tuple[int, int]]:
-        """Returns the steps (up to one) with rewards of attempts whose sample is below `samples`,
+        """The steps (up to one) with rewards of attempts whose sample is below `samples`,
         ascending, each with the version that they ran under: with each, where they are several."""
         return self._records.reward_steps(self._known_id(run), samples, upto)
 
     def rewards(self, run: Run, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
-        """Yields the attempts that `reward_sums` adds up, by step (up to one), problem and sample,
+        """The attempts that `reward_sums` adds up, by step (up to one), problem and sample,
         with what their verdicts have under a name. While one state is read, none is held."""
         return self._records.rewards(self._known_id(run), samples, upto, name)
 
     def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
-        """Returns calls and tokens by stage."""
+        """Calls and tokens by stage."""
         return self._records.usage(self._known_id(run), step)
 
     def attempts_since(self, run: Run, after: int = 0) -> AttemptTail:
-        """Returns the attempts of a run that were recorded after that place, without their texts:
+        """The attempts of a run that were recorded after that place, without their texts:
         for who follows a run, at the price of what is new."""
         return self._records.attempts_since(self._known_id(run), after)
 
     def calls(self, run: Run, stage: str, step: int | None = None) -> list[Call]:
-        """Returns the journalled calls of one stage of a run (in one step, from 0), oldest first.
+        """The journalled calls of one stage of a run (in one step, from 0), oldest first.
         Reads their texts."""
         return self._records.calls(self._known_id(run), stage, step)
 
     def spent(self, run: Run | None = None) -> list[Spent]:
-        """Returns what the calls of a run, or of the whole store, came to.
+        """The sums of the calls of a run, or of the whole store.
 
         By run, step, stage and model, in the order in which they were first made. Evaluations
         are a stage of their own; embeddings, which belong to no step, too.
@@ -537,26 +527,25 @@ class Runs:
         return self._records.spent(self._known_id(run) if run else None)
 
     def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
-        """Returns what `spent` does, apart for each day."""
+        """The same as `spent`, for each day."""
         return self._records.spent_by_day(self._known_id(run) if run else None)
 
     def spent_since(self, run: Run, after: int = 0) -> SpentTail:
-        """Returns what the calls of a run after that place in the journal came to: for who follows
+        """The sums of the calls of a run after that place in the journal: for who follows
         a run, at the price of what is new."""
         return self._records.spent_since(self._known_id(run), after)
 
     def spent_by_endpoint(self, run: Run | None = None) -> list[EndpointSpent]:
-        """Returns what the calls came to that one of several endpoints has answered, by it. Reads
+        """The sums of the calls that several endpoints have answered, by endpoint. Reads
         every answer of the run, or of the store."""
         return self._records.spent_by_endpoint(self._known_id(run) if run else None)
 
     def estimated(self, run: Run | None = None) -> int:
-        """Returns how many of these calls have tokens that were counted here, for the server told
-        none."""
+        """How many of these calls have tokens that were counted here, for the server told none."""
         return self._records.estimated(self._known_id(run) if run else None)
 
     def sent(self, run: Run) -> list[tuple[str, Json]]:
-        """Returns how requests of a run's calls were sent beside what they ask: each way once,
+        """How requests of a run's calls were sent beside what they ask: each way once,
         with the model."""
         return self._records.sent(self._known_id(run))
 
@@ -584,17 +573,17 @@ class Runs:
         return evaluation
 
     def evaluation(self, version: int, digest: str) -> Evaluation | None:
-        """Returns the evaluation of a version under these very conditions."""
+        """The evaluation of a version under these very conditions."""
         return next(iter(self._records.evaluations(version, digest)), None)
 
     def evaluations(self, version: int) -> list[Evaluation]:
-        """Returns the evaluations of a version, oldest first."""
+        """The evaluations of a version, oldest first."""
         return self._records.evaluations(version)
 
     def all_evaluations(self) -> list[Evaluation]:
-        """Returns every evaluation, oldest first."""
+        """Every evaluation, oldest first."""
         return self._records.evaluations()
 
     def scores(self, evaluation: Evaluation) -> list[Score]:
-        """Returns an evaluation's scores, by problem and sample."""
+        """An evaluation's scores, by problem and sample."""
         return self._records.scores(evaluation.id)

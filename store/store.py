@@ -19,12 +19,17 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store import creation, history, protection, replay, revisions
-from tfgrpo.store.address import anchor, is_address, named_by
-from tfgrpo.store.default import open_port
-from tfgrpo.store.errors import InvalidName, StaleVersion, StoreError, UnknownRevision
-from tfgrpo.store.find import find_file, in_folder
-from tfgrpo.store.library_memory import LibraryMemory
+from tfgrpo.store import history, name_moves, opening, replay, revisions
+from tfgrpo.store.address import anchor, find_file, in_folder, is_address, named_by
+from tfgrpo.store.damage import damage_error, parse_json
+from tfgrpo.store.errors import (
+    AmbiguousRevision,
+    InvalidName,
+    StaleVersion,
+    StoreError,
+    UnknownRevision,
+)
+from tfgrpo.store.opening import open_port
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
@@ -37,16 +42,15 @@ from tfgrpo.store.records import (
     RefMove,
     Version,
 )
+from tfgrpo.store.replay import LibraryMemory
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
-from tfgrpo.store.row_checks import damage_error, parse_json
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from tfgrpo.store.commit_details import CommitDetails
+    from tfgrpo.store.append import CommitDetails, TipState
     from tfgrpo.store.runs import Rollouts, Runs
-    from tfgrpo.store.tip_state import TipState
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -91,7 +95,7 @@ class Store:
     @property
     def evaluated(self) -> bool:
         """Whether any version was; asked before `runs`, which takes longer to load than a log."""
-        return self.port.evaluated()
+        return self.port.storage.evaluated()
 
     @cached_property
     def runs(self) -> Runs:
@@ -101,7 +105,7 @@ class Store:
         return Runs(self.port, self._path)
 
     def rollouts(self, run: str, step: int | None = None) -> Rollouts:
-        """Returns the attempts of a run, by its name (those of one step). Steps count from 1, as
+        """The attempts of a run, by its name (those of one step). Steps count from 1, as
         they are shown everywhere; in `runs` they are counted from 0, as they are on record.
 
         Raises UnknownRevision.
@@ -144,7 +148,7 @@ class Store:
     def _finish_redaction(self) -> None:
         """Finishes what an interrupted redaction has not done. What lies around a store is the
         affair of the whole package, which is above this room and loaded already."""
-        if os.path.exists(f"{self.file}-redacting") or self.port.needs_rewrite():
+        if os.path.exists(f"{self.file}-redacting") or self.port.redactions.needs_rewrite():
             sys.modules[__name__.partition(".")[0]].finish_redaction(self)
 
     @classmethod
@@ -161,12 +165,12 @@ class Store:
         it at once. Raises StoreError.
         """
         path = in_folder(named_by(path))
-        return creation.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
+        return opening.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
     @classmethod
     def empty(cls, path: Path | str, *, author: Author = "unknown") -> Store:
-        """Returns the store that `init` would make at `path`, in memory: nothing is written."""
-        return creation.in_memory(path, lambda p: cls(p, path, author=author, now=_microseconds))
+        """The store that `init` would make at `path`, in memory: nothing is written."""
+        return opening.in_memory(path, lambda p: cls(p, path, author=author, now=_microseconds))
 
     def close(self) -> None:
         self.port.close()
@@ -185,7 +189,7 @@ class Store:
     # reading:
 
     def version(self, number: int) -> Version:
-        """Returns the version of that number. Raises UnknownRevision."""
+        """The version of that number. Raises UnknownRevision."""
         version = self.port.version(number)
         if version is None:
             raise UnknownRevision(
@@ -194,28 +198,28 @@ class Store:
         return version
 
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
-        """Returns the versions of these numbers, those that there are, ascending."""
+        """The versions of these numbers, those that there are, ascending."""
         return self.port.versions_at(numbers)
 
     def resolve(self, revision: str | Version) -> Version:
-        """Returns the version a revision names; `revisions.py` gives the grammar. Raises
+        """The version a revision names; `revisions.py` gives the grammar. Raises
         UnknownRevision and AmbiguousRevision."""
         return revision if isinstance(revision, Version) else revisions.resolve(self, revision)
 
     def library(self, revision: str | Version = "HEAD") -> Library:
-        """Returns the library in force at a revision. A read-only operation.
+        """The library in force at a revision. A read-only operation.
 
         The last few are remembered, until something is redacted: nothing else changes a library.
         """
         return self._memory.library(self.resolve(revision))
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
-        """Returns how the library at `b` differs from the one at `a`, in library order."""
+        """How the library at `b` differs from the one at `a`, in library order."""
         with self.port.reading():
             return replay.diff(self.port, self.resolve(a), self.resolve(b))
 
     def log(self, revision: str | Version | None = "HEAD") -> Iterator[Version]:
-        """Yields versions newest first: the history of a revision, or the versions in `a..b`.
+        """Versions newest first: the history of a revision, or the versions in `a..b`.
 
         A range holds what `b` has in its history and `a` has not, `a...b` what one of them has
         and the other has not; None asks for all that a name stands on. The revision is resolved
@@ -230,24 +234,24 @@ class Store:
         return revisions.walk(self, revision)
 
     def events(self, version: Version) -> tuple[Event, ...]:
-        """Returns the events of one version, in order."""
+        """The events of one version, in order."""
         rows = self.port.events(version.position - version.events, version.position)
         return tuple(event_of(row, version.number) for row in rows)
 
     def counts(self, version: Version) -> dict[Op, int]:
-        """Returns how many events of each kind a version has; kinds without one are left out."""
+        """How many events of each kind a version has; kinds without one are left out."""
         if not version.events:
             return {}
-        return self.port.count_ops(version.position - version.events, version.position)
+        return self.port.counts.ops(version.position - version.events, version.position)
 
     def events_at(self, rows: Iterable[int]) -> dict[int, Event]:
-        """Returns row → event, for the events at these rows."""
+        """Row → event, for the events at these rows."""
         events = self.port.events_at(rows)
         numbers = self.port.numbers_of_rows(row.row for row in events)
         return {row.row: event_of(row, numbers[row.row]) for row in events}
 
     def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
-        """Returns event row → the text that the event started from, where there was one.
+        """Event row → the text that the event started from, where there was one.
 
         An event points at the one it follows on, so this costs what the events do and no replay.
         """
@@ -262,19 +266,17 @@ class Store:
         }
 
     def history(self, experience: str) -> tuple[Event, ...]:
-        """Returns every event of one experience on any branch, oldest first."""
+        """Every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
         numbers = self.port.numbers_of_rows(row.row for row in rows)
         return tuple(event_of(row, numbers[row.row]) for row in rows)
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
-        """Returns the experience meant by an id, the beginning of one, or a label such as `G3`.
+        """The experience meant by an id, the beginning of one, or a label such as `G3`.
 
         Labels are those of the library at `revision`. Raises UnknownRevision or
         AmbiguousRevision.
         """
-        from tfgrpo.store.errors import AmbiguousRevision
-
         if text[:1] == "G" and text[1:].isdigit():
             labels = self.library(revision).labels
             if text in labels:
@@ -299,11 +301,11 @@ class Store:
     @property
     def head(self) -> Head:
         """Where HEAD is."""
-        recorded = self.port.head()
+        recorded = self.port.names.head()
         if recorded is not None:
             symbol, version = recorded
             return Head(None if symbol is None else symbol[len(BRANCH) :], version)
-        move = self.port.ref(HEAD)
+        move = self.port.names.ref(HEAD)
         if move is None or (move.symbol is None and move.version is None):
             raise damage_error("it has no HEAD")
         if move.symbol is None:
@@ -313,11 +315,11 @@ class Store:
         return Head(branch, self.tip(branch))
 
     def tip(self, branch: str) -> Version:
-        """Returns the version a branch stands at. Raises UnknownRevision."""
-        tip = self.port.standing(BRANCH + branch)
+        """The version a branch stands at. Raises UnknownRevision."""
+        tip = self.port.names.standing(BRANCH + branch)
         if tip is not None:
             return tip
-        move = self.port.ref(BRANCH + branch)
+        move = self.port.names.ref(BRANCH + branch)
         if move is None or move.version is None:
             raise UnknownRevision(
                 f"there is no branch {branch!r}", hint="`tfgrpo branch` lists them"
@@ -325,23 +327,23 @@ class Store:
         return self.version(move.version)  # which says what is wrong
 
     def has_branch(self, name: str) -> bool:
-        """Returns whether there is a branch of that name, however many there are."""
-        return self.port.standing(BRANCH + name) is not None
+        """Whether there is a branch of that name, however many there are."""
+        return self.port.names.standing(BRANCH + name) is not None
 
     def branches(self) -> dict[str, int]:
-        """Returns branch → version number."""
+        """Branch → version number."""
         return self._names(BRANCH)
 
     def tags(self) -> dict[str, int]:
-        """Returns tag → version number."""
+        """Tag → version number."""
         return self._names(TAG)
 
     def remote_branches(self) -> dict[str, int]:
-        """Returns `origin/main` → version number: where other stores' branches were last seen."""
+        """`origin/main` → version number: where other stores' branches were last seen."""
         return self._names(REMOTE)
 
     def _names(self, prefix: str) -> dict[str, int]:
-        moves = self.port.refs(prefix)
+        moves = self.port.names.refs(prefix)
         return {m.name[len(prefix) :]: m.version for m in moves if m.version is not None}
 
     @property
@@ -407,15 +409,15 @@ class Store:
                     f"HEAD is on {name}", hint="switch to another branch before deleting this one"
                 )
             tip = self.tip(name)
-            self._move(protection.moves_away(self.port, BRANCH + name), f"delete branch {name}")
+            self._move(name_moves.moves_away(self.port, BRANCH + name), f"delete branch {name}")
         return tip
 
     def delete_tag(self, name: str) -> Version:
         """Forgets a tag; its version stays. Raises UnknownRevision."""
         with self.port.transaction():
-            if (version := self.port.standing(TAG + name)) is None:
+            if (version := self.port.names.standing(TAG + name)) is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
-            self._move(protection.moves_away(self.port, TAG + name), f"delete tag {name}")
+            self._move(name_moves.moves_away(self.port, TAG + name), f"delete tag {name}")
         return version
 
     def checkout(self, revision: str) -> Head:
@@ -431,7 +433,7 @@ class Store:
     ) -> Version:
         version = self.resolve(at)
         with self.port.transaction():
-            there = self.port.ref(prefix + name)
+            there = self.port.names.ref(prefix + name)
             if there is None or there.version is None:
                 check_name(kind, name)
             elif not force:
@@ -479,23 +481,23 @@ class Store:
         rows = []
         for name, version, symbol in moves:
             known = at is not None and name == at.name
-            was = at if known else self.port.ref(name)
+            was = at if known else self.port.names.ref(name)
             if (
                 not self._forced
                 and was is not None
                 and was.version not in (None, version)
                 and not (known and at is not None and not at.is_protected)
             ):
-                protection.check(self.port, name)
+                name_moves.check(self.port, name)
             before = (None, None) if was is None else (was.version, was.symbol)
             rows.append(RefMove._make((0, 0, name, version, symbol, *before, signer, now, action)))
         after = None if at is None else at.last_move
         if self._operation is None:
-            self.port.append_refs(rows, after=after)
+            self.port.names.append_refs(rows, after=after)
         else:
             action, batch = self._operation
             named = [row._replace(action=action) for row in rows]
-            self._operation = (action, self.port.append_refs(named, batch, after=after))
+            self._operation = (action, self.port.names.append_refs(named, batch, after=after))
 
     # appending:
 
@@ -513,15 +515,14 @@ class Store:
         a branch that has moved on from `expected`, or changed what is to change since `onto`,
         StaleVersion; then nothing is recorded.
         """
-        from tfgrpo.store.append import event_rows, new_version
+        from tfgrpo.store.append import event_rows, grown, in_new_lane, new_version, tip_state_at
         from tfgrpo.store.order import with_order
-        from tfgrpo.store.tip_state import grown, in_new_lane, tip_state_at
 
         operations = list(operations)
         for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)
         with self.port.transaction():
-            at = self.port.branch_tip(BRANCH + branch)
+            at = self.port.names.branch_tip(BRANCH + branch)
             if at is None:
                 self.tip(branch)  # which says what is wrong
                 raise damage_error(f"{branch} stands at a version that is missing")
@@ -548,7 +549,7 @@ class Store:
 
 
 def event_of(row: EventRow, version: int) -> Event:
-    """Returns an event as it is shown: with its evidence read, and its version's number."""
+    """An event as it is shown: with its evidence read, and its version's number."""
     at, op, experience, text, reason, evidence, replaces, _, seal, salt, _ = row
     read = parse_json(evidence, f"the evidence of event {at}") if evidence else None
     redacted = seal is not None and salt is None

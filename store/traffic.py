@@ -18,12 +18,12 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
-from tfgrpo.store.address import is_address, named_by
+from tfgrpo.store.address import FILE, is_address, named_by
 from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
-from tfgrpo.store.find import FILE
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.occurrences import matcher
+from tfgrpo.store.opening import open_traffic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,7 +253,7 @@ class Traffic(Protocol):
         """Closes the file."""
 
     def secret(self) -> bytes:
-        """Returns the secret under which callers and subjects are digested here."""
+        """The secret under which callers and subjects are digested here."""
 
     def add(
         self, calls: Sequence[CallRecord], contents: Sequence[CallContent], sums: Sums | None = None
@@ -261,7 +261,7 @@ class Traffic(Protocol):
         """Records calls, and adds to sums, all of it or nothing. Raises StoreError."""
 
     def totals(self) -> Sums:
-        """Returns the sums."""
+        """The sums."""
 
     def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
         """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
@@ -270,52 +270,52 @@ class Traffic(Protocol):
         """Takes one feedback back, and adds to sums; returns whether it was there."""
 
     def scales(self) -> Scales:
-        """Returns the scales that were set."""
+        """The scales that were set."""
 
     def set_scale(self, label: str, scale: Scale) -> None:
         """Sets the scale of a label's scores, from now on. Raises StoreError."""
 
     def call(self, id: str) -> CallRecord:
-        """Returns the call of that id, or of the only id that begins so. Raises UnknownCall."""
+        """The call of that id, or of the only id that begins so. Raises UnknownCall."""
 
     def content(self, id: str) -> CallContent | None:
-        """Returns the words of a call, where they were kept."""
+        """The words of a call, where they were kept."""
 
     def feedback(self, id: str) -> list[Feedback]:
-        """Returns the feedback on a call, oldest first."""
+        """The feedback on a call, oldest first."""
 
     def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
-        """Returns calls, newest first."""
+        """Calls, newest first."""
 
     def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
-        """Returns the calls in whose question, answer, error or feedback some words stand, in
+        """The calls in whose question, answer, error or feedback some words stand, in
         capitals or not. It looks at a limited number of calls, and says how far it came."""
 
     def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
-        """Returns the calls since then (microseconds) with all of these tags, in no order."""
+        """The calls since then (microseconds) with all of these tags, in no order."""
 
     def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
-        """Returns how many calls since then (microseconds) had each prompt: the digest of its
+        """How many calls since then (microseconds) had each prompt: the digest of its
         library, its experiences as in `CallRecord`, and the number."""
 
     def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
-        """Returns the calls in these arms since then (microseconds) with all of these tags, oldest
+        """The calls in these arms since then (microseconds) with all of these tags, oldest
         first."""
 
     def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
-        """Returns the scores of the same calls, in the order in which they arrived."""
+        """The scores of the same calls, in the order in which they arrived."""
 
     def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
-        """Returns label → the least and the largest score with it; None for scores without."""
+        """Label → the least and the largest score with it; None for scores without."""
 
     def count_lost(self, number: int) -> None:
         """Adds to the number of calls that were lost before they were recorded."""
 
     def lost(self) -> int:
-        """Returns the number of calls that were lost before they were recorded."""
+        """The number of calls that were lost before they were recorded."""
 
     def recorded(self, worker: str) -> int:
-        """Returns how many calls of a worker were recorded, deleted ones included."""
+        """How many calls of a worker were recorded, deleted ones included."""
 
     def delete_before(self, time: int) -> int:
         """Deletes calls from before a time, with their words and feedback; returns how many."""
@@ -326,7 +326,7 @@ class Traffic(Protocol):
 
 
 def traffic_path(store: Path | str) -> str:
-    """Returns where the traffic of a store is recorded."""
+    """Where the traffic of a store is recorded."""
     folder, name = os.path.split(os.path.abspath(store))
     stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
     return os.path.join(folder, stem + TRAFFIC)
@@ -349,7 +349,7 @@ def make_traffic_folder(store: Path | str) -> None:
 
 
 def recent_call(traffic: Traffic, id: str) -> CallRecord:
-    """Returns the call of that id, or of the only id that begins so. Raises UnknownCall.
+    """The call of that id, or of the only id that begins so. Raises UnknownCall.
 
     A proxy writes its records every tenth of a second, so a whole id that is not there yet is
     waited for, a second at most.
@@ -365,12 +365,12 @@ def recent_call(traffic: Traffic, id: str) -> CallRecord:
 
 
 def keyed(secret: bytes, value: bytes) -> bytes:
-    """Returns the digest by which a file knows a caller or a subject."""
+    """The digest by which a file knows a caller or a subject."""
     return hmac.digest(secret, value, hashlib.sha256)[:12]
 
 
 def checked_scale(label: str, scale: Scale) -> Scale:
-    """Returns a scale that scores can have. Raises FeedbackRefused."""
+    """A scale that scores can have. Raises FeedbackRefused."""
     if not (is_score(scale.low) and is_score(scale.high) and scale.low < scale.high):
         raise FeedbackRefused(
             f"{label or 'score'} has no scale from {scale}",
@@ -382,7 +382,7 @@ def checked_scale(label: str, scale: Scale) -> Scale:
 def checked_feedback(
     call: str, given: Mapping[str, object], *, author: str, time: int, scales: Scales
 ) -> Feedback:
-    """Returns feedback as it was sent, checked: a score is on the scale of its metric. Raises
+    """Feedback as it was sent, checked: a score is on the scale of its metric. Raises
     FeedbackRefused."""
     known = {"call", "score", "label", "comment", "correct"}
     if unknown := given.keys() - known:
@@ -415,12 +415,12 @@ def checked_feedback(
 
 
 def is_score(value: object) -> bool:
-    """Returns whether a value is a score: sums of squares of many of them are numbers still."""
+    """Whether a value is a score: sums of squares of many of them are numbers still."""
     return isinstance(value, (bool, int, float)) and abs(value) <= MOST_SCORE
 
 
 def _is_text(value: object) -> TypeGuard[str]:
-    """Returns whether a value is a text that can be written: half of a surrogate pair is none."""
+    """Whether a value is a text that can be written: half of a surrogate pair is none."""
     return (
         isinstance(value, str)
         and len(value) <= MOST_TEXT
@@ -433,7 +433,7 @@ Cost: TypeAlias = Callable[[CallRecord | MeasuredCall], float | None]
 
 
 def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) -> LiveFigures:
-    """Returns calls in figures."""
+    """Calls in figures."""
     costs = [] if cost is None else [cost(call) for call in calls]
     latencies = sorted(call.latency for call in calls)
     added = sorted(call.added for call in calls)
@@ -456,12 +456,12 @@ def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) 
 
 
 def served(call: MeasuredCall) -> str:
-    """Returns the library and version that a call was answered under, in words."""
+    """The library and version that a call was answered under, in words."""
     return f"{call.library} {call.version}" if call.library else "no library"
 
 
 def _known(counts: Iterable[int | None]) -> int | None:
-    """Returns the sum of the counts that are known; None where none is, which is not 0."""
+    """The sum of the counts that are known; None where none is, which is not 0."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -485,7 +485,7 @@ DIMENSIONS: Mapping[str, Callable[[MeasuredCall], str | None]] = {
 def by_dimension(
     calls: Iterable[MeasuredCall], dimension: str, cost: Cost | None = None
 ) -> list[LiveFigures]:
-    """Returns the figures of calls that have something in common, the last used first: one of
+    """The figures of calls that have something in common, the last used first: one of
     `DIMENSIONS`, or a tag's name. Calls that lack it are in none of them."""
 
     def tag(call: MeasuredCall) -> str | None:
@@ -499,7 +499,7 @@ def by_dimension(
 
 
 def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
-    """Returns the figures of each library and version that calls were answered under, the last
+    """The figures of each library and version that calls were answered under, the last
     used first."""
     return by_dimension(calls, "version")
 
@@ -507,7 +507,7 @@ def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
 def grouped(
     calls: Iterable[MeasuredCall], key: Callable[[MeasuredCall], K]
 ) -> dict[K, list[MeasuredCall]]:
-    """Returns calls that have a key in common, by it."""
+    """Calls that have a key in common, by it."""
     groups: dict[K, list[MeasuredCall]] = {}
     for call in calls:
         groups.setdefault(key(call), []).append(call)
@@ -517,7 +517,7 @@ def grouped(
 def by_experience(
     calls: Iterable[MeasuredCall], library_of: Callable[[str], Sequence[str]]
 ) -> list[LiveFigures]:
-    """Returns the figures of the calls that had each experience in their prompt, most calls first.
+    """The figures of the calls that had each experience in their prompt, most calls first.
 
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
     """
@@ -536,7 +536,7 @@ def by_experience(
 def experience_uses(
     traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
 ) -> dict[str, int]:
-    """Returns experience → how many calls since then (microseconds) had it in their prompt.
+    """Experience → how many calls since then (microseconds) had it in their prompt.
 
     `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
     a version that is not there counts for nothing.
@@ -554,9 +554,6 @@ def experience_uses(
 def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:
     """Takes texts, in any of these forms, out of what was recorded beside a store; returns from
     how many rows. With `dry_run` it only counts them. Raises StoreError."""
-    from tfgrpo.store.default import open_traffic
-    from tfgrpo.store.occurrences import matcher
-
     path = traffic_path(store)
     if not os.path.isfile(path):
         return 0

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Literal, TypeAlias
-
-from tfgrpo.store.named_tuple import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 Piece: TypeAlias = tuple[Literal["kept", "removed", "added"], str]
 """Words that stand together, and what became of them."""
@@ -32,7 +30,7 @@ class Hunk(NamedTuple):
 
 
 def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
-    """Returns where two lists of words differ, in order.
+    """Where two lists of words differ, in order.
 
     Short ones are compared by `difflib`, whose longest runs read best, and whose time can grow
     with the cube of the length; longer ones by `rapidfuzz`, with the product of the lengths over
@@ -72,7 +70,7 @@ def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
 
 
 def pieces(before: str, after: str) -> list[Piece]:
-    """Returns two texts as one line of words: what was kept, taken out and put in, in order."""
+    """Two texts as one line of words: what was kept, taken out and put in, in order."""
     old, new = before.split(), after.split()
     line: list[Piece] = []
     at = 0
@@ -90,7 +88,7 @@ def _length(part: Hunk) -> int:
 
 
 def _trimmed(old: Sequence[str], new: Sequence[str], part: Hunk) -> Hunk:
-    """Returns a part without the words that both sides begin with, or that both end with."""
+    """A part without the words that both sides begin with, or that both end with."""
     start, end, new_start, new_end = part
     most = min(end - start, new_end - new_start)
     while most >= MANY and old[start : start + MANY] == new[new_start : new_start + MANY]:
@@ -133,13 +131,13 @@ def _subsequence(old: Sequence[str], new: Sequence[str], part: Hunk) -> list[Hun
 
 
 def _between_anchors(old: Sequence[str], new: Sequence[str], part: Hunk) -> Iterator[Hunk]:
-    """Yields what lies before, between and after the words that both sides have once, as many of
+    """The parts before, between and after the words that both sides have once, as many of
     them as come in the same order."""
     start, end, new_start, new_end = part
     here, there = _once(old, start, end), _once(new, new_start, new_end)
     common = [word for word in here if word in there]
     new_places = [there[word] for word in common]
-    chosen = _rising(new_places)
+    chosen = rising(new_places)
     for number in chosen:
         i, k = here[common[number]], new_places[number]
         if (i > start or k > new_start) and old[start:i] != new[new_start:k]:
@@ -149,7 +147,7 @@ def _between_anchors(old: Sequence[str], new: Sequence[str], part: Hunk) -> Iter
 
 
 def _once(words: Sequence[str], start: int, end: int) -> dict[str, int]:
-    """Returns word → place, in order, of the words that occur once from `start` to `end`."""
+    """Word → place, in order, of the words that occur once from `start` to `end`."""
     part = words[start:end]
     places = dict(zip(part, range(start, end), strict=True))  # of each the last place
     if len(places) == len(part):
@@ -161,8 +159,8 @@ def _once(words: Sequence[str], start: int, end: int) -> dict[str, int]:
     return {word: at for word, at in places.items() if word not in again}
 
 
-def _rising(numbers: Sequence[int]) -> Sequence[int]:
-    """Returns the places of a longest choice of numbers that rise."""
+def rising(numbers: Sequence[int]) -> Sequence[int]:
+    """The places of a longest choice of numbers that rise (patience sorting)."""
     if numbers == sorted(numbers):
         return range(len(numbers))
     ends: list[int] = []  # the lowest number in which a choice of each length can end

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from tfgrpo import interchange
 from tfgrpo.migrations import migrations as _schema  # noqa: F401 - imported once, before any fork
-from tfgrpo.store import Operation, Store, TfgrpoError, merge, replay, undo
+from tfgrpo.store import Operation, Store, TfgrpoError, merge, name_moves, replay
 from tfgrpo.store.fsck import repair
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Call, RolloutRow
@@ -43,7 +43,7 @@ class Writer:
         self.folder = folder
         self.dice = random.Random(seed)
         self.store = Store.open(folder / "store.db", author="writer")
-        self.journal = Journal(self.store.port.writer())
+        self.journal = Journal(self.store.port.records.writer())
         self.calls = 0
 
     def work(self) -> None:
@@ -135,7 +135,7 @@ class Writer:
         self.do("checkout", lambda: self.store.checkout(self.dice.choice([*BRANCHES, "v0"])))
 
     def undo(self) -> None:
-        verb = self.dice.choice([undo.undo, undo.undo, undo.redo])
+        verb = self.dice.choice([name_moves.undo, name_moves.undo, name_moves.redo])
         self.do(verb.__name__, lambda: verb(self.store))
 
     def import_(self) -> None:
@@ -181,7 +181,7 @@ class Writer:
             self.journal.close()
             self.store.close()
             self.store = Store.open(self.folder / "store.db", author="writer")
-            self.journal = Journal(self.store.port.writer())
+            self.journal = Journal(self.store.port.records.writer())
 
         self.do("reopen", again)
 

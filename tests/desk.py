@@ -60,7 +60,7 @@ class Desk:
     ) -> Training:
         with self.store() as store:
             run, _ = begin(store, self.settings)
-            journal = Journal(store.port.writer())
+            journal = Journal(store.port.records.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, timeout)
                 limits = CallLimits(concurrency, self.settings.task_timeout, self.settings.patience)

@@ -11,14 +11,14 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
-from memory_records import Kept, MemoryRecords, MemoryWriter, occurrences, replace
+from memory_records import Kept, MemoryRecords, occurrences, replace
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.checks import Defect
+from tfgrpo.store.damage import Defect
 from tfgrpo.store.occurrences import Occurrence
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
@@ -101,6 +101,22 @@ class MemoryPort:
             yield
         finally:
             self._seen = None
+
+    @property
+    def names(self) -> MemoryPort:
+        return self
+
+    @property
+    def storage(self) -> MemoryPort:
+        return self
+
+    @property
+    def redactions(self) -> MemoryRedactions:
+        return MemoryRedactions(self)
+
+    @property
+    def counts(self) -> MemoryCounts:
+        return MemoryCounts(self)
 
     # versions and events:
 
@@ -185,63 +201,23 @@ class MemoryPort:
         ids = {e.experience for e in self._state.events.values()}
         return sorted(id for id in ids if id.startswith(prefix))[:limit]
 
-    def count_ops(self, after: int, upto: int) -> dict[Op, int]:
-        return dict(Counter(e.op for e in self.events(after, upto)))
-
-    def count_versions(self, ranges: Sequence[tuple[int, int]]) -> int:
-        versions = [v for v in self._state.versions.values() if v.events]
-        return sum(after < v.position <= upto for v in versions for after, upto in ranges)
-
-    def count_modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
-        events = (e for pair in ranges for e in self.events(*pair))
-        return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
-
     def versions_at(self, numbers: Iterable[int]) -> list[Version]:
         there = self._state.versions
         return [there[number] for number in sorted(set(numbers)) if number in there]
 
-    def chain(self) -> Iterator[ChainLink]:
-        for number, version in sorted(self._state.versions.items()):
-            yield ChainLink(version, VERSION_SCHEMA, self.version_meta(number))
-
-    def version_schema(self, number: int) -> int:
-        assert number in self._state.versions
-        return VERSION_SCHEMA
-
     def recorder(self, number: int) -> str | None:
         return None
 
-    def version_meta(self, number: int) -> str | None:
-        meta = self._state.versions[number].meta
-        return canonical(meta).decode() if meta else None
-
-    def count_keeps(
-        self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]
-    ) -> dict[int, int]:
-        events = (e for after, upto in ranges for e in self.events(after, upto))
-        keeps = (e for e in events if e.op == "KEEP")
-        return dict(Counter(e.replaces for e in keeps if rows.get(e.experience) == e.replaces))  # type: ignore[misc]
-
-    def count_events(self) -> int:
-        return len(self._state.events)
-
-    def redactions(self, row: int) -> list[Redaction]:
-        return list(self._state.redactions.get(row, []))
-
-    def append_redactions(self, row: int, redactions: Sequence[Redaction]) -> None:
-        self._written.redactions.setdefault(row, []).extend(redactions)
+    def chain(self, numbers: Iterable[int] | None = None) -> Iterator[ChainLink]:
+        for version in self.versions_at(self._state.versions if numbers is None else numbers):
+            meta = canonical(version.meta).decode() if version.meta else None
+            yield ChainLink(version, VERSION_SCHEMA, meta)
 
     # snapshots:
-
-    def snapshot_positions(self) -> list[int]:
-        return sorted(self._state.snapshots)
 
     def snapshot(self, after: int, upto: int) -> tuple[int, list[int]] | None:
         position = max((p for p in self._state.snapshots if after < p <= upto), default=None)
         return None if position is None else (position, list(self._state.snapshots[position]))
-
-    def snapshot_sizes(self) -> list[int]:
-        return [len(live) for _, live in sorted(self._state.snapshots.items())]
 
     def put_snapshot(self, position: int, live: Sequence[int]) -> None:
         self._written.snapshots.setdefault(position, list(live))
@@ -306,38 +282,6 @@ class MemoryPort:
         refs += [m._replace(row=first + i, batch=batch) for i, m in enumerate(moves)]
         return batch
 
-    # redactions:
-
-    def blank(self, row: int) -> None:
-        events = self._written.events
-        events[row] = events[row]._replace(text=None, reason=None, salt=None)
-
-    def last_redaction(self) -> int:
-        return sum(map(len, self._state.redactions.values()))
-
-    def redacted(self) -> list[int]:
-        return sorted(self._state.redactions)
-
-    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
-        events = self.events(0, 1 << 62)
-        return [e.row for e in events if any(pattern.search(t or "") for t in (e.text, e.reason))]
-
-    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
-        said = [("versions", v.number, v.message, v.author) for v in self._state.versions.values()]
-        said += [("refs", m.row, m.action, m.author) for m in self._state.refs]
-        held = [(w, row) for w, row, *texts in said if any(map(pattern.search, texts))]
-        kept = [Occurrence(where, "text", row, "it is append-only") for where, row in held]
-        return [*kept, *occurrences(self._state.kept, pattern)]
-
-    def replace(self, pattern: re.Pattern[str]) -> None:
-        replace(self._written.kept, pattern)
-
-    def rewrite(self) -> bool:
-        return True
-
-    def needs_rewrite(self) -> bool:
-        return False
-
     # remotes:
 
     def remotes(self) -> dict[str, str]:
@@ -362,19 +306,101 @@ class MemoryPort:
     def evaluated(self) -> bool:
         return bool(self.kept.evaluations)
 
-    def writer(self) -> MemoryWriter:
-        return MemoryWriter(MemoryPort(self.memory))
-
     # the storage:
+
+    def check(self) -> list[Defect]:
+        return []
+
+    def checking(self) -> Callable[[], list[Defect]]:
+        return self.check
+
+    def rebuild(self) -> None:
+        pass
+
+    def content(self) -> bytes:
+        raise StoreError("a store in memory is no file")
+
+    def hold(self, name: str) -> AbstractContextManager[bool]:
+        return nullcontext(True)
+
+    def is_ours(self, name: str) -> bool:
+        return True
+
+    def is_held(self, name: str) -> bool:
+        return False
+
+
+class MemoryRedactions:
+    def __init__(self, port: MemoryPort) -> None:
+        self._port = port
+
+    def of(self, row: int) -> list[Redaction]:
+        return list(self._port._state.redactions.get(row, []))
+
+    def append(self, row: int, redactions: Sequence[Redaction]) -> None:
+        self._port._written.redactions.setdefault(row, []).extend(redactions)
+
+    def blank(self, row: int) -> None:
+        events = self._port._written.events
+        events[row] = events[row]._replace(text=None, reason=None, salt=None)
+
+    def last(self) -> int:
+        return sum(map(len, self._port._state.redactions.values()))
+
+    def rows(self) -> list[int]:
+        return sorted(self._port._state.redactions)
+
+    def events_holding(self, pattern: re.Pattern[str]) -> list[int]:
+        events = self._port.events(0, 1 << 62)
+        return [e.row for e in events if any(pattern.search(t or "") for t in (e.text, e.reason))]
+
+    def occurrences(self, pattern: re.Pattern[str]) -> list[Occurrence]:
+        said = [
+            ("versions", v.number, v.message, v.author) for v in self._port._state.versions.values()
+        ]
+        said += [("refs", m.row, m.action, m.author) for m in self._port._state.refs]
+        held = [(w, row) for w, row, *texts in said if any(map(pattern.search, texts))]
+        kept = [Occurrence(where, "text", row, "it is append-only") for where, row in held]
+        return [*kept, *occurrences(self._port._state.kept, pattern)]
+
+    def replace(self, pattern: re.Pattern[str]) -> None:
+        replace(self._port._written.kept, pattern)
+
+    def rewrite(self) -> bool:
+        return True
+
+    def needs_rewrite(self) -> bool:
+        return False
+
+
+class MemoryCounts:
+    def __init__(self, port: MemoryPort) -> None:
+        self._port = port
 
     def size(self) -> int:
         return 0
 
-    def check_storage(self) -> list[Defect]:
-        return []
+    def events(self) -> int:
+        return len(self._port._state.events)
 
-    def checking_storage(self) -> Callable[[], list[Defect]]:
-        return self.check_storage
+    def ops(self, after: int, upto: int) -> dict[Op, int]:
+        return dict(Counter(e.op for e in self._port.events(after, upto)))
 
-    def rebuild(self) -> None:
-        pass
+    def versions(self, ranges: Sequence[tuple[int, int]]) -> int:
+        versions = [v for v in self._port._state.versions.values() if v.events]
+        return sum(after < v.position <= upto for v in versions for after, upto in ranges)
+
+    def modified(self, ranges: Sequence[tuple[int, int]]) -> dict[str, int]:
+        events = (e for pair in ranges for e in self._port.events(*pair))
+        return dict(Counter(e.experience for e in events if e.op == "MODIFY"))
+
+    def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
+        events = (e for after, upto in ranges for e in self._port.events(after, upto))
+        keeps = (e for e in events if e.op == "KEEP")
+        return dict(Counter(e.replaces for e in keeps if rows.get(e.experience) == e.replaces))  # type: ignore[misc]
+
+    def snapshot_positions(self) -> list[int]:
+        return sorted(self._port._state.snapshots)
+
+    def snapshot_sizes(self) -> list[int]:
+        return [len(live) for _, live in sorted(self._port._state.snapshots.items())]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,6 +59,11 @@ class MemoryRecords:
     def _kept(self) -> Kept:
         return self._port.kept
 
+    def writer(self) -> MemoryWriter:
+        from memory_port import MemoryPort
+
+        return MemoryWriter(MemoryPort(self._port.memory))
+
     def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
         runs = self._kept.runs
         return [r for r in runs if name in (None, r.name) and digest in (None, r.digest)]
@@ -70,15 +74,6 @@ class MemoryRecords:
         if taken or self._port.version(run.base) is None:
             raise StoreError(f"no such run as {run.name} can be")
         runs.append(run._replace(id=len(runs) + 1))
-
-    def hold(self, name: str) -> AbstractContextManager[bool]:
-        return nullcontext(True)
-
-    def is_ours(self, name: str) -> bool:
-        return True
-
-    def is_held(self, name: str) -> bool:
-        return False
 
     def states(self, run: int) -> list[RunState]:
         return [state for of, state in self._kept.states if of == run]
@@ -98,9 +93,6 @@ class MemoryRecords:
             if r.run == run
         ]
         return AttemptTail(max([after, *(n for n, r in listed if r.run == run)]), marks)
-
-    def call(self, key: bytes) -> Call | None:
-        return self._kept.calls.get(key)
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         return [self._kept.calls[key] for key in keys if key in self._kept.calls]

@@ -21,6 +21,7 @@ from port_rows import Another, event, move, record, version
 from records_contract import RecordsContract
 
 from tfgrpo.store import Op, StoreError, Version, replay
+from tfgrpo.store.history import version_of_row
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
     Deletion,
@@ -45,10 +46,10 @@ class PortContract(NamesContract, RecordsContract):
         assert port.version(0) is None
         assert port.versions_by_digest("", 5) == []
         assert list(port.events(0, 1 << 62)) == []
-        assert port.count_events() == 0
-        assert port.refs("") == []
-        assert port.ref("HEAD") is None
-        assert list(port.ref_log(None)) == []
+        assert port.counts.events() == 0
+        assert port.names.refs("") == []
+        assert port.names.ref("HEAD") is None
+        assert list(port.names.ref_log(None)) == []
         assert port.snapshot(0, 1 << 62) is None
         assert port.lane_tip(0)
 
@@ -57,13 +58,13 @@ class PortContract(NamesContract, RecordsContract):
     ) -> None:
         with port.transaction():
             port.append_version(version(0, 2, 2), [event(1), event(2)])
-            port.append_refs([move("heads/main", 0)])
+            port.names.append_refs([move("heads/main", 0)])
             port.put_snapshot(2, [1, 2])
             assert port.last_version() == 0, "a writer sees what it writes"
         other = another()
         assert other.version(0) == port.version(0) == version(0, 2, 2)
         assert list(other.events(0, 9)) == [event(1), event(2)]
-        assert other.ref("heads/main") == port.ref("heads/main")
+        assert other.names.ref("heads/main") == port.names.ref("heads/main")
         other.close()
 
     def test_changes_tells_that_another_has_committed(self, port: Port, another: Another) -> None:
@@ -88,7 +89,7 @@ class PortContract(NamesContract, RecordsContract):
             with port.transaction():
                 row = lane_start(port.open_lane(1)) + 1
                 port.append_version(version(1, row, 1), [event(row)])
-                port.append_refs([move("heads/main", 1)])
+                port.names.append_refs([move("heads/main", 1)])
                 port.put_snapshot(1, [1])
                 raise error
 
@@ -97,7 +98,7 @@ class PortContract(NamesContract, RecordsContract):
         assert port.last_version() == 0
         assert port.version(1) is None
         assert list(port.events(0, 1 << 62)) == [event(1)]
-        assert port.refs("") == []
+        assert port.names.refs("") == []
         assert port.snapshot(0, 9) is None
         record(port, 1, [event(2)])
         assert port.last_version() == 1
@@ -123,10 +124,10 @@ class PortContract(NamesContract, RecordsContract):
         other = another()
         with port.transaction():
             port.append_version(version(0, 1, 1), [event(1)])
-            port.append_refs([move("heads/main", 0)])
+            port.names.append_refs([move("heads/main", 0)])
             assert other.last_version() < 0
             assert list(other.events(0, 9)) == []
-            assert other.ref("heads/main") is None
+            assert other.names.ref("heads/main") is None
         assert other.last_version() == 0
         other.close()
 
@@ -162,15 +163,15 @@ class PortContract(NamesContract, RecordsContract):
             assert port.last_version() == 0
             record(other, 1, [event(2)])
             with other.transaction():
-                other.append_refs([move("heads/main", 1)])
+                other.names.append_refs([move("heads/main", 1)])
             with port.reading():
                 assert port.last_version() == 0
             assert [e.row for e in port.events(0, 9)] == [1]
-            assert port.count_events() == 1
-            assert port.ref("heads/main") is None
+            assert port.counts.events() == 1
+            assert port.names.ref("heads/main") is None
             assert other.last_version() == 1, "whoever reads so keeps nobody from writing"
         assert port.last_version() == 1
-        assert port.count_events() == 2
+        assert port.counts.events() == 2
         other.close()
 
     def test_nothing_is_written_while_one_state_is_read(self, port: Port) -> None:
@@ -192,7 +193,7 @@ class PortContract(NamesContract, RecordsContract):
             with port.reading():
                 assert port.last_version() == 0
             port.append_version(version(1, 2, 1), [event(2)])
-        assert port.count_events() == 2
+        assert port.counts.events() == 2
 
     # versions and events:
 
@@ -211,9 +212,11 @@ class PortContract(NamesContract, RecordsContract):
         assert port.versions_at([1, 7, 0, 1]) == [new, version(1, 2, 0, merged=0)]
         assert port.version(-1) is None
         assert list(port.events(0, 2)) == rows
-        assert port.version_meta(0) == '{"n":[1,null,"ü"],"run":"R"}', "as its digest covers it"
-        assert port.version_meta(1) is None
-        assert port.version_schema(0) == port.version_schema(1) == VERSION_SCHEMA
+        links = list(port.chain())
+        assert links[0].meta == '{"n":[1,null,"ü"],"run":"R"}', "as its digest covers it"
+        assert links[1].meta is None
+        assert [link.schema for link in links] == [VERSION_SCHEMA] * 2
+        assert list(port.chain([1, 7])) == links[1:]
 
     def test_a_number_or_row_that_is_there_is_never_appended_again(self, port: Port) -> None:
         record(port, 0, [event(1)])
@@ -307,10 +310,10 @@ class PortContract(NamesContract, RecordsContract):
     def test_ops_are_counted_by_kind(self, port: Port) -> None:
         ops: list[Op] = ["ADD", "ADD", "KEEP", "MODIFY", "DELETE", "ADD"]
         record(port, 0, [event(i, op) for i, op in enumerate(ops, 1)])
-        assert port.count_ops(1, 5) == {"ADD": 1, "KEEP": 1, "MODIFY": 1, "DELETE": 1}
-        assert port.count_ops(0, 6)["ADD"] == 3
-        assert port.count_ops(6, 6) == {}
-        assert port.count_events() == 6
+        assert port.counts.ops(1, 5) == {"ADD": 1, "KEEP": 1, "MODIFY": 1, "DELETE": 1}
+        assert port.counts.ops(0, 6)["ADD"] == 3
+        assert port.counts.ops(6, 6) == {}
+        assert port.counts.events() == 6
 
     def test_keeps_are_counted_by_the_event_they_confirm_within_a_history(self, port: Port) -> None:
         def keep(row: int, of: int) -> EventRow:
@@ -328,11 +331,11 @@ class PortContract(NamesContract, RecordsContract):
         with port.transaction():
             row = lane_start(port.open_lane(4)) + 1
             port.append_version(version(1, row, 1), [keep(row, 1)])
-        assert port.count_keeps({"x": 1, "y": 2}, [(0, 7)]) == {1: 2, 2: 1}
-        assert port.count_keeps({"x": 5, "y": 2}, [(0, 7)]) == {2: 1, 5: 1}
-        assert port.count_keeps({"x": 1}, [(3, 7)]) == {1: 1}
-        assert port.count_keeps({"x": 1, "y": 2}, [(0, 4), (row - 1, row)]) == {1: 3}
-        assert port.count_keeps({"x": 3}, [(0, 7)]) == port.count_keeps({"x": 1}, []) == {}
+        assert port.counts.keeps({"x": 1, "y": 2}, [(0, 7)]) == {1: 2, 2: 1}
+        assert port.counts.keeps({"x": 5, "y": 2}, [(0, 7)]) == {2: 1, 5: 1}
+        assert port.counts.keeps({"x": 1}, [(3, 7)]) == {1: 1}
+        assert port.counts.keeps({"x": 1, "y": 2}, [(0, 4), (row - 1, row)]) == {1: 3}
+        assert port.counts.keeps({"x": 3}, [(0, 7)]) == port.counts.keeps({"x": 1}, []) == {}
 
     def test_versions_are_found_by_the_beginning_of_their_digest(self, port: Port) -> None:
         tails = [b"\x12\x34" + b"\x00" * 30, b"\x12\x3f" + b"\xff" * 30, b"\xff" * 32]
@@ -372,11 +375,11 @@ class PortContract(NamesContract, RecordsContract):
             port.append_version(version(5, 4, 0), ())
             port.put_snapshot(2, [1, 2])
             port.put_snapshot(4, [3, 4])
-        assert port.count_versions([(0, 4)]) == 4
-        assert port.count_versions([(0, 1), (2, 3)]) == 2
-        assert port.count_modified([(0, 4)]) == {"a": 2, "b": 1}
-        assert port.count_modified([(0, 1), (2, 3)]) == {"b": 1}
-        sizes = port.snapshot_sizes()
+        assert port.counts.versions([(0, 4)]) == 4
+        assert port.counts.versions([(0, 1), (2, 3)]) == 2
+        assert port.counts.modified([(0, 4)]) == {"a": 2, "b": 1}
+        assert port.counts.modified([(0, 1), (2, 3)]) == {"b": 1}
+        sizes = port.counts.snapshot_sizes()
         assert len(sizes) == 2
         assert min(sizes) > 0
 
@@ -388,12 +391,12 @@ class PortContract(NamesContract, RecordsContract):
         with port.transaction():
             row = lane_start(port.open_lane(2)) + 1
             port.append_version(version(4, row, 1), [event(row)])
-        found = [port.version_of_row(r).number for r in (1, 2, 3, row)]
+        found = [version_of_row(port, r).number for r in (1, 2, 3, row)]
         assert found == [1, 1, 3, 4]
         assert port.numbers_of_rows([row, 3, 1, 2]) == {1: 1, 2: 1, 3: 3, row: 4}
         assert port.numbers_of_rows([]) == {}
         with pytest.raises(StoreError):
-            port.version_of_row(row + 1)
+            version_of_row(port, row + 1)
         with pytest.raises(StoreError):
             port.numbers_of_rows([1, row + 1])
 
@@ -429,9 +432,9 @@ class PortContract(NamesContract, RecordsContract):
         assert port.snapshot(0, 9) == port.snapshot(5, 100) == (9, [])
         assert port.snapshot(5, 8) is None
         assert port.snapshot(lane_start(3), far) == (far, [1, far])
-        assert port.snapshot_positions() == [5, 9, far]
-        port.drop_snapshots()
-        assert port.snapshot_positions() == []
+        assert port.counts.snapshot_positions() == [5, 9, far]
+        port.storage.drop_snapshots()
+        assert port.counts.snapshot_positions() == []
         assert port.snapshot(0, 1 << 62) is None
 
     # redactions:
@@ -440,10 +443,10 @@ class PortContract(NamesContract, RecordsContract):
         record(port, 0, [event(1), event(2)])
         made = [Redaction("ann", 5, "leak"), Redaction("bob", 4, "once more")]
         with port.transaction():
-            port.append_redactions(2, made[:1])
-            port.append_redactions(2, made[1:])
-        assert port.redactions(2) == made
-        assert port.redactions(1) == []
+            port.redactions.append(2, made[:1])
+            port.redactions.append(2, made[1:])
+        assert port.redactions.of(2) == made
+        assert port.redactions.of(1) == []
 
     # what stands on it:
 
@@ -496,38 +499,38 @@ class PortContract(NamesContract, RecordsContract):
                     or e.text != f.text
                 }
                 assert {c.experience for c in replay.diff(port, a, b)} == changed
-            port.drop_snapshots()
+            port.storage.drop_snapshots()
 
     # redactions:
 
     def test_a_redaction_blanks_what_an_event_says_and_is_on_record(self, port: Port) -> None:
         record(port, 0, [event(1), event(2)])
-        assert port.redacted() == port.redactions(2) == []
+        assert port.redactions.rows() == port.redactions.of(2) == []
         why = [Redaction("ann", 7, "leak"), Redaction("bob", 8, "again")]
         with port.transaction():
-            port.append_redactions(2, why)
-            port.blank(2)
+            port.redactions.append(2, why)
+            port.redactions.blank(2)
         one, two = port.events_at([1, 2])
         assert one == event(1)
         assert two == event(2)._replace(text=None, reason=None, salt=None)
-        assert port.redactions(2) == why
-        assert port.redacted() == [2]
+        assert port.redactions.of(2) == why
+        assert port.redactions.rows() == [2]
 
     def test_a_redaction_that_fails_blanks_nothing(self, port: Port) -> None:
         record(port, 0, [event(1)])
 
         def fail() -> None:
             with port.transaction():
-                port.append_redactions(1, [Redaction("ann", 7, "leak")])
-                port.blank(1)
+                port.redactions.append(1, [Redaction("ann", 7, "leak")])
+                port.redactions.blank(1)
                 raise RuntimeError
 
         with pytest.raises(RuntimeError):
             fail()
         assert port.events_at([1]) == [event(1)]
-        assert port.redacted() == []
+        assert port.redactions.rows() == []
 
     def test_a_sound_storage_has_no_damage(self, port: Port) -> None:
         record(port, 0, [event(1)])
-        assert port.check_storage() == []
-        assert port.size() >= 0
+        assert port.storage.check() == []
+        assert port.counts.size() >= 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from tfgrpo.store import Op, RefMove, Version
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.port import EventRow, Port
-from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.port_records import CallValues, Records, RolloutValues
 from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run
 
 Another = Callable[[], Port]
@@ -109,6 +109,11 @@ def rollout_values(one: RolloutRow) -> RolloutValues:
     return (*one[:5], json.dumps(one.calls), *one[6:8], verdict, one.time)
 
 
+def one_call(records: Records, key: bytes) -> Call | None:
+    """Returns the call of that key."""
+    return next(iter(records.calls_by_key([key])), None)
+
+
 def made(port: Port, new: Run) -> Run:
     """Records a run in a transaction of its own; returns it with its id."""
     with port.transaction():
@@ -119,7 +124,7 @@ def made(port: Port, new: Run) -> Run:
 
 def write(port: Port, calls: Sequence[Call] = (), rollouts: Sequence[RolloutRow] = ()) -> None:
     """Appends to the journal with a writer of its own."""
-    writer = port.writer()
+    writer = port.records.writer()
     try:
         writer.append([*map(call_values, calls)], [*map(rollout_values, rollouts)])
     finally:

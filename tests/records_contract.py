@@ -22,6 +22,7 @@ from port_rows import (
     event,
     made,
     move,
+    one_call,
     record,
     rollout,
     run,
@@ -56,23 +57,23 @@ class RecordsContract:
         records = port.records
         assert records.runs() == records.evaluations() == records.spent(None) == []
         assert records.states(1) == records.rollouts(1, None) == records.scores(1) == []
-        assert records.usage(1, None) == port.remotes() == {}
-        assert records.call(b"k") is None
-        assert not port.evaluated()
+        assert records.usage(1, None) == port.names.remotes() == {}
+        assert one_call(records, b"k") is None
+        assert not port.storage.evaluated()
 
     # remotes:
 
     def test_remotes_are_put_moved_and_dropped(self, port: Port, another: Another) -> None:
         with port.transaction():
-            port.put_remote("origin", "/a")
-            port.put_remote("desk", "host:ü")
-        assert list(port.remotes().items()) == [("desk", "host:ü"), ("origin", "/a")]
+            port.names.put_remote("origin", "/a")
+            port.names.put_remote("desk", "host:ü")
+        assert list(port.names.remotes().items()) == [("desk", "host:ü"), ("origin", "/a")]
         with port.transaction():
-            port.put_remote("origin", "/b")
-            port.drop_remote("desk")
-            port.drop_remote("nobody")
+            port.names.put_remote("origin", "/b")
+            port.names.drop_remote("desk")
+            port.names.drop_remote("nobody")
         other = another()
-        assert other.remotes() == {"origin": "/b"}
+        assert other.names.remotes() == {"origin": "/b"}
         other.close()
 
     # runs:
@@ -117,14 +118,14 @@ class RecordsContract:
                 port.records.append_run(run("S"))
                 port.records.append_state(there.id, RunState("started", None, 1))
                 port.records.append_evaluation(evaluation(0), SCORES)
-                port.put_remote("origin", "/a")
+                port.names.put_remote("origin", "/a")
                 raise KeyError
 
         with pytest.raises(KeyError):
             fail()
         assert port.records.runs() == [there]
         assert port.records.states(there.id) == port.records.evaluations() == []
-        assert port.remotes() == {}
+        assert port.names.remotes() == {}
 
     # evaluations:
 
@@ -139,7 +140,7 @@ class RecordsContract:
                 port.records.append_evaluation(one, scores)
         found = port.records.evaluations()
         assert found == [w._replace(id=f.id) for w, f in zip(wanted, found, strict=True)]
-        assert port.evaluated()
+        assert port.storage.evaluated()
         assert port.records.evaluations(1) == found[:2]
         assert port.records.evaluations(1, "e") == found[1:2]
         assert port.records.evaluations(0, "e") == []
@@ -181,8 +182,8 @@ class RecordsContract:
         write(port, calls, rollouts)
         other = another()
         for mine in (port, other):
-            assert [mine.records.call(one.key) for one in calls] == calls
-            assert mine.records.call(b"k4") is None
+            assert [one_call(mine.records, one.key) for one in calls] == calls
+            assert one_call(mine.records, b"k4") is None
             assert mine.records.rollouts(id, None) == [rollouts[i] for i in (2, 3, 0, 1)]
             assert mine.records.rollouts(id, 1) == [rollouts[1]]
             assert mine.records.rollouts(id, 0, "a") == [rollouts[2]]
@@ -192,7 +193,7 @@ class RecordsContract:
     def test_many_rows_of_any_number_land_once_each(self, port: Port) -> None:
         record(port, 0, [])
         id = made(port, run("R")).id
-        writer = port.writer()
+        writer = port.records.writer()
         for count in (0, 1, 3, 65, 150):
             calls = [call_values(call(f"{count}-{i}", id)) for i in range(count)]
             writer.append(calls, ())
@@ -206,24 +207,24 @@ class RecordsContract:
         first, again = call("k", id), call("k", id, answer={"content": "again"})
         write(port, [first, again], [rollout(id), rollout(id, reward=0.0)])
         write(port, [again, call("new", id)], [rollout(id, reward=None)])
-        assert port.records.call(b"k") == first
-        assert port.records.call(b"new") == call("new", id)
+        assert one_call(port.records, b"k") == first
+        assert one_call(port.records, b"new") == call("new", id)
         assert port.records.rollouts(id, None) == [rollout(id)]
 
     def test_rows_with_one_among_them_that_breaks_a_rule_are_refused_together(
         self, port: Port
     ) -> None:
         record(port, 0, [])
-        writer = port.writer()
+        writer = port.records.writer()
         with pytest.raises(RowRefused):
             writer.append([call_values(call("good")), call_values(call("bad", 999))], ())
-        assert port.records.call(b"good") is None
+        assert one_call(port.records, b"good") is None
         writer.append([call_values(call("good"))], ())
-        assert port.records.call(b"good") == call("good")
+        assert one_call(port.records, b"good") == call("good")
         writer.close()
 
     def test_a_writer_that_wrote_nothing_is_closed_like_any_other(self, port: Port) -> None:
-        port.writer().close()
+        port.records.writer().close()
 
     journal_waits: ClassVar[bool] = True
     """Whether a writer of the journal waits for the end of a transaction."""
@@ -237,11 +238,11 @@ class RecordsContract:
             if self.journal_waits:
                 time.sleep(0.2)
                 assert thread.is_alive()
-                assert port.records.call(b"k") is None
+                assert one_call(port.records, b"k") is None
             else:
                 thread.join()
         thread.join()
-        assert port.records.call(b"k") == call("k")
+        assert one_call(port.records, b"k") == call("k")
         assert port.last_version() == 1
 
     def test_calls_and_tokens_are_added_up_in_the_order_of_first_calls(self, port: Port) -> None:
@@ -446,7 +447,7 @@ class RecordsContract:
         record(port, 0, [event(1, text=f"x {SECRET}"), event(2), event(3, reason=SECRET)])
         with port.transaction():
             port.append_version(version(1, 3, 0, message=f"note {SECRET}"), [])
-            port.append_refs([move("heads/main", 1, action=f"commit: note {SECRET}")])
+            port.names.append_refs([move("heads/main", 1, action=f"commit: note {SECRET}")])
         id = made(port, run("R")).id
         write(
             port,
@@ -462,24 +463,26 @@ class RecordsContract:
         with port.transaction():
             port.records.append_evaluation(said, [SCORES[0]._replace(answer=f"it: {SECRET}")])
 
-        assert port.events_holding(HOLDS) == [1, 3]
-        found = port.occurrences(HOLDS)
+        assert port.redactions.events_holding(HOLDS) == [1, 3]
+        found = port.redactions.occurrences(HOLDS)
         kept = [trace for trace in found if trace.kept]
         assert len(found) - len(kept) >= 6
         assert len(kept) == 2, "a message and a move that repeats it"
         assert (
-            port.occurrences(re.compile("nowhere"))
-            == port.events_holding(re.compile("nowhere"))
+            port.redactions.occurrences(re.compile("nowhere"))
+            == port.redactions.events_holding(re.compile("nowhere"))
             == []
         )
         with port.transaction():
-            port.replace(HOLDS)
-        assert port.occurrences(HOLDS) == kept
-        assert port.events_holding(HOLDS) == [1, 3], "events are blanked one by one"
-        assert port.rewrite()
+            port.redactions.replace(HOLDS)
+        assert port.redactions.occurrences(HOLDS) == kept
+        assert port.redactions.events_holding(HOLDS) == [1, 3], "events are blanked one by one"
+        assert port.redactions.rewrite()
 
         records = port.records
-        asked, vector, answered = map(records.call, (b"asked", b"vector", b"answered"))
+        asked, vector, answered = (
+            one_call(records, key) for key in (b"asked", b"vector", b"answered")
+        )
         assert asked is not None
         assert vector is not None
         assert answered is not None
@@ -487,7 +490,7 @@ class RecordsContract:
         assert asked.answer == call("asked").answer
         assert vector.answer == {"content": "", "finish_reason": "redacted"}
         assert answered.answer == {"content": ["[redacted]"], "finish_reason": "redacted"}
-        assert records.call(b"other") == call("other", id)
+        assert one_call(records, b"other") == call("other", id)
         verdicts = [row.verdict for row in records.rollouts(id, None)]
         assert verdicts == [{"[redacted]": "42"}, {"answer": "42"}]
         (evaluated,) = records.evaluations()
@@ -528,7 +531,7 @@ class RecordsContract:
         store = Store(port, tmp_path / "store.db", author="ann", now=lambda: 7)
         with port.transaction():
             port.append_version(ROOT, ())
-            port.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
+            port.names.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
         one = decide(store, "experiment", "x", {"quote": [f"said {SECRET}"]}, why=SECRET)
         two = decide(store, "experiment", "y", {"quote": "nothing"}, why="because")
         done = redact(store, Target(texts=(SECRET,)), reason="leak")
@@ -536,7 +539,11 @@ class RecordsContract:
         found = decisions(store)
         assert found[0] == one._replace(content={"quote": ["said [redacted]"]}, why="[redacted]")
         assert found[1] == two
-        assert found[2][4:] == ("redaction", one.id, {}, "leak")
+        places = {"places": len(done.plan.records)}
+        assert [decision[4:] for decision in found[2:]] == [
+            ("redaction", "records", places, "leak"),
+            ("redaction", one.id, {}, "leak"),
+        ]
         assert fsck(store).problems == ()
 
     # what stands on it:
@@ -545,7 +552,7 @@ class RecordsContract:
         store = Store(port, tmp_path / "store.db", author="ann", now=lambda: 7)
         with port.transaction():
             port.append_version(ROOT, ())
-            port.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
+            port.names.append_refs([move("heads/main", 0), move("HEAD", 0, symbol="heads/main")])
         added = [Operation("ADD", text=text) for text in ("Count both days.", SECRET, "Round up.")]
         first = store.commit("main", added, message="rules", tags=["approved"])
         store.create_branch("web")
@@ -562,7 +569,7 @@ class RecordsContract:
         assert store.runs.state(one) == "interrupted"
 
         async def go() -> list[object]:
-            journal = Journal(port.writer())
+            journal = Journal(port.records.writer())
             appends = [journal.append(call(f"k{i}", one.id)) for i in range(40)]
             appends.append(journal.append(call("bad", 999)))
             appends.append(journal.rollout(rollout(one.id, calls=(b"k1".hex(),))))

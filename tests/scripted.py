@@ -296,7 +296,7 @@ def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]
         options.pop("request_timeout", 30.0),
     )
     with Store.init(folder / "store.db") as store:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         try:
             yield Calls(endpoint, journal, store.runs, CallConditions("tests", **options))
         finally:

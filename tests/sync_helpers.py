@@ -77,7 +77,7 @@ def grow(store: Store, dice: random.Random, versions: int) -> None:
 def redact(store: Store, row: int, reason: str = "a leaked key") -> None:
     """Redacts an event as `docs/format.md` says: a record, then text, reason and salt blanked."""
     with store.port.transaction():
-        store.port.append_redactions(row, [Redaction("ann", 77, reason)])
+        store.port.redactions.append(row, [Redaction("ann", 77, reason)])
         store.port.connection.execute(  # type: ignore[attr-defined]
             "update events set text = null, reason = null, salt = null where row = ?", (row,)
         )

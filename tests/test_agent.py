@@ -54,7 +54,7 @@ def called(name: str, arguments: Any, *, id: str = "c1") -> Reply:
 def desk(folder: Path, script: Script) -> Iterator[tuple[Calls, ToolRecord, ScriptedEndpoint]]:
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
         store = Store.open(folder / "store.db")
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         try:
             yield calls, ToolRecord(journal, store.runs, scope="here"), server
         finally:
@@ -378,7 +378,7 @@ def test_a_call_that_failed_is_recorded_for_its_own_run_alone(tmp_path: Path) ->
     path = tmp_path / "store.db"
     Store.init(path, author="t").close()
     with Store.open(path) as store:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         visit = box(tmp_path).tools()[1]
 
         async def asked(scope: str) -> bool:

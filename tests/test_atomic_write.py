@@ -10,7 +10,7 @@ import pytest
 
 from tfgrpo.store import Store, atomic_write
 from tfgrpo.store.atomic_write import replacing
-from tfgrpo.store.bisect_marks import start
+from tfgrpo.store.bisect import start
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.lock import held, is_held
 

@@ -19,9 +19,8 @@ from store_helpers import add, clock
 
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.store import Store, Version
-from tfgrpo.store import bisect_marks as searches
-from tfgrpo.store.bisect import choose, reach, suspects
-from tfgrpo.store.bisect_marks import BisectError
+from tfgrpo.store import bisect as searches
+from tfgrpo.store.bisect import BisectError, choose, reach, suspects
 
 History = dict[int, list[int]]
 
@@ -146,11 +145,11 @@ def test_a_judge_finds_the_culprit_on_any_side_of_a_merge(store: Store, culprit:
 
 
 def test_nothing_of_a_search_enters_the_store(store: Store) -> None:
-    before = (list(store.port.ref_log(None)), store.port.last_version())
+    before = (list(store.port.names.ref_log(None)), store.port.last_version())
     searches.start(store, store.version(12), [store.version(0)])
     bisect_judges.run(store, lambda version: bisect_judges.Finding("bad", ""))
     assert searches.reset(store)
-    assert (list(store.port.ref_log(None)), store.port.last_version()) == before
+    assert (list(store.port.names.ref_log(None)), store.port.last_version()) == before
     assert not searches.reset(store)
     with pytest.raises(BisectError, match="no search in progress"):
         searches.load(store)

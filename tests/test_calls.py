@@ -19,7 +19,7 @@ from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError, Request
 from tfgrpo.model.prices import FREE, Price
 from tfgrpo.model.throttle import FIRST_TRIES
 from tfgrpo.store.runs import Call
-from tfgrpo.store.sqlite.records import SqliteRecords
+from tfgrpo.store.sqlite.journal import SqliteRecords
 
 SOON = {"retry-after": "0"}
 

@@ -25,7 +25,7 @@ from tfgrpo.data import datasets
 from tfgrpo.data.contents import DatasetError
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store, TfgrpoError
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import (
     CallContent,
     CallRecord,

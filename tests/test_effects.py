@@ -90,7 +90,7 @@ def recorded(store: Store, dice: random.Random) -> list[tuple[RolloutRow, list[s
                 if sample < CONFIRMING and "hint" not in verdict and reward is not None:
                     listed.append((row, [unit(e) for e in library]))
     dice.shuffle(rows)
-    writer = store.port.writer()
+    writer = store.port.records.writer()
     writer.append([], [(*r[:5], "[]", *r[6:8], json.dumps(r.verdict), r.time) for r in rows])
     writer.close()
     return listed

@@ -59,7 +59,7 @@ class Bench:
         values = {"data": "heldout.jsonl", "samples": 4, "model": "scripted", **values}
         self.progress = EvalProgress(0)
         with Store.open(self.path) as store:
-            journal = Journal(store.port.writer())
+            journal = Journal(store.port.records.writer())
             try:
                 endpoint = Endpoint("scripted", server.base_url, None, 20)
                 endpoints = Endpoints(endpoint, endpoint, CallLimits(8))

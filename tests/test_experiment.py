@@ -56,12 +56,11 @@ from tfgrpo.store import (
     children,
 )
 from tfgrpo.store.decisions import decide, decisions
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.protection import protect
+from tfgrpo.store.name_moves import protect, undo
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
-from tfgrpo.store.undo import undo
 
 
 @pytest.fixture
@@ -380,7 +379,7 @@ def test_a_rollback_goes_to_where_the_branch_stood_and_a_second_one_further_back
     for text in ("a", "b"):
         store.commit("prod", [Operation("ADD", text=text)], message=text)
     store.move_branch("prod", "v2")
-    assert [m.version for m in store.port.ref_log("heads/prod")] == [2, 4, 3, 1]
+    assert [m.version for m in store.port.names.ref_log("heads/prod")] == [2, 4, 3, 1]
     went = [rollback(store, "prod", why=f"{n}").after.name for n in range(3)]
     assert went == ["v4", "v3", "v1"]
     with pytest.raises(UnknownRevision, match="nowhere before"):

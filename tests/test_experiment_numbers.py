@@ -14,7 +14,7 @@ from tfgrpo.production.evidence import weighed
 from tfgrpo.production.experiment import ExperimentPlan, experiment, start
 from tfgrpo.production.settle import settle
 from tfgrpo.store import InvalidOperation, Store
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import ArmCall, ArmScore, CallRecord, Feedback, traffic_path
 
 LUMPY = ([1.0, 0.5, 0.0], [0.97, 0.02, 0.01])

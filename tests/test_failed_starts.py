@@ -18,7 +18,7 @@ def refuse(request: dict[str, Any]) -> Reply:
 
 def state_of(path: Path) -> tuple[object, ...]:
     with Store.open(path) as store:
-        moves = len(list(store.port.ref_log(None)))
+        moves = len(list(store.port.names.ref_log(None)))
         return store.tags(), store.branches(), moves, store.runs.all()
 
 

@@ -17,9 +17,9 @@ from conftest import Cli
 import tfgrpo
 from tfgrpo.migrations import DIGEST
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.sqlite.foreign import LARGEST, TABLES, digest, schema
 from tfgrpo.store.sqlite.packing import unpack_text
 
@@ -93,7 +93,7 @@ def test_what_computes_is_refused_and_a_repair_takes_it_out(
         Store.open(file, unchecked=True) as store,
         pytest.raises(StoreError, match="none of ours"),
     ):
-        store.port.rewrite()
+        store.port.redactions.rewrite()
     said = cli("fsck", ok=False).stdout
     assert "what the migrations make" in said or "of a store" in said
     assert "no problems" in cli("fsck", "--repair").stdout

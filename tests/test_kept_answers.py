@@ -14,7 +14,7 @@ from test_traffic import answer, ask, provider, recorded, run, settings, store
 from tfgrpo.improvement.exchanges import Exchange, Unread, of_traffic
 from tfgrpo.proxy.settings import ProxySettings
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import CUT_OFF, CallFilter, traffic_path
 
 __all__ = ["provider", "settings", "store"]

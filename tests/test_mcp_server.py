@@ -15,7 +15,7 @@ import pytest
 from conftest import TFGRPO, environment, one_line_error
 
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import CallFilter, traffic_path
 
 pytest.importorskip("mcp")

@@ -15,9 +15,8 @@ from store_helpers import add, clock
 from sync_helpers import grow, made
 
 from tfgrpo.store import Operation, Store, derived_id
-from tfgrpo.store.blame import blame
+from tfgrpo.store.blame import blame, stats
 from tfgrpo.store.merge import cherry_pick, merge, revert
-from tfgrpo.store.stats import stats
 from tfgrpo.store.transfer import sync
 from tfgrpo.store.transfer.peer import StorePeer
 

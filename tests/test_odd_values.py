@@ -20,7 +20,7 @@ def store(cli: Cli, tmp_path: Path) -> Path:
     cli("init")
     cli("add", "Count both days.")
     cli("add", "Round up.")
-    from tfgrpo.store.default import open_traffic
+    from tfgrpo.store.opening import open_traffic
     from tfgrpo.store.traffic import traffic_path
 
     path = tmp_path / ".tfgrpo/store.db"

@@ -18,7 +18,7 @@ from tfgrpo.local.registry import MODELS
 from tfgrpo.project import Project
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.installed import install_hint, upgrade_hint
+from tfgrpo.store.errors import install_hint, upgrade_hint
 
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text()
@@ -42,7 +42,7 @@ def test_no_hint_needs_the_package_on_an_index() -> None:
     found = [
         (name, match[0])
         for name, text in (PAGES | CODE).items()
-        if name != "store/installed.py"
+        if name != "store/errors.py"
         for match in needy.finditer(text)
     ]
     assert found == []

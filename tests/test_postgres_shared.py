@@ -23,9 +23,9 @@ from tfgrpo.serving.lookups import Lookups
 from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.address import anchor, named_by, parse_address, with_password
-from tfgrpo.store.default import members_of, open_traffic
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.members import Level
+from tfgrpo.store.opening import members_of, open_traffic
+from tfgrpo.store.port import Level
 from tfgrpo.store.postgres.journal import PostgresWriter
 from tfgrpo.store.postgres.port import PostgresPort
 from tfgrpo.store.redact import Target, redact
@@ -155,6 +155,8 @@ def test_without_psycopg_the_extra_is_named(shared: str, monkeypatch: pytest.Mon
     import sys
 
     monkeypatch.setitem(sys.modules, "psycopg", None)
+    for name in [name for name in sys.modules if name.startswith("tfgrpo.store.postgres.")]:
+        monkeypatch.delitem(sys.modules, name)
     with pytest.raises(StoreError, match="needs psycopg") as error:
         Store.open(shared)
     assert "psycopg" in str(error.value.hint)
@@ -304,7 +306,7 @@ def test_a_watcher_misses_no_row_of_writers_whose_commits_cross(shared: str, sto
             " reward, verdict, time) values (%s, 0, 'slow', 0, 0, '[]', 'answered', 1, '{}', 1)"
         )
         slow.session.execute(query, (id,))
-        writer = store.port.writer()
+        writer = store.port.records.writer()
         writer.append([call_values(call("k", id))], [rollout_values(rollout(id))])
         writer.close()
         place, first = records.attempts_since(id, 0)
@@ -433,15 +435,15 @@ def test_members_are_told_on_the_command_line(
 
 def test_fsck_finds_what_a_superuser_did_and_repairs_what_is_derived(store: Store) -> None:
     add(store, "Count both days.")
-    assert store.port.check_storage() == []
+    assert store.port.storage.check() == []
     run_sql = store.port.session.execute  # type: ignore[attr-defined]
     run_sql("alter table @.events disable trigger user")
     run_sql("drop index @.events_experience")
-    derived = [defect.what for defect in store.port.check_storage()]
+    derived = [defect.what for defect in store.port.storage.check()]
     assert any("events_experience is missing" in what for what in derived)
     assert any("of events is missing, disabled" in what for what in derived)
-    store.port.rebuild()
-    assert store.port.check_storage() == []
+    store.port.storage.rebuild()
+    assert store.port.storage.check() == []
     run_sql("alter table @.events disable trigger user")
     run_sql("update @.events set text = 'Count none.'")
     run_sql("alter table @.events enable trigger user")

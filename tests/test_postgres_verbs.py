@@ -24,8 +24,8 @@ pytestmark = pytest.mark.postgres
 DRIVEN: set[str] = set()
 ELSEWHERE = {
     *("ui", "proxy", "mcp", "watch", "model", "serve", "completion", "help", "verify"),
-    *("up", "worker", "workers", "store", "key", "rollout"),
-    *("collect", "feedback", "improve", "regress", "accept", "reject"),
+    *("up", "worker", "workers", "store"),
+    *("collect", "feedback", "improve", "regress", "accept", "reject", "rollout"),
     *("clone", "fetch", "pull", "push"),
 }
 """They run until they are ended, have no store, stand on a file of their own, are below, or
@@ -123,6 +123,9 @@ def test_every_verb_works_on_a_shared_database(
     run("add", "Speak plainly.")
     run("rollback", "prod", "--why", "in the wrong tone")
     run("switch", "main")
+    run("key", "new", "shop", "--budget", "5/day")
+    assert "shop" in run("key", "list").output
+    run("key", "revoke", "shop")
     # maintain
     secret = "sk-verysecret"
     run("add", f"the key is {secret}")
@@ -216,7 +219,7 @@ def test_who_was_connected_is_shown_where_the_author_has_another_name(
     run("init")
     run("add", "Count both days.")
     with Store.open(run.store) as store:
-        user = store.port.recorder(1)
+        user = store.port.storage.recorder(1)
         assert user
         store.commit("main", [Operation("ADD", text="Round up.")], message="m", author=user)
         page = page_alone(store.path, "/version/v1", author="x")

@@ -13,8 +13,7 @@ from store_helpers import add
 from tfgrpo.store import InvalidName, ProtectedName, Store, UnknownRevision
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import cherry_pick, merge, revert
-from tfgrpo.store.protection import protect, protected, rename, unprotect
-from tfgrpo.store.undo import redo, undo
+from tfgrpo.store.name_moves import protect, protected, redo, rename, undo, unprotect
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ def test_what_is_not_protected_moves_and_so_does_head(store: Store) -> None:
 
 
 def test_protecting_twice_or_nothing_changes_nothing(store: Store) -> None:
-    rows = len(list(store.port.ref_log(None)))
+    rows = len(list(store.port.names.ref_log(None)))
     assert not protect(store, "branch", "main")
     assert not unprotect(store, "branch", "web")
     with pytest.raises(UnknownRevision):
@@ -112,7 +111,7 @@ def test_protecting_twice_or_nothing_changes_nothing(store: Store) -> None:
         rename(store, "branch", "web", "main")
     with pytest.raises(InvalidName):
         rename(store, "branch", "web", "v7")
-    assert len(list(store.port.ref_log(None))) == rows
+    assert len(list(store.port.names.ref_log(None))) == rows
 
 
 def test_a_branch_that_a_run_still_grows_is_renamed_only_by_force(store: Store) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tfgrpo.proxy.counter import Counter, count_lost, counter_path
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import Traffic
 
 WORKER = "0123456789abcdef"

@@ -24,9 +24,9 @@ from tfgrpo.proxy.settings import (
     with_key,
 )
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_ledger
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.ledger import Budget, ledger_path
+from tfgrpo.store.opening import open_ledger
 
 CHAT = "/v1/chat/completions"
 OWN = "sk-the-providers-own"

@@ -22,8 +22,8 @@ from test_proxy import ASK, CHAT, Choice, listen, make, provider, settings, stor
 from tfgrpo.production.experiment import start
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream, read_file, upstreams
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import CallFilter, CallRecord, traffic_path
 
 

@@ -39,7 +39,7 @@ def contents(path: Path) -> dict[str, object]:
             "head": store.head.branch,
             "branches": store.branches(),
             "tags": store.tags(),
-            "snapshots": len(store.port.snapshot_positions()),
+            "snapshots": len(store.port.counts.snapshot_positions()),
             "versions": [
                 {
                     "digest": version.digest.hex(),

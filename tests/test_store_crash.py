@@ -24,7 +24,7 @@ from store_helpers import broken, kills
 
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.undo import REDO, UNDO
+from tfgrpo.store.name_moves import REDO, UNDO
 
 KILLS = kills(2000 if os.environ.get("TFGRPO_LONG") == "1" else 40)
 PER_STORE = 20  # a store is checked as a whole after each kill, so it is not let grow for ever
@@ -134,7 +134,7 @@ def check_prefix(store: Store, before: Counts, death: Death) -> int:
         version = store.port.version(acknowledged.last)
         assert version is not None, "an acknowledged version is lost"
         assert version.digest.hex() == acknowledged.digest
-    new_refs = [m for m in store.port.ref_log(None) if m.row > told.refs]
+    new_refs = [m for m in store.port.names.ref_log(None) if m.row > told.refs]
     batches = len({m.batch for m in new_refs})
     assert there.last - told.last in (0, 1)
     assert there.calls - told.calls in (0, 1)
@@ -152,7 +152,7 @@ def check_prefix(store: Store, before: Counts, death: Death) -> int:
 def check_whole(store: Store) -> None:
     """Every operation on names has all its moves, and every version its events."""
     pointed = set()
-    log = list(store.port.ref_log(None))[::-1]
+    log = list(store.port.names.ref_log(None))[::-1]
     assert [m.row for m in log] == list(range(1, len(log) + 1))
     for _, moves in groupby(log, key=lambda m: m.batch):
         batch = list(moves)

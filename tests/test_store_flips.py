@@ -28,7 +28,7 @@ from tfgrpo.store import merge as merges
 from tfgrpo.store.blame import blame
 from tfgrpo.store.decisions import decide, decisions
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.protection import protect, protected
+from tfgrpo.store.name_moves import protect, protected
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.transfer.remotes import Remotes
 
@@ -84,7 +84,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.checkout("v1")
         store.checkout("main")
         assert fsck(store).problems == ()
-        assert store.port.snapshot_positions()
+        assert store.port.counts.snapshot_positions()
     return path
 
 
@@ -103,7 +103,7 @@ def answers(path: Path) -> dict[str, Any]:
             "protected": protected(store, "branch"),
             "remotes": Remotes(store).all(),
             "decisions": [decisions(store), decisions(store, kind="experiment", subject="shorter")],
-            "reflog": list(store.port.ref_log(None)),
+            "reflog": list(store.port.names.ref_log(None)),
             "libraries": [(v.number, tuple(store.library(v))) for v in versions],
             "events": [store.events(v) for v in versions],
             "counts": [store.counts(v) for v in versions],
@@ -114,7 +114,9 @@ def answers(path: Path) -> dict[str, Any]:
             "runs": [(r, store.runs.states(r), store.runs.rollouts(r)) for r in runs],
             "calls": [store.runs.call(bytes([n]) * 32) for n in range(3)],
             "evaluations": [(e, store.runs.scores(e)) for e in evaluations],
-            "redactions": [(row, store.port.redactions(row)) for row in store.port.redacted()],
+            "redactions": [
+                (row, store.port.redactions.of(row)) for row in store.port.redactions.rows()
+            ],
         }
 
 

@@ -19,10 +19,10 @@ from store_helpers import clock
 
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store import merge as merges
-from tfgrpo.store import undo as undos
+from tfgrpo.store import name_moves as undos
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.name_moves import batches
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.undo import batches
 
 SEEDS = range(40 if os.environ.get("TFGRPO_LONG") == "1" else 2)
 
@@ -109,7 +109,9 @@ def agree(path: Path) -> None:
         theirs = [[tuple(move) for move in batch] for batch in reader.operations()]
         assert theirs == [[tuple(move) for move in batch] for batch in batches(store)][::-1]
         assert sorted(reader.redactions()) == [
-            (row, *said) for row in store.port.redacted() for said in store.port.redactions(row)
+            (row, *said)
+            for row in store.port.redactions.rows()
+            for said in store.port.redactions.of(row)
         ]
         runs = store.runs.all()
         assert reader.runs() == {r.name: [s.state for s in store.runs.states(r)] for r in runs}

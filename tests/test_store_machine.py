@@ -27,7 +27,7 @@ from store_helpers import broken, clock
 from tfgrpo.store import Operation, StaleVersion, Store, TfgrpoError, derived_id, merge, replay
 from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.undo import redo, undo
+from tfgrpo.store.name_moves import redo, undo
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 
@@ -313,7 +313,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def drop_snapshots(self) -> None:
-        self.store.port.drop_snapshots()
+        self.store.port.storage.drop_snapshots()
 
     @rule(on=which)
     def fail_at_the_last_moment(self, on: int) -> None:
@@ -383,7 +383,7 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             assert fsck(self.store).problems == ()
             assert self.damage() == []
-            self.store.port.drop_snapshots()
+            self.store.port.storage.drop_snapshots()
             replay.SNAPSHOT_EVERY = 10**9
             for number, known in enumerate(self.model.versions):
                 self.check_library(number)

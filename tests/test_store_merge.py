@@ -22,7 +22,7 @@ from tfgrpo.store.merge import (
     revert,
     side,
 )
-from tfgrpo.store.undo import redo, undo
+from tfgrpo.store.name_moves import redo, undo
 
 A, B, C = (derived_id(name) for name in "abc")
 
@@ -224,7 +224,7 @@ def test_a_branch_made_in_the_operation_that_commits_to_it_is_sound(store: Store
         store.commit("side", [Operation("DELETE", A)], message="tried and rejected")
         store.commit("main", [], message="tried and rejected")
     assert fsck(store).problems == ()
-    (made,) = [m for m in store.port.ref_log("heads/side") if m.previous is None]
+    (made,) = [m for m in store.port.names.ref_log("heads/side") if m.previous is None]
     damaged(store, f"update reflog set action = 'commit: forged' where row = {made.row}")
     assert [p.where for p in fsck(store).problems] == [f"move {made.row}"]
 

@@ -30,7 +30,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def log(store: Store) -> list[RefMove]:
     """The whole ref log, oldest first."""
-    return list(store.port.ref_log(None))[::-1]
+    return list(store.port.names.ref_log(None))[::-1]
 
 
 class Growth:
@@ -86,7 +86,10 @@ def test_every_move_says_who_when_and_why(store: Store) -> None:
     move = log(store)[-1]
     assert (move.author, move.action) == ("ann", "tag t")
     assert move.time > log(store)[0].time
-    assert [m.action for m in store.port.ref_log("heads/main")][:2] == ["commit: m3", "commit: m2"]
+    assert [m.action for m in store.port.names.ref_log("heads/main")][:2] == [
+        "commit: m3",
+        "commit: m2",
+    ]
 
 
 def test_the_names_a_commit_moves_are_one_batch(store: Store) -> None:

@@ -20,11 +20,11 @@ from tfgrpo.store.blame import blame
 from tfgrpo.store.errors import TransferError
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.merge import ORDER_CONFLICTS
-from tfgrpo.store.reorder import moved, moves
+from tfgrpo.store.name_moves import undo
+from tfgrpo.store.order import moved, moves
 from tfgrpo.store.transfer.locations import clone, parse
 from tfgrpo.store.transfer.pack import PackedVersion
 from tfgrpo.store.transfer.receive import digest_of, receive
-from tfgrpo.store.undo import undo
 
 IDS = {name: name.lower() * 12 for name in "ABCDEFG"}
 NAMES = {id: name for name, id in IDS.items()}
@@ -75,7 +75,7 @@ def test_another_reader_a_clone_and_a_replay_without_snapshots_agree(
 ) -> None:
     arrange(store, "EDCBA")
     store.commit("main", [Operation("MODIFY", IDS["C"], "rule C2")], message="m")
-    store.port.drop_snapshots()
+    store.port.storage.drop_snapshots()
     store.forget()
     assert order(store) == "EDCBA"
     reader = Reader(store.path)

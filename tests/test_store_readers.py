@@ -16,10 +16,10 @@ from store_helpers import add, child, killed
 from tfgrpo.mirror import mirror
 from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store import Store
+from tfgrpo.store.blame import stats
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import TAG, resolve_range
-from tfgrpo.store.stats import stats
 from tfgrpo.store.transfer import bundle
 from tfgrpo.store.transfer.peer import StorePeer
 from tfgrpo.store.transfer.wire import Names

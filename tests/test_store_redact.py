@@ -23,8 +23,8 @@ from tfgrpo.model.endpoint import Answer
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id
 from tfgrpo.store import merge as merges
+from tfgrpo.store import name_moves as undos
 from tfgrpo.store import redact as redactions
-from tfgrpo.store import undo as undos
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.occurrences import forms, matcher, matches_bytes
@@ -61,7 +61,7 @@ def train(store: Store) -> None:
     nested = json.dumps({"text": f"say {SECRET}"})
     answer = asdict(Answer(nested, "stop", prompt_tokens=3, seconds=0.5))
     plain = answer | {"content": "nothing here"}
-    journal = Journal(store.port.writer())
+    journal = Journal(store.port.records.writer())
 
     async def write() -> None:
         for number, (said, asked) in enumerate(
@@ -163,9 +163,9 @@ def test_a_replacement_stands_where_the_text_was_in_force(store: Store) -> None:
 
 def test_a_redaction_is_on_record(store: Store) -> None:
     redact(store, BY_TEXT, reason="leaked in a rollout", author="bob")
-    assert store.port.redacted() == [1, 3]
+    assert store.port.redactions.rows() == [1, 3]
     for row in (1, 3):
-        (said,) = store.port.redactions(row)
+        (said,) = store.port.redactions.of(row)
         assert (said.author, said.reason) == ("bob", "leaked in a rollout")
 
 
@@ -190,7 +190,7 @@ def test_what_goes_on_record_must_not_hold_the_text(store: Store, path: Path, fi
     assert caught.value.hint
     assert SECRET not in str(caught.value)
     assert (broken(path), [v.digest for v in store.log()]) == before
-    assert store.port.redacted() == []
+    assert store.port.redactions.rows() == []
     assert not redactions.unfinished(store)
 
 
@@ -204,7 +204,7 @@ def test_a_short_text_an_unknown_text_and_an_unknown_event_are_refused(store: St
         with pytest.raises(TfgrpoError) as caught:
             redact(store, target, reason="r")
         assert caught.value.hint
-    assert store.port.redacted() == []
+    assert store.port.redactions.rows() == []
 
 
 def test_what_digests_cover_is_reported_and_left(store: Store, path: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_journal_stays_whole_and_a_redacted_answer_says_so(store: Store) -> 
 
 
 def test_requests_that_differed_in_the_secret_alone_become_one(store: Store) -> None:
-    journal = Journal(store.port.writer())
+    journal = Journal(store.port.records.writer())
 
     async def write() -> None:
         for number, text in enumerate((SECRET, "[redacted]")):
@@ -405,7 +405,7 @@ def test_a_redaction_killed_at_any_instant_is_wholly_done_or_not_at_all(tmp_path
             gone = sum(event.redacted for v in store.log() for event in store.events(v))
             assert gone in (0, 120)
             assert len(store.library()) == (120 if gone == 0 else 0)
-            assert len(store.port.redacted()) == gone
+            assert len(store.port.redactions.rows()) == gone
             ended["everything" if gone else "nothing"] += 1
             assert gone or not printed
             if redactions.unfinished(store):
@@ -442,7 +442,7 @@ def test_a_disk_that_fills_leaves_a_redaction_done_or_not_and_says_what_is_left(
     assert run_child(FULL, path, secret, most) == "True\n"
     assert not broken(path)
     with Store.open(path) as store:
-        gone = len(store.port.redacted())
+        gone = len(store.port.redactions.rows())
         assert gone in (0, 100)
         assert len(store.library()) == 100 - gone
         assert redactions.unfinished(store) is bool(gone)

@@ -215,7 +215,7 @@ def test_every_library_diff_and_log_equals_the_models(
                 assert todo is not None
                 second = None if merged is None else merged % len(model.versions)
                 commit((kept, bare), model, branch, todo, second)
-                bare.port.drop_snapshots()
+                bare.port.storage.drop_snapshots()
                 for store in (*others, bare):
                     check_libraries(store, model)
         with Store.open(folder / "kept.db") as fresh:
@@ -223,7 +223,7 @@ def test_every_library_diff_and_log_equals_the_models(
                 check_libraries(store, model)
                 check_diffs(store, model)
             check_logs(fresh, model)
-            fresh.port.drop_snapshots()
+            fresh.port.storage.drop_snapshots()
             check_libraries(fresh, model)
         for store in (*others, bare):
             store.close()
@@ -246,7 +246,7 @@ def test_small_snapshot_every_makes_snapshots_occur(
         for i in range(4):
             store.commit("main", [Operation("ADD", None, f"{i} {k}") for k in range(2)], message="")
         assert snapshots(store) == [8, 4]
-        store.port.drop_snapshots()
+        store.port.storage.drop_snapshots()
         assert snapshots(store) == []
 
 
@@ -283,7 +283,7 @@ def test_thousands_of_events_replay_the_same_with_the_real_snapshots(tmp_path: P
         assert sorted(changes) == sorted(Change(*c) for c in model.diff(a, b))
     with Store.open(tmp_path / "s.db") as fresh:
         check_libraries(fresh, model)
-        fresh.port.drop_snapshots()
+        fresh.port.storage.drop_snapshots()
         check_libraries(fresh, model)
     store.close()
 
@@ -350,7 +350,7 @@ def test_snapshots_are_as_often_whoever_opens_the_store(
                 store = Store.open(tmp_path / f"{fresh}.db")
             branch = "side" if i % 7 == 3 else "main"
             store.commit(branch, [Operation("ADD", None, f"{i}")], message="")
-        made.append(store.port.snapshot_positions())
+        made.append(store.port.counts.snapshot_positions())
         store.close()
     assert made[0] == made[1]
     assert len(made[0]) > 8
@@ -393,7 +393,7 @@ def test_nothing_is_remembered_of_a_library_whose_version_was_rolled_back(tmp_pa
 def test_libraries_are_the_same_however_little_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.library_memory.CHARACTERS", 100)
+    monkeypatch.setattr("tfgrpo.store.replay.CHARACTERS", 100)
     with Store.init(tmp_path / "store.db", author="ann") as store:
         store.commit("main", [Operation("ADD", text=f"text {n}") for n in range(20)], message="m")
         for n, e in enumerate(store.library()):

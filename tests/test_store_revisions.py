@@ -345,12 +345,12 @@ FORBIDDEN = [
 
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_a_name_that_reads_as_another_revision_is_refused(store: Store, name: str) -> None:
-    before = list(store.port.ref_log(None))
+    before = list(store.port.names.ref_log(None))
     for make in (store.create_branch, store.create_tag):
         with pytest.raises(InvalidName) as caught:
             make(name, "v1")
         assert caught.value.hint
-    assert list(store.port.ref_log(None)) == before
+    assert list(store.port.names.ref_log(None)) == before
 
 
 @pytest.mark.parametrize("name", ["HEAD", "v1", "step_2", "a..b", "a b"])

@@ -189,7 +189,7 @@ def test_a_call_is_read_back_as_it_was_journalled(store: Store, run: Run) -> Non
     one = call("k1", "ä \U0001f600 \x00 end", run=run.id)
 
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         await journal.append(one)
         await journal.append(call("k2"))
         journal.close()
@@ -203,7 +203,7 @@ def test_a_call_is_read_back_as_it_was_journalled(store: Store, run: Run) -> Non
 
 def test_two_hundred_calls_at_once_land_exactly_once(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         keys = [f"k{i}" for i in range(200)]
         await asyncio.gather(*(journal.append(call(key)) for key in keys + keys[:50]))
         journal.close()
@@ -272,7 +272,7 @@ def test_a_call_that_append_returned_from_survives_kill_9(store: Store) -> None:
 
 def test_the_same_key_twice_keeps_the_first_answer(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         await journal.append(call("k", "first"))
         await asyncio.gather(journal.append(call("k", "second")), journal.append(call("k", "3rd")))
         journal.close()
@@ -285,7 +285,7 @@ def test_the_same_key_twice_keeps_the_first_answer(store: Store) -> None:
 
 def test_close_writes_what_is_waiting(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         waiting = [asyncio.ensure_future(journal.append(call(f"k{i}"))) for i in range(30)]
         await asyncio.sleep(0)
         journal.close()
@@ -297,7 +297,7 @@ def test_close_writes_what_is_waiting(store: Store) -> None:
 
 def test_a_cancelled_append_harms_no_other(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         tasks = [asyncio.ensure_future(journal.append(call(f"k{i}"))) for i in range(40)]
         await asyncio.sleep(0)
         for task in tasks[::2]:
@@ -312,7 +312,7 @@ def test_a_cancelled_append_harms_no_other(store: Store) -> None:
 
 def test_a_call_that_cannot_be_recorded_is_an_error_and_the_journal_goes_on(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         with pytest.raises(StoreError):
             await journal.append(call("bad", run=999))
         await journal.append(call("good"))
@@ -336,7 +336,7 @@ def test_a_journal_of_a_missing_store_raises_and_makes_no_file(tmp_path: Path) -
 
 def test_an_append_to_a_closed_journal_is_an_error_and_does_not_wait_forever(store: Store) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         journal.close()
         try:
             await asyncio.wait_for(journal.append(call("late")), timeout=240)
@@ -385,7 +385,7 @@ def test_a_full_disk_fails_the_append_that_met_it_and_loses_nothing_else(store: 
 
 def test_usage_adds_up_calls_and_tokens_by_stage_and_step(store: Store, run: Run) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         for i in range(3):
             await journal.append(call(f"r{i}", run=run.id))
         await journal.append(call("c", run=run.id, stage="controller")._replace(step=1))
@@ -405,7 +405,7 @@ def test_usage_adds_up_calls_and_tokens_by_stage_and_step(store: Store, run: Run
 
 def test_a_rollout_is_recorded_once_and_read_back_in_order(store: Store, run: Run) -> None:
     async def go() -> None:
-        journal = Journal(store.port.writer())
+        journal = Journal(store.port.records.writer())
         for sample in (2, 0, 1):
             await journal.rollout(rollout(run, sample))
         await journal.rollout(rollout(run, 0, reward=0.0))

@@ -15,7 +15,7 @@ from store_helpers import add, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, undo
+from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, name_moves
 from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError
 from tfgrpo.store.merge import MergeConflict, merge, side
 from tfgrpo.store.transfer import locations, sync
@@ -129,7 +129,7 @@ def test_a_clone_of_a_clone_is_whole_and_replays_to_the_same_bytes(
             found = libraries(last)
             assert {d: wanted[d] for d in found} == found
             assert {names(first)[f"tag tip/{b}"] for b in first.branches()} <= found.keys()
-            last.port.drop_snapshots()
+            last.port.storage.drop_snapshots()
             assert libraries(last) == found
 
 
@@ -144,7 +144,7 @@ def test_a_clone_of_a_long_history_is_read_through_snapshots_of_its_own(
             team.create_branch(f"b{n}", f"v{n // 2 + 1}")
             team.commit(f"b{n}", batch[:3], message="aside")
     with cloned(str(tmp_path / "team"), tmp_path / "copy", []) as copy:
-        assert copy.port.snapshot_positions()
+        assert copy.port.counts.snapshot_positions()
         sound(copy)
         assert libraries(copy).items() <= libraries(team).items()
 
@@ -158,7 +158,7 @@ def test_a_redacted_event_travels_as_such_with_its_record(
         row = next(iter(copy.port.events(0, 1)))
         assert (row.text, row.reason, row.salt) == (None, None, None)
         assert row.seal is not None
-        assert copy.port.redactions(1) == team.port.redactions(1)
+        assert copy.port.redactions.of(1) == team.port.redactions.of(1)
         assert [e.text for e in copy.library()] == ["[redacted]", "Round up."]
 
 
@@ -182,7 +182,7 @@ def test_a_clone_cannot_be_undone_into_nothing(team: Store, tmp_path: Path) -> N
         cloned(str(tmp_path / "team"), tmp_path / "copy", []) as copy,
         pytest.raises(TfgrpoError, match="nothing to undo"),
     ):
-        undo.undo(copy)
+        name_moves.undo(copy)
 
 
 @pytest.mark.parametrize("location", ["nowhere", "far:nowhere", "far:team/.tfgrpo/other.db"])
@@ -303,9 +303,9 @@ def test_undo_takes_back_a_fetch_as_one_operation(team: Store, tmp_path: Path) -
         team.commit("main", [add("m")], message="m")
         fetched(copy, [])
         after = (copy.remote_branches(), copy.tags())
-        assert [m.action for m in undo.undo(copy)] == ["fetch origin"] * 3
+        assert [m.action for m in name_moves.undo(copy)] == ["fetch origin"] * 3
         assert (copy.remote_branches(), copy.tags()) == before
-        undo.redo(copy)
+        name_moves.redo(copy)
         assert (copy.remote_branches(), copy.tags()) == after
 
 
@@ -332,10 +332,10 @@ def test_a_pull_merges_and_undo_takes_all_of_it_back(team: Store, tmp_path: Path
         assert done.after.parent == mine.number
         assert done.after.merged == copy.resolve("origin/main").number
         assert {e.text for e in copy.library()} >= {"theirs", "mine"}
-        assert {m.action for m in undo.undo(copy)} == {"pull origin main"}
+        assert {m.action for m in name_moves.undo(copy)} == {"pull origin main"}
         assert copy.head.version == mine
         assert (copy.remote_branches(), copy.tags()) == before[1:]
-        undo.redo(copy)
+        name_moves.redo(copy)
         assert copy.head.version == done.after
         sound(copy)
 
@@ -666,8 +666,8 @@ def test_a_clone_has_the_snapshots_of_commits(tmp_path: Path) -> None:
         first.commit("main", [add(f"rule {n}") for n in range(12_000)], message="many")
         for n in range(30):
             first.commit("main", [add(f"more {n} {k}") for k in range(50)], message="more")
-        positions = first.port.snapshot_positions()
+        positions = first.port.counts.snapshot_positions()
     there = locations.parse(str(tmp_path / "a.db"))
     locations.clone(there, tmp_path / "b.db", author="bob")
     with Store.open(tmp_path / "b.db") as copy:
-        assert copy.port.snapshot_positions() == positions
+        assert copy.port.counts.snapshot_positions() == positions

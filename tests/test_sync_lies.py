@@ -17,10 +17,10 @@ from sync_helpers import grow, libraries, made, rows, sound
 
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.canonical import VersionContent, canonical, seal, version_digest
+from tfgrpo.store.damage import LATEST
 from tfgrpo.store.errors import InvalidName, TransferError
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.port import Redaction
-from tfgrpo.store.row_checks import LATEST
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
 from tfgrpo.store.transfer.pack import KnownDigests, PackedEvent, PackedVersion, exported

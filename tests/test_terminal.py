@@ -56,7 +56,7 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         store.runs.note(run, "failed", HOSTILE)
         adding = Operation("ADD", text=f"Mind {HOSTILE} always.", reason=HOSTILE)
         store.commit("main", [adding], message=HOSTILE, meta={"run": "r"})
-        store.port.put_remote("origin", f"/nowhere/{HOSTILE}")
+        store.port.names.put_remote("origin", f"/nowhere/{HOSTILE}")
     rows = [{"id": HOSTILE, "problem": f"{n} {HOSTILE}", "answer": n} for n in (1, 2)]
     rows += [{"id": f"{HOSTILE}2", "problem": HOSTILE, "answer": HOSTILE}]
     (tmp_path / "p.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -280,7 +280,7 @@ def test_a_forged_call_is_on_record_and_resuming_replays_it(tmp_path: Path) -> N
     async def twice() -> list[RecordedResult]:
         results = []
         with Store.init(tmp_path / "store.db") as store:
-            journal = Journal(store.port.writer())
+            journal = Journal(store.port.records.writer())
             for _ in range(2):
                 record = ToolRecord(journal, store.runs, scope="run")
                 session = Python(limits=LIMITS)

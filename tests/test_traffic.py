@@ -28,7 +28,7 @@ from tfgrpo.proxy.metrics import Labels
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Operation, Store, TfgrpoError
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import (
     CallContent,
     CallFilter,

@@ -40,7 +40,7 @@ from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.store import Operation, Store, Version
 from tfgrpo.store.runs import Call, RolloutRow
-from tfgrpo.store.sqlite.records import SqliteRecords
+from tfgrpo.store.sqlite.journal import SqliteRecords
 from tfgrpo.training.loop import plan_steps
 from tfgrpo.training.setup import begin
 

@@ -302,7 +302,7 @@ def test_a_remote_of_a_strangers_store_is_not_reached(
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("TFGRPO_SSH", str(tmp_path / "ssh"))
     with Store.open(stranger / ".tfgrpo" / "store.db") as store:
-        store.port.put_remote("origin", "evil.example:store")
+        store.port.names.put_remote("origin", "evil.example:store")
     for verb in ("fetch", "pull", "push"):
         refused(run(verb), "evil.example:store")
     assert not (tmp_path / "reached").exists()

@@ -11,7 +11,7 @@ from ui_rig import OTHER, Visitor, forms, store_at
 
 from tfgrpo.projections.bisect_strip import bisect_strip
 from tfgrpo.store import Operation, Store, merge
-from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store import bisect as searches
 
 
 @pytest.fixture

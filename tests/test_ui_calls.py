@@ -21,7 +21,7 @@ from ui_rig import chromium as chromium
 from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.rendering.examples import example_text
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.sqlite.traffic import LOOKED_AT
 from tfgrpo.store.traffic import CallContent, CallFilter, CallRecord, Feedback, traffic_path
 from tfgrpo.ui.conversation import answer_turns, turns_of, with_library

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ui_rig import Visitor, store_at
 
-from tfgrpo.store.default import open_ledger
 from tfgrpo.store.ledger import key_digest, ledger_path
+from tfgrpo.store.opening import open_ledger
 
 
 def test_a_key_is_made_shown_once_listed_and_revoked(tmp_path: Path) -> None:

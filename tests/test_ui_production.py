@@ -20,8 +20,8 @@ from ui_rig import chromium as chromium
 from tfgrpo.production.experiment import experiment
 from tfgrpo.projections.production_days import Bounds, bounds, production_report
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
 from tfgrpo.ui.memory import Memory
 

@@ -100,7 +100,7 @@ def test_a_long_answer_is_scrolled_by_keyboard(chromium: Browser, tmp_path: Path
         run = opened.runs.get("shop")
         said = [{"role": "assistant", "content": "A long answer. " * 3000}]
         verdict = canonical({"answer": "36", "reason": "", "messages": said}).decode()
-        writer = opened.port.writer()
+        writer = opened.port.records.writer()
         place = (run.id, 0, "long", 0, opened.tip("main").number)
         writer.append([], [(*place, "[]", "answered", 1.0, verdict, BEGIN)])
         writer.close()

@@ -12,8 +12,7 @@ from ui_demo import demo
 from ui_rig import Visitor, serving, store_at, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.store import InvalidOperation, Operation, Store
-from tfgrpo.store import undo as undos
+from tfgrpo.store import InvalidOperation, Operation, Store, name_moves
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -78,10 +77,10 @@ def test_what_others_did_since_stays(tmp_path: Path) -> None:
     assert texts(store) == ["One.", "Two.", "Three."]
     with Store.open(store) as opened:
         assert [e.text for e in opened.library("main")][-1] == "Three."
-        undos.undo(opened)
+        name_moves.undo(opened)
         assert [e.text for e in opened.library("main")] == ["One.", "Two."]
         with pytest.raises(InvalidOperation):
-            undos.take_back(opened, 1 << 40)
+            name_moves.take_back(opened, 1 << 40)
 
 
 @pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\\\evil", ""])

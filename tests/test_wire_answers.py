@@ -26,7 +26,7 @@ from tfgrpo.model.client import CallFailed
 from tfgrpo.model.endpoint import Endpoint, EndpointError, Request, Transient
 from tfgrpo.proxy.settings import ProxySettings
 from tfgrpo.store import Store
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import ALL, CallFilter, traffic_path
 
 REQUEST = Request("rollout", (("user", "What is 2+2?"),), 0, 64)

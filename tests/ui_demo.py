@@ -7,10 +7,10 @@ from pathlib import Path
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, propose
 from tfgrpo.production.experiment import ExperimentPlan, start
-from tfgrpo.store import Operation, Store, bisect_marks
+from tfgrpo.store import Operation, Store, bisect
 from tfgrpo.store import merge as merges
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Op
 from tfgrpo.store.runs import Run
 from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
@@ -79,10 +79,10 @@ def demo(folder: Path, *, now: int = BEGIN) -> Path:
         clock[0] = now - 500 * MINUTE
         start(store, "clearer", ("prod", "main"), 0.2, plan, why="clearer words may help")
         add_proposals(store, 3)
-        search = bisect_marks.start(store, store.tip("main"), [store.resolve("v1")])
-        middle = bisect_marks.progress(store, search).next
+        search = bisect.start(store, store.tip("main"), [store.resolve("v1")])
+        middle = bisect.progress(store, search).next
         assert middle is not None
-        bisect_marks.mark(store, store.version(middle), "good", "ran the shop's till")
+        bisect.mark(store, store.version(middle), "good", "ran the shop's till")
         add_traffic(store, clock[0])
     return path
 
@@ -99,7 +99,7 @@ def add_attempts(store: Store, run: Run, step: int, ids: list[str]) -> None:
             verdict = canonical({"answer": "36", "reason": "", "without": without}).decode()
             place = (run.id, step, f"hire-{problem}", sample, store.tip("main").number)
             rows.append((*place, "[]", "answered", reward, verdict, BEGIN))
-    writer = store.port.writer()
+    writer = store.port.records.writer()
     writer.append([], rows)
     writer.close()
 

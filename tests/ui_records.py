@@ -14,8 +14,8 @@ from tfgrpo.production.experiment import ExperimentPlan, change_share, promote, 
 from tfgrpo.production.experiment import stop as stop_experiment
 from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.default import open_traffic
-from tfgrpo.store.protection import protect
+from tfgrpo.store.name_moves import protect
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
 

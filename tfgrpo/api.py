@@ -34,12 +34,11 @@ from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import is_count
 from tfgrpo.store import atomic_write
-from tfgrpo.store.address import anchor, is_address
-from tfgrpo.store.default import is_there
+from tfgrpo.store.address import anchor, find, is_address, project_root, store_path
 from tfgrpo.store.errors import SettingsError, StoreError
-from tfgrpo.store.find import find, project_root, store_path
+from tfgrpo.store.log_filter import parse_time
+from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
-from tfgrpo.store.time_spec import parse_time
 from tfgrpo.store.traffic import CallFilter
 from tfgrpo.training.estimate import RunEstimate, estimate_run
 from tfgrpo.training.run import TrainResult, run_to_end

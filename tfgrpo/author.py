@@ -39,10 +39,6 @@ def _git(root: str | None) -> str:
     """Returns what `git commit` would sign with, if git is here and knows."""
     if os.environ.get("GIT_AUTHOR_NAME"):
         return os.environ["GIT_AUTHOR_NAME"]
-    from tfgrpo.git_name import plain_name
-
-    if (name := plain_name(root or os.getcwd())) is not None:
-        return name
     command = ["git", *(["-C", root] if root else []), "config", "user.name"]
     try:
         return (_spawned if hasattr(os, "posix_spawnp") else _run)(command)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tfgrpo.library_file import write_library
 from tfgrpo.rendering.lines import one_line
 from tfgrpo.store.canonical import new_id
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.log_filter import NAMED, by_hand
+from tfgrpo.store.order import ids_of, moved, placed
 from tfgrpo.store.records import Library, Operation, Version
-from tfgrpo.store.reorder import ids_of, moved, placed
 from tfgrpo.store.store import Store
-from tfgrpo.store.subject import NAMED, by_hand
 
 
 def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:

@@ -23,8 +23,8 @@ from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
 from tfgrpo.model.prices import ModelPrices, model_prices
 from tfgrpo.settings import FILE, Settings, read_toml
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.find import project_root
 from tfgrpo.trust import gate
 from tfgrpo.trust.domain_spec import split
 from tfgrpo.trust.ledger import is_trusted
@@ -313,7 +313,7 @@ def store_permissions(store: Store) -> list[Permissions]:
     return [
         *(of_run(name, config, root, known) for name, config in configs.items()),
         *_rubrics((spec for spec in specs if isinstance(spec, str)), root),
-        *(of_remote(root, name, there) for name, there in store.port.remotes().items()),
+        *(of_remote(root, name, there) for name, there in store.port.names.remotes().items()),
     ]
 
 

@@ -16,8 +16,8 @@ from tfgrpo.library_file import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.rendering.examples import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.find import project_root
 from tfgrpo.store.occurrences import Occurrence, matcher
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.redact import Redacted, Target

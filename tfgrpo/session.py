@@ -22,7 +22,7 @@ from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.model.prices import FREE, ModelPrices
-from tfgrpo.store.find import project_root
+from tfgrpo.store.address import project_root
 from tfgrpo.store.journal import Journal
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
@@ -177,7 +177,7 @@ async def open_session(
 
         for endpoint in (endpoints.policy, endpoints.reflection):
             endpoint.adaptation.on_note = note
-        journal = Journal(store.port.writer(), patience=AWAY if options.shared else FULL)
+        journal = Journal(store.port.records.writer(), patience=AWAY if options.shared else FULL)
         try:
             with Verifier(
                 workers=options.verifier_workers, seconds=options.verifier_seconds

@@ -11,6 +11,8 @@ import hashlib
 import time
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+
 if TYPE_CHECKING:
     from psycopg import Notify
 
@@ -43,7 +45,7 @@ class Changes:
         return f"notify {self._channel}"
 
     def count(self) -> int:
-        """Returns a number that is another one after anybody else has committed."""
+        """A number that is another one after anybody else has committed."""
         session = self._session
         if session.in_transaction:
             return self._count
@@ -73,8 +75,6 @@ class Changes:
 
     def _heard(self) -> bool:
         """Takes what has arrived on the connection; returns whether another one committed."""
-        import psycopg
-
         connection = self._session.connection.pgconn
         news, self._news = self._news, False
         try:

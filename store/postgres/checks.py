@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.migrations.postgres import MIGRATIONS
-from tfgrpo.store.checks import COUNTED, Defect, attempt, call_defects
+from tfgrpo.store.damage import COUNTED, Defect, attempt, call_defects
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 

@@ -11,13 +11,19 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg import errors
+
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port_records import CallValues, RolloutValues
-from tfgrpo.store.postgres.records import CALL_COLUMNS, ROLLOUT_COLUMNS
 from tfgrpo.store.postgres.session import Session, lost_error, translated
+from tfgrpo.store.runs import Call
+from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 
 if TYPE_CHECKING:
     from tfgrpo.store.address import Address
+    from tfgrpo.store.postgres.port import PostgresPort
+
 
 PATIENCE = 90.0
 """Seconds for which a batch is sent again while the database is away."""
@@ -28,6 +34,23 @@ CALL_TYPES = (
     "bytea bigint text bigint text bytea text bigint bigint bigint bigint bigint float8 bigint"
 )
 ROLLOUT_TYPES = "bigint bigint text bigint bigint text text float8 text bigint"
+SINCE = """
+run = ? and (tx > ? and tx < ?
+    or ? = 0 and tx >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+"""
+"""Rows after a place that no other can come before any more. Numbers that this server has not
+reached are of another one, from which the rows were restored: they are read once."""
+OPEN = """
+select least(next, min(next - ((next %% 4294967296) - xid + 4294967296) %% 4294967296))
+from (select pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next) n left join (
+    select t.transactionid::text::bigint as xid from pg_locks r join pg_locks t
+        on t.virtualtransaction = r.virtualtransaction and t.locktype = 'transactionid'
+            and t.mode = 'ExclusiveLock' and t.granted
+    where r.locktype = 'relation' and r.relation = ?::regclass and r.mode = 'RowExclusiveLock'
+        and r.database = (select oid from pg_database where datname = current_database())
+) w on true group by next
+"""
+"""The first transaction that may still write to a table, here or after this query's moment."""
 
 
 def _unnested(types: str) -> str:
@@ -62,9 +85,6 @@ class PostgresWriter:
 
     def _append(self, values: list[list[Any]], deadline: float) -> bool:
         """Sends a batch once; returns whether it is recorded. Raises what waiting cannot mend."""
-        import psycopg
-        from psycopg import errors
-
         address = self._session.address
         passing = (errors.DeadlockDetected, errors.SerializationFailure)
         try:
@@ -94,7 +114,7 @@ class PostgresWriter:
 
 
 def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> list[list[Any]]:
-    """Returns a batch as columns. Texts, which writers share, are in one order for all of them, so
+    """A batch as columns. Texts, which writers share, are in one order for all of them, so
     that no two wait for each other."""
     texts: dict[str, bytes] = {}
     for call in calls:
@@ -106,3 +126,20 @@ def _values(calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> l
 
 def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] if rows else [[]] * count
+
+
+class PostgresRecords(SqlRecords):
+    """The records of a library."""
+
+    _port: PostgresPort
+
+    def writer(self) -> PostgresWriter:
+        return PostgresWriter(self._port.address)
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        return self.calls_where("where key = any(?)", (list(keys),)) if keys else []
+
+    def since(self, table: str, run: int, after: int) -> Since:
+        # The place that follows is below `open`, so nothing that comes later is missed.
+        open = self._port.number(OPEN, (f"{self._port.session.quoted}.{table}",))
+        return Since("least(tx, ? - 1)", (open,), SINCE, (run, after, open, after), "tx, id")

@@ -40,7 +40,7 @@ def hold(address: Address, name: str, ours: dict[str, Session]) -> Iterator[bool
 
 
 def is_ours(name: str, ours: dict[str, Session]) -> bool:
-    """Returns whether the lock of that name, which was taken, is held still. One whose connection
+    """Whether the lock of that name, which was taken, is held still. One whose connection
     was lost is taken again where nobody else has it by now. Raises StoreError."""
     session = ours.get(name)
     if session is None:
@@ -68,7 +68,7 @@ def _take(session: Session, name: str) -> bool:
 
 
 def is_held(session: Session, name: str) -> bool:
-    """Returns whether some process holds the lock of that name. Raises StoreError."""
+    """Whether some process holds the lock of that name. Raises StoreError."""
     key = _key(session, name) & (1 << 64) - 1
     (there,) = session.row(
         "select exists (select 1 from pg_locks l join pg_database d on d.oid = l.database"
@@ -80,6 +80,6 @@ def is_held(session: Session, name: str) -> bool:
 
 
 def _key(session: Session, name: str) -> int:
-    """Returns the number of a lock: PostgreSQL knows no names."""
+    """The number of a lock: PostgreSQL knows no names."""
     text = f"{session.address.schema}/{name}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big", signed=True)

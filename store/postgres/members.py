@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.members import Level, Member
+from tfgrpo.store.port import Level, Member
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.port import PostgresPort
@@ -78,7 +78,7 @@ class PostgresMembers:
         )
 
     def _user(self, name: str) -> str:
-        """Returns a user's name quoted. Raises StoreError where the database has none of it."""
+        """A user's name quoted. Raises StoreError where the database has none of it."""
         row = self._session.row(
             "select quote_ident(rolname)::text, rolname = session_user or rolsuper from pg_roles"
             " where rolname = %s",

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from psycopg import errors
+
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
@@ -112,7 +114,7 @@ def _forget_embeddings(session: Session, digest: bytes) -> None:
 
 
 def needs_rewrite(session: Session) -> bool:
-    """Returns whether a table of this role's was not written anew since the last redaction.
+    """Whether a table of this role's was not written anew since the last redaction.
 
     A table that was holds no row version that ended before its `relfrozenxid`, and the rows that
     put a redaction on record say in which transaction that was.
@@ -133,8 +135,6 @@ def needs_rewrite(session: Session) -> bool:
 def rewrite(session: Session) -> bool:
     """Writes the tables anew, so that nothing blanked or replaced is left in them; returns whether
     that could be done, for which nobody may be reading and which takes their owner."""
-    from psycopg import errors
-
     owner = session.row(
         "select pg_has_role(session_user, c.relowner, 'MEMBER') from pg_class c"
         " join pg_namespace n on n.oid = c.relnamespace"

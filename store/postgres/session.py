@@ -10,12 +10,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
-from tfgrpo.store.installed import install_hint, upgrade_hint
+import psycopg
+from psycopg import ServerCursor, errors
+
+from tfgrpo.migrations.postgres import MIGRATIONS, POSTGRES_SCHEMA
+from tfgrpo.store.address import LIVENESS, password_of
+from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, upgrade_hint
+from tfgrpo.store.postgres.texts import register
 
 if TYPE_CHECKING:
-    import psycopg
-
     from tfgrpo.store.address import Address
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -78,18 +81,17 @@ class Session:
             self._connection = None
 
     def sql(self, query: str) -> bytes:
-        """Returns a query with the schema in its place."""
+        """A query with the schema in its place, and places for values as psycopg has them."""
         text = self._queries.get(query)
         if text is None:
-            text = self._queries[query] = query.replace("@.", self.quoted + ".").encode()
+            text = query.replace("@.", self.quoted + ".").replace("?", "%s").encode()
+            self._queries[query] = text
         return text
 
     def again(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Returns what `work` does with the connection; once more with a new one where the old one
+        """The result of `work` with the connection; once more with a new one where the old one
         turns out to be lost and nothing was begun. Raises StoreError."""
         connection = self.connection
-        import psycopg  # which is there, then
-
         try:
             return work(connection)
         except psycopg.OperationalError as error:
@@ -103,12 +105,12 @@ class Session:
             raise translated(error, self.address) from error
 
     def rows(self, query: str, values: Values = ()) -> list[Any]:
-        """Returns a query's rows."""
+        """A query's rows."""
         text = self.sql(query)
         return self.again(lambda c: c.execute(text, values).fetchall())
 
     def row(self, query: str, values: Values = ()) -> Any:
-        """Returns a query's first row, or None."""
+        """A query's first row, or None."""
         text = self.sql(query)
         return self.again(lambda c: c.execute(text, values).fetchone())
 
@@ -118,9 +120,7 @@ class Session:
         return self.again(lambda c: c.execute(text, values).rowcount)
 
     def stream(self, query: str, values: Values = ()) -> Generator[Any, None, None]:
-        """Yields a query's rows as they are read, a thousand to a round trip."""
-        from psycopg import ServerCursor
-
+        """A query's rows as they are read, a thousand to a round trip."""
         if self.in_transaction:
             self._streams += 1  # one may be read while another is
             name = f"tfgrpo_rows_{self._streams}"
@@ -133,8 +133,6 @@ class Session:
     @contextmanager
     def translating(self) -> Iterator[None]:
         """Turns PostgreSQL's errors into ours."""
-        import psycopg
-
         try:
             yield
         except (psycopg.Error, UnicodeError) as error:
@@ -188,16 +186,6 @@ class Session:
 
 def connect(address: Address) -> psycopg.Connection[Any]:
     """Opens a connection in autocommit mode. Raises StoreError."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise StoreError(
-            "a store in PostgreSQL needs psycopg, which is not installed",
-            hint=install_hint("postgres"),
-        ) from error
-    from tfgrpo.store.address import LIVENESS, password_of
-    from tfgrpo.store.postgres.texts import register
-
     settings: dict[str, Any] = {
         "connect_timeout": CONNECT_SECONDS,
         "application_name": "tfgrpo",
@@ -231,8 +219,7 @@ def connect(address: Address) -> psycopg.Connection[Any]:
 
 
 def unreachable_error(error: Exception, address: Address) -> StoreError:
-    """Returns the error for a connection that could not be made: StoreAway where one may be made
-    later."""
+    """The error for a connection that could not be made: StoreAway where one may be made later."""
     lines = str(error).strip().splitlines()
     message = lines[-1].strip() if lines else "no answer"
     kind = StoreError
@@ -254,7 +241,7 @@ def unreachable_error(error: Exception, address: Address) -> StoreError:
 
 
 def lost_error(address: Address) -> StoreError:
-    """Returns the error for a connection that broke in a transaction."""
+    """The error for a connection that broke in a transaction."""
     return StoreAway(
         f"the connection to the database on {address.host} was lost",
         hint="nothing of what was not committed is recorded; run the same command again",
@@ -262,10 +249,7 @@ def lost_error(address: Address) -> StoreError:
 
 
 def translated(error: Exception, address: Address) -> StoreError:
-    """Returns the error that a user should read in place of PostgreSQL's."""
-    import psycopg
-    from psycopg import errors
-
+    """The error that a user should read in place of PostgreSQL's."""
     if isinstance(error, UnicodeEncodeError):
         return RowRefused(
             f"{error.object!r} is not valid Unicode",
@@ -298,7 +282,7 @@ def translated(error: Exception, address: Address) -> StoreError:
 
 
 def missing_error(address: Address) -> StoreError:
-    """Returns the error for a library that is not there."""
+    """The error for a library that is not there."""
     return StoreError(
         f"there is no {address.place}",
         hint=f"create it with `tfgrpo --store '{address.text}' init`",
@@ -307,8 +291,6 @@ def missing_error(address: Address) -> StoreError:
 
 def prepare(session: Session, *, create: bool, watching: bool = False) -> None:
     """Makes or migrates the library's schema where that is needed. Raises StoreError."""
-    from tfgrpo.migrations.postgres import POSTGRES_SCHEMA
-
     schema = _schema_number(session)
     if schema is None and not create:
         raise missing_error(session.address)
@@ -327,24 +309,13 @@ def prepare(session: Session, *, create: bool, watching: bool = False) -> None:
         migrate(session)
 
 
-def is_library(text: str) -> bool:
-    """Returns whether a library is in the database of its address. Raises StoreError."""
-    from tfgrpo.store.address import parse_address
-
-    session = Session(parse_address(text))
-    try:
-        return has_schema(session)
-    finally:
-        session.close()
-
-
 def has_schema(session: Session) -> bool:
-    """Returns whether a session's library is in its database."""
+    """Whether a session's library is in its database."""
     return _schema_number(session) is not None
 
 
 def _schema_number(session: Session) -> int | None:
-    """Returns how far a library's schema was migrated; None where there is none."""
+    """How far a library's schema was migrated; None where there is none."""
     there = session.row(
         "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
         " where n.nspname = %s and c.relname = 'migrations'",
@@ -357,8 +328,6 @@ def _schema_number(session: Session) -> int | None:
 
 def migrate(session: Session) -> None:
     """Brings a library's schema to the present one, whole or not at all, whoever else tries."""
-    from tfgrpo.migrations.postgres import MIGRATIONS
-
     with session.writing():
         schema = _schema_number(session)
         if schema is None:

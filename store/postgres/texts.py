@@ -36,14 +36,14 @@ class TextLoader(Loader):
 
 
 def escaped(text: str) -> str:
-    """Returns a text as it is stored."""
+    """A text as it is stored."""
     if "\x00" in text or "\x01" in text:
         return text.replace("\x01", "\x011").replace("\x00", "\x010")
     return text
 
 
 def unescaped(text: str) -> str:
-    """Returns a text as it was before it was stored."""
+    """A text as it was before it was stored."""
     if "\x01" in text:
         return text.replace("\x010", "\x00").replace("\x011", "\x01")
     return text

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.checks import COUNTED, Defect, attempt, call_defects
+from tfgrpo.store.damage import COUNTED, Defect, attempt, call_defects
 from tfgrpo.store.history import contains_row
 from tfgrpo.store.port import LANE_BITS
 from tfgrpo.store.sqlite.foreign import foreign, schema

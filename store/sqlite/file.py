@@ -12,11 +12,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
+from tfgrpo.store.damage import damage_error
 from tfgrpo.store.errors import RowRefused, StoreError, advice
-from tfgrpo.store.row_checks import damage_error
-from tfgrpo.store.sqlite.closed_folder import UnchangingFile, folder_of, open_database
+from tfgrpo.store.sqlite.connection import UnchangingFile, folder_of, open_database, use_wal
 from tfgrpo.store.sqlite.foreign import defend, refuse_computed, refuse_foreign, schema
-from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ def connect(
 
     Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
     waits for no lock, and an older schema is an error. With `unchecked` a schema that others have
-    added to is let be. A file in a folder that cannot be written
-    is read alone (`closed_folder.py`). Raises StoreError for a file that is missing, not a store,
-    or made by a newer tfgrpo.
+    added to is let be. A file in a folder that cannot be written is read alone
+    (`connection.py`). Raises StoreError for a file that is missing, not a store, or made by a
+    newer tfgrpo.
     """
     if not create and not os.path.isfile(path):
         raise StoreError(f"no store at {path}", hint="create one with `tfgrpo init`")
@@ -52,7 +51,7 @@ def connect(
                 hint="give the store's file, usually .tfgrpo/store.db",
             )
         if schema > SCHEMA:
-            from tfgrpo.store.installed import upgrade_hint
+            from tfgrpo.store.errors import upgrade_hint
 
             raise StoreError(
                 f"{path} has schema {schema}; this tfgrpo reads {SCHEMA}",
@@ -91,7 +90,7 @@ def connect(
 
 
 def memory_connection() -> sqlite3.Connection:
-    """Returns a connection to a store in memory, with a schema and nothing else."""
+    """A connection to a store in memory, with a schema and nothing else."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     migrate(connection)
     defend(connection)
@@ -133,7 +132,7 @@ def migrate(connection: sqlite3.Connection) -> None:
 def translated(
     error: sqlite3.Error | UnicodeError | OverflowError, path: Path | str
 ) -> StoreError | KeyboardInterrupt:
-    """Returns the error that a user should read in place of SQLite's."""
+    """The error that a user should read in place of SQLite's."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
         return KeyboardInterrupt()  # as it was, until SQLite took it (`foreign.py`)
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
@@ -168,7 +167,7 @@ def translated(
 
 
 def _forbidden(path: Path | str, text: str) -> StoreError:
-    """Returns the error for a file that the system does not let us open or write."""
+    """The error for a file that the system does not let us open or write."""
     if not os.access(path, os.R_OK):
         return StoreError(f"cannot read {path}: {text}", hint="check the file's permissions")
     if not os.access(folder := folder_of(path), os.W_OK):
@@ -230,7 +229,7 @@ def rebuild(connection: sqlite3.Connection) -> None:
 
 
 def is_store(path: Path) -> bool:
-    """Returns whether a file is a store: True as well where that cannot be told."""
+    """Whether a file is a store: True as well where that cannot be told."""
     if not path.stat().st_size:
         return False
     # Not by opening the file: closing it would drop the locks that SQLite holds in this process.

@@ -47,7 +47,7 @@ def _go_on() -> int:
 
 
 def schema(connection: sqlite3.Connection | None) -> Schema:
-    """Returns (type, name) → SQL of everything in a store's schema; without a connection, of what
+    """(type, name) → SQL of everything in a store's schema; without a connection, of what
     the migrations make.
 
     Left out is what SQLite and sqlite-utils keep for themselves: statistics, and which
@@ -70,7 +70,7 @@ def schema(connection: sqlite3.Connection | None) -> Schema:
 
 
 def digest(schema: Schema) -> str:
-    """Returns the SHA-256 of a schema. Of its module, `hashlib` takes longer to load than a log
+    """The SHA-256 of a schema. Of its module, `hashlib` takes longer to load than a log
     takes to be read."""
     content = repr(sorted(schema.items())).encode()
     for module in ("_sha2", "_sha256", "hashlib"):
@@ -113,7 +113,7 @@ def refuse_foreign(
 
 
 def foreign(connection: sqlite3.Connection, there: Schema, expected: Schema) -> list[str]:
-    """Returns what computes in a schema and is not as expected: views, triggers, indexes of an
+    """All that computes in a schema and is not as expected: views, triggers, indexes of an
     expression or of a part, and whatever of ours has another text. A plain table or index that
     somebody has added does not."""
     others = [one for one, sql in sorted(there.items()) if expected.get(one) != sql]

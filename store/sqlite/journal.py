@@ -11,19 +11,26 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tfgrpo.store.damage import damage_error
 from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.runs import Call
+from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.packing import pack_text
-from tfgrpo.store.sqlite.records import CALL_COLUMNS, ROLLOUT_COLUMNS
+from tfgrpo.store.sqlite.packing import define_plain, pack_text, unpack_text
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tfgrpo.store.sqlite.port import SqlitePort
+
+
 CHUNKS = (64, 16, 4, 1)
 """Rows of a statement: few sizes, so that each is prepared once."""
 
 T = TypeVar("T")
+KEYS = (256, 64, 16, 4, 1)
+"""Keys that a query asks for: few sizes, so that each is prepared once."""
 
 
 class SqliteWriter:
@@ -80,3 +87,38 @@ def _chunks(rows: Sequence[T]) -> Iterator[Sequence[T]]:
         while len(rows) - start >= size:
             yield rows[start : start + size]
             start += size
+
+
+class SqliteRecords(SqlRecords):
+    """The records of a file, whose long texts are packed."""
+
+    _port: SqlitePort
+
+    def writer(self) -> SqliteWriter:
+        return SqliteWriter(self._port.path)
+
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
+        calls: list[Call] = []
+        start = 0
+        while start < len(keys):
+            left = len(keys) - start
+            size = next(size for size in KEYS if size <= left)
+            places = ",".join("?" * size)
+            calls += self.calls_where(f"where key in ({places})", keys[start : start + size])
+            start += size
+        return calls
+
+    def since(self, table: str, run: int, after: int) -> Since:
+        # The plus has the rows found by their number: those of the run before it are not read.
+        of_run = "+run = ?" if after else "run = ?"
+        return Since("id", (), f"{of_run} and id > ?", (run, after), "id")
+
+    def plain(self, column: str) -> str:
+        define_plain(self._port.connection)
+        return f"plain({column})"
+
+    def unpacked_call(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        try:
+            return (*row[:5], unpack_text(row[5]), unpack_text(row[6]), *row[7:])
+        except ValueError:
+            raise damage_error("a call has a text that cannot be read") from None

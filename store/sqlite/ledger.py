@@ -11,8 +11,7 @@ from typing import Any
 
 from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.ledger import Budget, KeyLimits, Spent, VirtualKey
-from tfgrpo.store.sqlite.closed_folder import open_database
-from tfgrpo.store.sqlite.write_ahead import use_wal
+from tfgrpo.store.sqlite.connection import open_database, use_wal
 
 APPLICATION = 0x74666C65
 SCHEMA = 1

@@ -24,7 +24,7 @@ LONG = 256
 
 
 def pack(live: Sequence[int]) -> bytes:
-    """Returns ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
+    """Ascending row numbers as deltas, 64-bit little endian, compressed with zlib."""
     deltas = array.array("q", [b - a for a, b in zip([0, *live], live, strict=False)])
     if sys.byteorder == "big":
         deltas.byteswap()
@@ -32,7 +32,7 @@ def pack(live: Sequence[int]) -> bytes:
 
 
 def unpack(blob: bytes, size: int) -> list[int]:
-    """Returns the row numbers that `pack` packed in a file of so many bytes, the last few of them
+    """The row numbers that `pack` packed in a file of so many bytes, the last few of them
     from memory. Raises ValueError for anything else."""
     small = isinstance(blob, bytes) and len(blob) <= SMALL
     most = 1 << (size // LEAST_EVENT).bit_length()  # which seldom changes
@@ -54,7 +54,7 @@ _unpack_small = lru_cache(maxsize=16)(_unpack)
 
 
 def decompress(blob: bytes, most: int) -> bytes:
-    """Returns what zlib packed, if that is so many bytes at most. Raises zlib.error."""
+    """The bytes that zlib packed, if those are so many at most. Raises zlib.error."""
     unpacking = zlib.decompressobj()
     content = unpacking.decompress(blob, most + 1)
     if not unpacking.eof or len(content) > most:
@@ -63,7 +63,7 @@ def decompress(blob: bytes, most: int) -> bytes:
 
 
 def pack_text(text: str) -> str | bytes:
-    """Returns a text as its column holds it: UTF-8 compressed with zlib where that saves
+    """A text as its column holds it: UTF-8 compressed with zlib where that saves
     anything, else the text itself."""
     if len(text) < LONG:
         return text
@@ -73,7 +73,7 @@ def pack_text(text: str) -> str | bytes:
 
 
 def unpack_text(value: object) -> str:
-    """Returns the text that `pack_text` packed. Raises ValueError for anything else."""
+    """The text that `pack_text` packed. Raises ValueError for anything else."""
     if isinstance(value, str):
         return value
     if not isinstance(value, bytes):

@@ -13,9 +13,9 @@ from typing import Any
 
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.closed_folder import UnchangingFile, open_database
+from tfgrpo.store.sqlite.connection import UnchangingFile, open_database, use_wal
+from tfgrpo.store.sqlite.file import translated
 from tfgrpo.store.sqlite.foreign import Schema, refuse_foreign, schema
-from tfgrpo.store.sqlite.write_ahead import use_wal
 from tfgrpo.store.traffic import (
     ArmCall,
     ArmScore,
@@ -69,7 +69,7 @@ ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
 
 
 def _expected() -> Schema:
-    """Returns the schema that a record of traffic is made with."""
+    """The schema that a record of traffic is made with."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES)
         return schema(connection)
@@ -119,8 +119,6 @@ class SqliteTraffic:
         try:
             yield
         except (UnicodeError, OverflowError) as error:  # values that no SQL can hold
-            from tfgrpo.store.sqlite.file import translated
-
             raise translated(error, self.path) from error
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error
@@ -371,7 +369,7 @@ class SqliteTraffic:
 
 
 def _listing(which: CallFilter) -> tuple[str, list[object]]:
-    """Returns the query for calls, newest first, from `from` on, and its values."""
+    """The query for calls, newest first, from `from` on, and its values."""
     values: list[object] = [which.since]
     conditions = ["time >= ?"]
     parts: Mapping[str, object] = {
@@ -413,7 +411,7 @@ def _listing(which: CallFilter) -> tuple[str, list[object]]:
 
 
 def _plain(text: str) -> str:
-    """Returns a text as words are looked for in it: JSON's escapes are the letters they stand
+    """A text as words are looked for in it: JSON's escapes are the letters they stand
     for, in small letters."""
     if "\\" in text:
         halves = ESCAPE.sub(_letter, text).encode("utf-16", "surrogatepass")

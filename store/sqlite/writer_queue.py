@@ -93,7 +93,7 @@ class WriterQueue:
         return True
 
     def _mode(self) -> int:
-        """Returns who may open the queue: whoever may write the store. A reader could hold it."""
+        """Who may open the queue: whoever may write the store. A reader could hold it."""
         assert self._path is not None
         writers = os.stat(self._path).st_mode & 0o222
         return writers | writers << 1
@@ -140,7 +140,7 @@ def _lock(file: int, kind: int, start: int, length: int, *, wait: bool) -> bool:
 
 
 def holder(path: Path | str) -> str:
-    """Returns who has a store open beside us, for a message: `process 123`, where that is told."""
+    """Who has a store open beside us, for a message: `process 123`, where that is told."""
     target, here = os.path.realpath(path), str(os.getpid())
     processes = []
     for process in os.listdir("/proc") if os.path.isdir("/proc") else ():

@@ -47,11 +47,11 @@ class Bundle:
         return self._pack.header
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
+        """Its branches, tags and HEAD."""
         return self.header.names
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Yields all it holds. Raises TransferError when what it builds on is not `known`."""
+        """All it holds. Raises TransferError when what it builds on is not `known`."""
         lacking = self._lacking(known)
         if lacking:
             raise TransferError(
@@ -125,7 +125,7 @@ def create(
 
 
 def needs_met(store: Store) -> KnownDigests:
-    """Returns what tells which versions a store has."""
+    """A function that tells which versions a store has."""
     return lambda digests: known(store.port, digests)
 
 

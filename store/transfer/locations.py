@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from tfgrpo.store import atomic_write, leftovers
-from tfgrpo.store.address import is_address, named_by, parse_address
-from tfgrpo.store.creation import begin
-from tfgrpo.store.default import is_store, is_there, new_library, there_already
+from tfgrpo.store import atomic_write
+from tfgrpo.store.address import FOLDER, is_address, located, named_by, parse_address
 from tfgrpo.store.errors import BadLocation, StoreError, TransferError, advice
-from tfgrpo.store.find import FOLDER, located
+from tfgrpo.store.opening import begin, is_store, is_there, new_library, there_already
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
 from tfgrpo.store.transfer.bundle import Bundle
@@ -125,12 +123,12 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
 
 
 def _is_file(location: Location) -> bool:
-    """Returns whether a location is a file's of this machine."""
+    """Whether a location is a file's of this machine."""
     return location.host is None and not is_address(location.path)
 
 
 def _is_store(path: Path) -> bool:
-    """Returns whether a path is no readable bundle: a store, or nothing at all."""
+    """Whether a path is no readable bundle: a store, or nothing at all."""
     return not path.is_file() or is_store(path)
 
 
@@ -152,7 +150,7 @@ def clone(
     try:
         with source(location, author=author, ssh=ssh) as there:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            leftovers.sweep(str(path.parent), SCRATCH, shutil.rmtree)
+            atomic_write.sweep(str(path.parent), SCRATCH, shutil.rmtree)
             scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=path.parent))
             with _held(scratch):
                 with Store.init(scratch / path.name, author=author) as store:
@@ -181,7 +179,7 @@ def _held(folder: Path) -> Iterator[None]:
     handle = os.open(folder, os.O_RDONLY) if hasattr(os, "O_DIRECTORY") else None
     try:
         if handle is not None:
-            leftovers.hold(handle, str(folder))
+            atomic_write.hold(handle, str(folder))
         yield
     finally:
         if handle is not None:
@@ -202,7 +200,7 @@ def _check_whole(file: Path, versions: int) -> None:
     with file.open("rb+") as handle:
         os.fsync(handle.fileno())
     with Store.open(file) as store:
-        defects = store.port.check_storage()
+        defects = store.port.storage.check()
         if defects or store.port.last_version() != versions:
             what = f"{defects[0].where} {defects[0].what}" if defects else "versions are missing"
             raise StoreError(
@@ -224,7 +222,7 @@ def _clone_into_database(
 
 
 def folder_for(location: Location) -> str:
-    """Returns the folder that a clone makes when none is named: the last part of the path, or the
+    """The folder that a clone makes when none is named: the last part of the path, or the
     name of a database's library."""
     if is_address(location.path):
         return parse_address(location.path).library

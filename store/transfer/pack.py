@@ -57,17 +57,17 @@ class PackedVersion(NamedTuple):
 
 
 def find(port: Port, digest: bytes) -> Version | None:
-    """Returns the version of that digest, if it is here."""
+    """The version of that digest, if it is here."""
     return next(iter(port.versions_by_digest(digest.hex(), 1)), None)
 
 
 def known(port: Port, digests: Iterable[bytes]) -> set[bytes]:
-    """Returns those of these digests that are here."""
+    """Those of these digests that are here."""
     return {digest for digest in digests if find(port, digest) is not None}
 
 
 def history(port: Port, tips: Sequence[bytes], limit: int) -> list[AncestryLink]:
-    """Returns the history of these digests, newest first, of at most `limit` versions.
+    """The history of these digests, newest first, of at most `limit` versions.
 
     Raises TransferError for a digest that is not here.
     """
@@ -80,7 +80,7 @@ def history(port: Port, tips: Sequence[bytes], limit: int) -> list[AncestryLink]
 
 
 def boundary(wants: Sequence[bytes], history: History, known: KnownDigests) -> list[bytes]:
-    """Returns where a walk from `wants` meets what the other store has: there it may stop.
+    """Where a walk from `wants` meets what the other store has: there it may stop.
 
     One side knows the history, the other which part of it it has. They are asked in turns, for
     more each time, so that little is said when little is missing and few turns are needed when
@@ -109,7 +109,7 @@ def boundary(wants: Sequence[bytes], history: History, known: KnownDigests) -> l
 
 
 def missing(port: Port, wants: Sequence[bytes], stops: Sequence[bytes]) -> list[int]:
-    """Returns the numbers of what is in the history of `wants` and not of `stops`, ascending.
+    """The numbers of what is in the history of `wants` and not of `stops`, ascending.
 
     Stops that are not here are passed over. Raises TransferError for a want that is not.
     """
@@ -119,27 +119,26 @@ def missing(port: Port, wants: Sequence[bytes], stops: Sequence[bytes]) -> list[
 
 
 def exported(port: Port, numbers: Iterable[int]) -> Iterator[PackedVersion]:
-    """Yields these versions packed, in this order."""
+    """These versions packed, in this order."""
     digests = _Digests(port)
     for number in numbers:
-        version = port.version(number)
-        assert version is not None, "numbers are those of versions that were just read"
+        version, schema, meta = next(port.chain([number]))
         digests[number] = version.digest
         rows = port.events(version.position - version.events, version.position)
         yield PackedVersion(
             digest=version.digest,
             parents=tuple(digests[parent] for parent in version.parents),
-            schema=port.version_schema(number),
+            schema=schema,
             author=version.author,
             time=version.time,
             message=version.message,
-            meta=port.version_meta(number),
+            meta=meta,
             events=tuple(_packed(port, row) for row in rows),
         )
 
 
 def here(port: Port, digest: bytes) -> Version:
-    """Returns the version of that digest. Raises TransferError when it is not here."""
+    """The version of that digest. Raises TransferError when it is not here."""
     version = find(port, digest)
     if version is None:
         raise TransferError(
@@ -160,7 +159,7 @@ def _packed(port: Port, row: EventRow) -> PackedEvent:
         seal=row.seal,
         salt=row.salt,
         schema=row.schema,
-        redactions=tuple(port.redactions(row.row)) if redacted else (),
+        redactions=tuple(port.redactions.of(row.row)) if redacted else (),
     )
 
 

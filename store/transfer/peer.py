@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
-from tfgrpo.store import protection
+from tfgrpo.store import name_moves
 from tfgrpo.store.errors import PushRefused, TransferError
 from tfgrpo.store.history import contained
 from tfgrpo.store.records import Version
@@ -42,17 +42,17 @@ class FetchSource(Protocol):
     """A store that can be read from here, or a bundle."""
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
+        """Its branches, tags and HEAD."""
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Yields the history of `wants` as far as `known` has not got it, parents first."""
+        """The history of `wants` as far as `known` has not got it, parents first."""
 
 
 class Peer(FetchSource, Protocol):
     """A store that can be pushed to from here."""
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are there."""
+        """Those of these digests that are there."""
 
     def push(
         self, moves: Sequence[NameMove], versions: Iterable[PackedVersion], *, force: bool
@@ -67,21 +67,21 @@ class StorePeer:
         self.store = store
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD."""
+        """Its branches, tags and HEAD."""
         store = self.store
         with store.port.reading():
-            moves = [*store.port.refs(BRANCH), *store.port.refs(TAG)]
+            moves = [*store.port.names.refs(BRANCH), *store.port.names.refs(TAG)]
             at = {m.name: store.version(m.version).digest for m in moves if m.version is not None}
             return Names(store.head.branch, at)
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Yields the history of `wants` as far as `known` has not got it, parents first."""
+        """The history of `wants` as far as `known` has not got it, parents first."""
         port = self.store.port
         stops = boundary(wants, lambda tips, limit: history(port, tips, limit), known)
         yield from exported(port, missing(port, wants, stops))
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are here."""
+        """Those of these digests that are here."""
         return known(self.store.port, digests)
 
     def push(
@@ -95,9 +95,9 @@ class StorePeer:
             self.store.move_names(admitted, action)
 
     def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
-        """Returns where a name may go, and what goes with it, or raises PushRefused."""
+        """Where a name may go, and what goes with it, or raises PushRefused."""
         kind, name = parse_name(move.name)
-        there = self.store.port.ref(move.name)
+        there = self.store.port.names.ref(move.name)
         at = there.version if there else None
         before = None if at is None else self.store.version(at)
         if (before.digest if before else None) != move.before:
@@ -105,7 +105,7 @@ class StorePeer:
                 f"{kind} {name} has just moved",
                 hint="someone else pushed first: `tfgrpo pull`, then push again",
             )
-        if protection.is_protected(self.store.port, move.name) and not force:
+        if name_moves.is_protected(self.store.port, move.name) and not force:
             raise PushRefused(
                 f"{kind} {name} is protected there",
                 hint=f"--force moves it anyway; `tfgrpo {kind} --unprotect {name}` there "
@@ -114,7 +114,7 @@ class StorePeer:
         if move.after is None:
             if self.store.head.branch == name and kind == "branch":
                 raise PushRefused(f"HEAD is on {name} there", hint="delete it there instead")
-            return protection.moves_away(self.store.port, move.name)
+            return name_moves.moves_away(self.store.port, move.name)
         after = find(self.store.port, move.after)
         if after is None:
             raise TransferError(f"the version for {kind} {name} was not sent; nothing was recorded")
@@ -126,7 +126,7 @@ class StorePeer:
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Returns what kind of name it is, and what people call it. Raises TransferError."""
+    """The kind of a name, and the name as people call it. Raises TransferError."""
     for prefix, kind in ((BRANCH, "branch"), (TAG, "tag")):
         if name.startswith(prefix) and len(name) > len(prefix):
             return kind, name[len(prefix) :]

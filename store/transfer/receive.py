@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tfgrpo.store import order
-from tfgrpo.store.append import Changes, place
+from tfgrpo.store.append import Changes, TipState, grown, place, tip_state_at, with_lane
 from tfgrpo.store.canonical import (
     SALT_BYTES,
     VersionContent,
@@ -23,12 +23,10 @@ from tfgrpo.store.canonical import (
     seal,
     version_digest,
 )
-from tfgrpo.store.errors import InvalidOperation, TransferError
-from tfgrpo.store.installed import upgrade_hint
+from tfgrpo.store.damage import LATEST
+from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import OPS, Json, Version
-from tfgrpo.store.row_checks import LATEST
-from tfgrpo.store.tip_state import TipState, grown, tip_state_at, with_lane
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 
 LANES_HELD = 32
@@ -80,7 +78,7 @@ class Receiver:
         self._next = port.last_version() + 1
 
     def has(self, digest: bytes) -> bool:
-        """Returns whether the version of that digest is here."""
+        """Whether the version of that digest is here."""
         return self._find(digest) is not None
 
     def _find(self, digest: bytes) -> Version | None:
@@ -119,7 +117,7 @@ class Receiver:
         self._versions[version.digest] = version
         for row, event in zip(rows, packed.events, strict=True):
             if event.redactions:
-                self._port.append_redactions(row.row, event.redactions)
+                self._port.redactions.append(row.row, event.redactions)
         self._keep(grown(self._port, state, version, rows, changes))
         if rows:
             self._steps[state.position] = LaneStep(version.position, before, state.cost)
@@ -159,7 +157,7 @@ class Receiver:
         return state
 
     def _earlier(self, version: Version) -> TipState | None:
-        """Returns the state at a version that others have just grown past, from theirs."""
+        """The state at a version that others have just grown past, from theirs."""
         steps: list[LaneStep] = []
         position = version.position
         while position not in self._states:
@@ -196,7 +194,7 @@ class Receiver:
 
 
 def verified(packed: PackedVersion) -> Json:
-    """Returns a version's meta, once its fields, its seals and its digest have been found right.
+    """A version's meta, once its fields, its seals and its digest have been found right.
 
     Raises TransferError.
     """
@@ -230,7 +228,7 @@ def verified(packed: PackedVersion) -> Json:
 
 
 def digest_of(packed: PackedVersion) -> bytes:
-    """Returns the digest that a version's content has."""
+    """The digest that a version's content has."""
     content = VersionContent(
         schema=packed.schema,
         parents=packed.parents,
@@ -247,7 +245,7 @@ def digest_of(packed: PackedVersion) -> bytes:
 
 
 def _typed(packed: PackedVersion) -> bool:
-    """Returns whether every field is of its kind: a damaged file may hold anything anywhere."""
+    """Whether every field is of its kind: a damaged file may hold anything anywhere."""
     return (
         all(type(field) is str for field in (packed.author, packed.message))
         and all(type(field) is int for field in (packed.schema, packed.time))
@@ -263,7 +261,7 @@ def _typed(packed: PackedVersion) -> bool:
 
 
 def _problem(event: PackedEvent) -> str | None:
-    """Returns what is wrong with an event by itself, if anything is."""
+    """The mistake in an event by itself, if any."""
     has_content = event.text is not None or event.reason is not None
     if event.op not in OPS or not is_id(event.experience):
         return "is no operation on an experience"
@@ -295,7 +293,7 @@ def _problem(event: PackedEvent) -> str | None:
 
 
 def _json(text: str | None) -> Json | None:
-    """Returns the object that a stored text is, {} for none; None when it is not canonical."""
+    """The object that a stored text is, {} for none; None when it is not canonical."""
     if text is None:
         return {}
     try:

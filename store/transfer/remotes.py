@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
 from tfgrpo.store.history import ancestor_numbers, parents_reader
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.port import Port
 from tfgrpo.store.revisions import REMOTE
 from tfgrpo.store.store import Store
@@ -24,11 +24,11 @@ class Remotes:
         self._port = store.port
 
     def all(self) -> dict[str, str]:
-        """Returns name → location, names ascending."""
-        return self._port.remotes()
+        """Name → location, names ascending."""
+        return self._port.names.remotes()
 
     def location(self, name: str) -> str:
-        """Returns where a remote is. Raises UnknownRevision when there is none of that name."""
+        """Where a remote is. Raises UnknownRevision when there is none of that name."""
         remotes = self.all()
         if name not in remotes:
             there = ", ".join(remotes)
@@ -41,7 +41,7 @@ class Remotes:
         return remotes[name]
 
     def default(self) -> str:
-        """Returns `origin`, or the only remote. Raises UnknownRevision."""
+        """`origin`, or the only remote. Raises UnknownRevision."""
         names = list(self.all())
         if "origin" in names:
             return "origin"
@@ -67,7 +67,7 @@ class Remotes:
                     f"remote {name} already exists, at {self.location(name)}",
                     hint=f"`tfgrpo remote set-url {name} LOCATION` changes it",
                 )
-            self._port.put_remote(name, location)
+            self._port.names.put_remote(name, location)
 
     def move(self, name: str, location: str) -> str:
         """Says where a remote is from now on; returns where it was.
@@ -77,7 +77,7 @@ class Remotes:
         check_location(location)
         with self._port.transaction():
             before = self.location(name)
-            self._port.put_remote(name, location)
+            self._port.names.put_remote(name, location)
         return before
 
     def remove(self, name: str) -> int:
@@ -88,7 +88,7 @@ class Remotes:
         with self._port.transaction():
             self.location(name)
             branches = tracked(self._port, name)
-            self._port.drop_remote(name)
+            self._port.names.drop_remote(name)
             if branches:
                 moves = [(f"{REMOTE}{name}/{branch}", None, None) for branch in branches]
                 self._store.move_names(moves, f"remove remote {name}")
@@ -106,9 +106,11 @@ def check_location(location: str) -> None:
 
 
 def tracked(port: Port, remote: str) -> dict[str, int]:
-    """Returns branch → version number: where a remote's branches stood when last heard of."""
+    """Branch → version number: where a remote's branches stood when last heard of."""
     prefix = f"{REMOTE}{remote}/"
-    return {m.name[len(prefix) :]: m.version for m in port.refs(prefix) if m.version is not None}
+    return {
+        m.name[len(prefix) :]: m.version for m in port.names.refs(prefix) if m.version is not None
+    }
 
 
 class Apart(NamedTuple):
@@ -120,7 +122,7 @@ class Apart(NamedTuple):
 
 
 def apart_from_remote(store: Store, branch: str) -> Apart | None:
-    """Returns how far a branch is from the default remote's of the same name, as of the last
+    """How far a branch is from the default remote's of the same name, as of the last
     fetch or push; None where no such branch is known."""
     remotes = Remotes(store)
     try:

@@ -1,28 +1,38 @@
-"""A store on another machine, reached through `ssh HOST tfgrpo serve`.
+"""A store on another machine, and the far end that answers there: `ssh HOST tfgrpo serve`.
 
-The command line that the other machine's shell reads is always the same: the store's path goes
-over standard input, so nothing that a user typed meets a shell.
+The other machine's shell reads the same command line always. The store's path goes over standard
+input, so nothing that a user typed meets a shell. Requests are one JSON line each; `docs/format.md`
+specifies them.
 """
 
 from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
 from tfgrpo.store import children
-from tfgrpo.store.errors import TransferError
-from tfgrpo.store.transfer.pack import AncestryLink, KnownDigests, PackedVersion, boundary
-from tfgrpo.store.transfer.peer import NameMove
-from tfgrpo.store.transfer.serve import PROTOCOL
+from tfgrpo.store.errors import TfgrpoError, TransferError, upgrade_hint
+from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.pack import (
+    AncestryLink,
+    KnownDigests,
+    PackedVersion,
+    boundary,
+    exported,
+    history,
+    missing,
+)
+from tfgrpo.store.transfer.peer import NameMove, StorePeer
 from tfgrpo.store.transfer.wire import (
     ERROR,
     Header,
     Names,
     Pack,
     WireFields,
+    complaint,
     damaged,
     decoded,
     line,
@@ -36,6 +46,8 @@ SSH = ("ssh",)
 SERVE = "tfgrpo serve"
 NO_COMMAND, UNREACHED = 127, 255
 """Exit codes: of a shell that has no such command, and of ssh when it cannot connect."""
+PROTOCOL = 1
+CALLED = "what the other store sent"
 
 
 class SshPeer:
@@ -77,11 +89,11 @@ class SshPeer:
             raise
 
     def names(self) -> Names:
-        """Returns its branches, tags and HEAD, as they stood when the connection was made."""
+        """Its branches, tags and HEAD, as they stood when the connection was made."""
         return self._names
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """Returns the history of `wants` as far as `known` has not got it, once all of it has
+        """The history of `wants` as far as `known` has not got it, once all of it has
         arrived whole."""
         stops = boundary(wants, self._history, known)
         self._send({"ask": "versions", "wants": _hex(wants), "stops": _hex(stops)})
@@ -92,7 +104,7 @@ class SshPeer:
             raise
 
     def known(self, digests: Sequence[bytes]) -> set[bytes]:
-        """Returns those of these digests that are there."""
+        """Those of these digests that are there."""
         return set(self._ask({"ask": "known", "digests": _hex(digests)}).digests("known"))
 
     def push(
@@ -178,3 +190,63 @@ def _read(pack: Pack) -> Iterator[PackedVersion]:
 
 def _hex(digests: Iterable[bytes]) -> list[str]:
     return [digest.hex() for digest in digests]
+
+
+def serve(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
+    """Answers requests until there are no more. What goes wrong is a reply too, and the last.
+
+    `opened` returns the store at a path, or the one to serve when none is named.
+    """
+    try:
+        _answer(opened, requests, replies)
+    except TfgrpoError as error:
+        replies.write(line(complaint(error)))
+    replies.flush()
+
+
+def _answer(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
+    peer: StorePeer | None = None
+    while encoded := whole_line(requests, CALLED):
+        request = WireFields(decoded(encoded, CALLED), CALLED)
+        verb = request.text("ask")
+        if verb == "hello":
+            if request.number("protocol") != PROTOCOL:
+                raise TransferError(
+                    f"protocol {request.number('protocol')} is asked for; this tfgrpo speaks"
+                    f" {PROTOCOL}",
+                    hint=f"use the same version of tfgrpo on both sides; {upgrade_hint()}",
+                )
+            peer = StorePeer(opened(request.text_or_none("path")))
+            head, at = peer.names()
+            names = {name: digest.hex() for name, digest in at.items()}
+            replies.write(line({"protocol": PROTOCOL, "head": head, "names": names}))
+        elif peer is None:
+            raise TransferError("the first request is hello", hint="see docs/format.md")
+        elif verb == "known":
+            there = peer.known(request.digests("digests"))
+            replies.write(line({"known": [digest.hex() for digest in there]}))
+        elif verb == "history":
+            links = history(peer.store.port, request.digests("tips"), request.number("limit"))
+            reply = [[digest.hex(), [p.hex() for p in before]] for digest, before in links]
+            replies.write(line({"history": reply}))
+        elif verb == "versions":
+            numbers = missing(peer.store.port, request.digests("wants"), request.digests("stops"))
+            header = Header(peer.names(), request.digests("stops"))
+            replies.writelines(lines(header, exported(peer.store.port, numbers)))
+        elif verb == "push":
+            moves = [_move(WireFields(move, CALLED)) for move in request.items("moves")]
+            pack = Pack.from_stream(requests, CALLED)
+            try:
+                peer.push(moves, pack.versions(), force=request.get("force") is True)
+            finally:
+                pack.close()
+            replies.write(line({"done": len(moves)}))
+        else:
+            raise TransferError(f"there is no request {verb[:40]!r}", hint="see docs/format.md")
+        replies.flush()
+
+
+def _move(fields: WireFields) -> NameMove:
+    return NameMove(
+        fields.text("name"), fields.bytes_or_none("before", 32), fields.bytes_or_none("after", 32)
+    )

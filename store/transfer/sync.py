@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from tfgrpo.store import merge as merges
-from tfgrpo.store.creation import DEFAULT_BRANCH
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
 from tfgrpo.store.history import contained
 from tfgrpo.store.merge import MergeConflict, Resolve
+from tfgrpo.store.name_moves import CLONE
+from tfgrpo.store.opening import DEFAULT_BRANCH
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
 from tfgrpo.store.store import Store
@@ -35,7 +36,6 @@ from tfgrpo.store.transfer.peer import FetchSource, NameMove, Peer, check_forwar
 from tfgrpo.store.transfer.receive import Received, receive
 from tfgrpo.store.transfer.remotes import tracked
 from tfgrpo.store.transfer.wire import Names
-from tfgrpo.store.undo import CLONE
 
 
 class Moved(NamedTuple):
@@ -304,7 +304,7 @@ def _check(store: Store, name: str, before: bytes, version: Version) -> None:
 def _tags(
     store: Store, tips: Sequence[Version], there: Names, targets: Collection[str]
 ) -> tuple[list[NameMove], tuple[str, ...]]:
-    """Returns the tags that go along with a push, and those that stand elsewhere over there."""
+    """The tags that go along with a push, and those that stand elsewhere over there."""
     open_tags: dict[str, Version] = {}
     for tag, number in store.tags().items():
         version = store.version(number)

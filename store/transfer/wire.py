@@ -17,8 +17,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError
-from tfgrpo.store.installed import upgrade_hint
+from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.port import Redaction
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 
@@ -46,7 +45,7 @@ class Header(NamedTuple):
 
 
 def whole_line(stream: IO[bytes], called: str) -> bytes:
-    """Returns the next line, empty at the end. Raises TransferError for one without an end."""
+    """The next line, empty at the end. Raises TransferError for one without an end."""
     encoded = stream.readline(LONGEST)
     if len(encoded) == LONGEST:
         raise damaged(called, f"has a line of more than {LONGEST >> 20} MB")
@@ -54,12 +53,12 @@ def whole_line(stream: IO[bytes], called: str) -> bytes:
 
 
 def line(value: object) -> bytes:
-    """Returns a value as one line of canonical JSON."""
+    """A value as one line of canonical JSON."""
     return canonical(value) + b"\n"
 
 
 def lines(header: Header, versions: Iterable[PackedVersion]) -> Iterator[bytes]:
-    """Yields the lines of a pack, header to trailer."""
+    """The lines of a pack, header to trailer."""
     hashed = hashlib.sha256()
     count = 0
     first = {
@@ -111,7 +110,7 @@ class Pack:
         return Header(Names(read.text_or_none("head"), names), read.digests("needs"))
 
     def versions(self) -> Iterator[PackedVersion]:
-        """Yields the versions, as they claim to be: `receive` checks them."""
+        """The versions, as they claim to be: `receive` checks them."""
         self._file.seek(0)
         self._file.readline()
         for _ in range(self.count):
@@ -168,7 +167,7 @@ def save(path: Path, header: Header, versions: Iterable[PackedVersion]) -> int:
 
 
 def decoded(encoded: bytes, called: str) -> object:
-    """Returns what a line says. Raises TransferError when it is cut short or no JSON."""
+    """The value of a line. Raises TransferError when it is cut short or no JSON."""
     if not encoded.endswith(b"\n"):
         raise damaged(called, "ends in the middle of a line" if encoded else "is empty")
     try:
@@ -179,14 +178,14 @@ def decoded(encoded: bytes, called: str) -> object:
 
 
 def damaged(called: str, what: str) -> TransferError:
-    """Returns the error for something that did not arrive as it was sent."""
+    """The error for something that did not arrive as it was sent."""
     return TransferError(
         f"{called} {what}; nothing was recorded", hint="get it again, or from another source"
     )
 
 
 def complaint(error: TfgrpoError) -> dict[str, object]:
-    """Returns an error as it travels."""
+    """An error as it travels."""
     kind = "refused" if isinstance(error, PushRefused) else "failed"
     return {"error": str(error), "hint": error.hint, "kind": kind}
 
@@ -202,7 +201,7 @@ def raise_error(value: object) -> NoReturn:
 
 
 def printable(text: str) -> str:
-    """Returns a peer's words without what could move a terminal's cursor, and not without end."""
+    """A peer's words without what could move a terminal's cursor, and not without end."""
     return "".join(c if c.isprintable() else " " for c in text[:500])
 
 
@@ -217,57 +216,57 @@ class WireFields:
         self._called = called
 
     def get(self, key: str) -> object:
-        """Returns a field whatever it is; None when it is not there."""
+        """A field whatever it is; None when it is not there."""
         return self._fields.get(key)
 
     def text(self, key: str) -> str:
-        """Returns a text."""
+        """A text."""
         value = self._fields.get(key)
         if not isinstance(value, str):
             raise damaged(self._called, f"has no text {key!r} where there should be one")
         return value
 
     def text_or_none(self, key: str) -> str | None:
-        """Returns a text, or None when it is null or not there."""
+        """A text, or None when it is null or not there."""
         return None if self._fields.get(key) is None else self.text(key)
 
     def number(self, key: str) -> int:
-        """Returns a whole number that a store can hold."""
+        """A whole number that a store can hold."""
         value = self._fields.get(key)
         if type(value) is not int or not 0 <= value <= LARGEST:
             raise damaged(self._called, f"has no number {key!r} where there should be one")
         return value
 
     def items(self, key: str) -> list[object]:
-        """Returns a list."""
+        """A list."""
         value = self._fields.get(key)
         if not isinstance(value, list):
             raise damaged(self._called, f"has no list {key!r} where there should be one")
         return value
 
     def table(self, key: str) -> dict[str, object]:
-        """Returns an object."""
+        """An object."""
         value = self._fields.get(key)
         if not isinstance(value, dict):
             raise damaged(self._called, f"has no object {key!r} where there should be one")
         return value
 
     def digest(self, key: str) -> bytes:
-        """Returns 32 bytes written as hex."""
+        """32 bytes written as hex."""
         return _bytes(self._fields.get(key), 32, self._called)
 
     def digests(self, key: str) -> tuple[bytes, ...]:
-        """Returns digests written as hex."""
+        """Digests written as hex."""
         return tuple(_bytes(value, 32, self._called) for value in self.items(key))
 
     def bytes_or_none(self, key: str, length: int) -> bytes | None:
-        """Returns bytes written as hex, or None when it is null or not there."""
+        """Bytes written as hex, or None when it is null or not there."""
         value = self._fields.get(key)
         return None if value is None else _bytes(value, length, self._called)
 
 
 def read_version(value: object, called: str) -> PackedVersion:
-    """Returns the version that a line describes. Raises TransferError when it is none."""
+    """The version that a line describes. Raises TransferError when it is none."""
     fields = WireFields(value, called)
     return PackedVersion(
         digest=fields.digest("version"),

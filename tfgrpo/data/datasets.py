@@ -22,7 +22,7 @@ from typing import NamedTuple
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import EXTRA, DatasetError, Row, read
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import install_hint
 
 SPEC = re.compile(r"(?P<source>.+?)(?::(?P<count>\d+)(?:@seed(?P<seed>\d+))?)?\Z", re.DOTALL)
 

@@ -17,7 +17,7 @@ from typing import Any
 from tfgrpo.data import contents
 from tfgrpo.data.cells import plain
 from tfgrpo.data.contents import Contents, DatasetError
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import install_hint
 
 EXTRA = "hub"
 """What brings pyarrow and datasets."""

@@ -21,9 +21,8 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tfgrpo.domains.prompt_library import ProblemLike, PromptLibrary, prompt_library
-from tfgrpo.store.address import is_address, named_by
+from tfgrpo.store.address import find_file, is_address, located, named_by
 from tfgrpo.store.errors import FileChanged, StoreError, TfgrpoError
-from tfgrpo.store.find import find_file, located
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ class LiveLibrary:
         self._store: Store | None = None
         self._file: tuple[int, int] | None = None
         self._look_at = 0.0
-        self._seen: int | bytes | None = None
-        self._changes: Callable[[], int | bytes | None] = _never
+        self._seen: int | None = None
+        self._changes: Callable[[], int | None] = _never
         self._redactions = 0
         self._retry_at = 0.0
         self._known: PromptLibrary | None = None
@@ -143,7 +142,7 @@ class LiveLibrary:
 
     # with the lock:
 
-    def _look(self) -> int | bytes:
+    def _look(self) -> int:
         """Returns what is another value when the store may have changed. Raises StoreError."""
         try:
             return self._look_at_file()
@@ -151,7 +150,7 @@ class LiveLibrary:
             self._forget()
             return self._look_at_file()
 
-    def _look_at_file(self) -> int | bytes:
+    def _look_at_file(self) -> int:
         now = monotonic()
         if now >= self._look_at or self._store is None:
             try:
@@ -170,20 +169,20 @@ class LiveLibrary:
             self._changes = self._store.port.changes
         return seen
 
-    def _refresh(self, seen: int | bytes) -> None:
+    def _refresh(self, seen: int) -> None:
         if self.trouble and monotonic() < self._retry_at:
             return
         self._retry_at = monotonic() + RETRY
         self._read(seen)
 
-    def _read(self, seen: int | bytes) -> tuple[PromptLibrary, object]:
+    def _read(self, seen: int) -> tuple[PromptLibrary, object]:
         """Returns the library in force, the same object where it is the same library, and what is
         beside it."""
         store = self._store
         assert store is not None
         with store.port.reading():
             version = store.resolve(self.revision)
-            redactions = store.port.last_redaction()
+            redactions = store.port.redactions.last()
             library = self._known
             same = library is not None and library.version == version
             if library is None or not same or self._redactions != redactions:

@@ -10,7 +10,7 @@ from tfgrpo.rendering import templates
 from tfgrpo.rendering.origin import shown_in_training, trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
 from tfgrpo.rendering.retrieve import Rank, relevant
-from tfgrpo.store.find import located, project_root
+from tfgrpo.store.address import located, project_root
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo import interchange
-from tfgrpo.store import bisect_marks as searches
+from tfgrpo.store import bisect as searches
 from tfgrpo.store import children
 from tfgrpo.store.address import named_by, with_password
-from tfgrpo.store.bisect_marks import BisectError, BisectProgress, BisectVerdict, Mark
+from tfgrpo.store.bisect import BisectError, BisectProgress, BisectVerdict, Mark
 from tfgrpo.store.history import parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store

@@ -29,7 +29,7 @@ class ScoreCurve(NamedTuple):
 def score_curves(store: Store, versions: Sequence[Version]) -> list[ScoreCurve]:
     """Returns a curve for each set of conditions under which two or more of the versions were
     evaluated. A read-only operation."""
-    if not store.port.evaluated():
+    if not store.port.storage.evaluated():
         return []
     curves: dict[str, tuple[str, int, list[CurveScore]]] = {}
     for version in versions:

@@ -32,8 +32,8 @@ from tfgrpo.proxy.patterns import PATTERNS
 from tfgrpo.rendering.templates import Message
 from tfgrpo.store import atomic_write, lock
 from tfgrpo.store.canonical import digest
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import CallFilter, is_score, traffic_path

@@ -24,7 +24,7 @@ from tfgrpo.improvement.improve import (
 from tfgrpo.improvement.judges import JudgeRequest, judged_problem, unjudged_calls
 from tfgrpo.improvement.regression import RegressRequest, plan_sides
 from tfgrpo.project import Project
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import traffic_path
 from tfgrpo.training.estimate import (

@@ -48,8 +48,8 @@ from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
 from tfgrpo.store import lock
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store

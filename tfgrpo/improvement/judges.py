@@ -23,8 +23,8 @@ from tfgrpo.project import Project
 from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.rollout.attempt import judge
 from tfgrpo.session import SessionOptions, open_session
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import CallFilter, Feedback, Traffic, traffic_path
 

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data import leakage, readers
 from tfgrpo.improvement.collection import Row, problems_of, write_rows
+from tfgrpo.store.address import project_root
 from tfgrpo.store.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.find import project_root
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
+from tfgrpo.store.address import FOLDER
 from tfgrpo.store.atomic_write import PRIVATE, SHARED, replacing
-from tfgrpo.store.find import FOLDER
 from tfgrpo.store.history import first_parents
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store

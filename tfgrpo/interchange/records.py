@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Json, Operation
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from typing import IO, Self
 from tfgrpo.local.cache import check_weights
 from tfgrpo.local.errors import LocalModelError
 from tfgrpo.store import children
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import install_hint
 
 _HOST = "127.0.0.1"
 _POLL_SECONDS = 0.05

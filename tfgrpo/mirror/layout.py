@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from tfgrpo.interchange.lists import written
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.history import version_of_row
 from tfgrpo.store.order import source
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Redaction
 from tfgrpo.store.records import OPS, REDACTED, Experience, Version
@@ -63,7 +64,7 @@ class Rendering:
             self._lines.pop(row.experience, None)
         elif row.op == "ADD" and row.birth is not None:
             # It takes its old place: only a replay knows which.
-            self._replay(self._store.port.version_of_row(row.row))
+            self._replay(version_of_row(self._store.port, row.row))
         elif row.op != "KEEP":
             text = row.text if row.text is not None else REDACTED
             experience = Experience(row.experience, text, row.row)

@@ -9,10 +9,10 @@ from typing import IO, NamedTuple
 from tfgrpo.mirror import layout
 from tfgrpo.mirror.git import Git, MirrorError, update_refs
 from tfgrpo.store.history import ancestors
+from tfgrpo.store.log_filter import subject
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
-from tfgrpo.store.subject import subject
 from tfgrpo.store.transfer.pack import find
 
 STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
@@ -186,7 +186,7 @@ def _stale_refs(
     stale = []
     for ref, commit in refs.items():
         kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG
-        move = store.port.ref(kind + _short(ref))
+        move = store.port.names.ref(kind + _short(ref))
         if ref not in ref_names and move is not None and commit in ours and ref != head:
             stale.append(ref)
     return stale
@@ -259,10 +259,10 @@ class _GitWriter:
             yield b"M 100644 inline %s\n" % layout.ATTRIBUTES.encode()
             yield from _data(layout.ATTRIBUTES_TEXT)
         yield b"M 100644 :%d %s\n" % (library, layout.LIBRARY.encode())
-        meta = port.version_meta(version.number)
+        meta = next(port.chain([version.number])).meta
         yield b"M 100644 inline %s\n" % layout.EVENTS.encode()
         redacted_rows = [row.row for row in rows if row.seal is not None and row.salt is None]
-        redactions = {row: port.redactions(row) for row in redacted_rows}
+        redactions = {row: port.redactions.of(row) for row in redacted_rows}
         yield from _data(layout.record(version, digests, meta, rows, redactions))
 
     def _name(self, version: Version) -> str:

@@ -31,7 +31,7 @@ from tfgrpo.evaluation import anytime
 from tfgrpo.production.assignment import CANDIDATE, CONTROL, arm_name
 from tfgrpo.production.experiment import MEASURES, Experiment, Scale
 from tfgrpo.store import replay
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path

@@ -21,12 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.production.tested import accept_tested, reopen_tested
-from tfgrpo.store import protection
+from tfgrpo.store import name_moves
+from tfgrpo.store.damage import damage_error
 from tfgrpo.store.decisions import Decision, decide, decisions
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Json, Version
-from tfgrpo.store.row_checks import damage_error
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import MOST_SCORE, traffic_path
 
@@ -176,7 +176,7 @@ def start(
                 f"{control} and {candidate} are both {tip.name}: there is nothing to compare",
                 hint="train or commit on another branch first",
             )
-        if plan.auto and protection.is_protected(store.port, f"heads/{control}"):
+        if plan.auto and name_moves.is_protected(store.port, f"heads/{control}"):
             raise InvalidOperation(
                 f"{control} is protected, so --auto could not move it",
                 hint="promote by hand with --force, or lift the protection",

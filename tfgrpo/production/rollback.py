@@ -74,7 +74,7 @@ def before_that(store: Store, branch: str) -> Version:
     to where the branch had stood takes back all that came since. Raises UnknownRevision.
     """
     stood: list[int] = []
-    for move in reversed(list(store.port.ref_log(BRANCH + branch))):
+    for move in reversed(list(store.port.names.ref_log(BRANCH + branch))):
         if move.version is None:
             stood = []
         elif move.version in stood:

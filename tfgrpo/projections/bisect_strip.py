@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from tfgrpo.store import bisect, bisect_marks
-from tfgrpo.store.bisect_marks import BisectProgress, BisectSearch, Mark
+from tfgrpo.store import bisect
+from tfgrpo.store.bisect import BisectProgress, BisectSearch, Mark
 from tfgrpo.store.history import Parents, parents_reader
 from tfgrpo.store.store import Store
 
@@ -45,7 +45,7 @@ def bisect_strip(store: Store, search: BisectSearch, *, most: int = MOST) -> Bis
     """Returns a search as a strip, oldest version first. Before both ends are known it has the
     marked versions alone."""
     parents = parents_reader(store)
-    progress = bisect_marks.progress(store, search, parents=parents)
+    progress = bisect.progress(store, search, parents=parents)
     marked = {mark.version: mark for mark in search.marks}
     if search.bad is None or not search.good:
         states: dict[int, StripState] = {n: marked[n].verdict for n in sorted(marked)}

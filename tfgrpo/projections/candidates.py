@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.training.pool import pool_branch
 
 if TYPE_CHECKING:

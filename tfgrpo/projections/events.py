@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.records import Event, Version
 from tfgrpo.wording import plural
 

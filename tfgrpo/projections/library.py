@@ -7,12 +7,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.evaluation.measuring import measures
 from tfgrpo.store.blame import Blame, blame
-from tfgrpo.store.default import open_traffic
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.traffic import experience_uses, traffic_path

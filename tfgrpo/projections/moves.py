@@ -9,8 +9,8 @@ from tfgrpo.store.order import ORDER
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tfgrpo.store.order import Move
     from tfgrpo.store.records import Version
-    from tfgrpo.store.reorder import Move
     from tfgrpo.store.store import Store
 
 
@@ -19,7 +19,7 @@ def moves_of(store: Store, version: Version) -> Sequence[Move]:
     records no order."""
     if ORDER not in version.meta or version.parent is None:
         return ()
-    from tfgrpo.store.reorder import moves
+    from tfgrpo.store.order import moves
 
     return moves(store, store.version(version.parent), version)
 

@@ -4,10 +4,9 @@ what.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.named_tuple import NamedTuple
 from tfgrpo.store.revisions import BRANCH
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def in_force_since(store: Store, branch: str) -> int:
     of the version does not say."""
     since = 0
     number = store.tip(branch).number
-    for move in store.port.ref_log(BRANCH + branch):
+    for move in store.port.names.ref_log(BRANCH + branch):
         if move.version != number:
             break
         since = move.time

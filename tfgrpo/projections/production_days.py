@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.model import prices as known_prices
 from tfgrpo.store.decisions import decide, decisions
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.revisions import BRANCH
 from tfgrpo.store.traffic import LiveFigures, MeasuredCall, by_version, figures, grouped, served
 
@@ -123,7 +122,7 @@ def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]
     of them, oldest first."""
     moves: list[Rollout] = []
     for branch in branches:
-        for move in islice(store.port.ref_log(BRANCH + branch), MOST_ROLLOUTS):
+        for move in islice(store.port.names.ref_log(BRANCH + branch), MOST_ROLLOUTS):
             if move.time < since:
                 break
             if move.version is not None:

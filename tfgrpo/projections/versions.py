@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.store.log_filter import subject
 from tfgrpo.store.records import OPS, Version
-from tfgrpo.store.subject import subject
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class StandingNames:
 
     def __init__(self, store: Store) -> None:
         self._port = store.port
-        self._upto = store.port.last_move()
+        self._upto = store.port.names.last_move()
         self._branches: dict[int, list[str]] = {}
         head = store.head
         for branch, number in store.branches().items():
@@ -35,7 +35,7 @@ class StandingNames:
 
     def __getitem__(self, number: int) -> list[str]:
         """Returns the names at a version, HEAD first."""
-        marks = self._port.marks_at(number, self._upto)
+        marks = self._port.names.marks_at(number, self._upto)
         return self._branches.get(number, []) + [m.partition("/")[2] for m in marks]
 
 
@@ -58,14 +58,14 @@ def scores(store: Store, version: Version) -> list[str]:
 def signed(store: Store, version: Version) -> str:
     """Returns who signed a version, and which user of the database recorded it where that has
     another name."""
-    recorder = store.port.recorder(version.number)
+    recorder = store.port.storage.recorder(version.number)
     other = recorder not in (None, version.author)
     return f"{version.author}, recorded by {recorder}" if other else version.author
 
 
 def recorder_object(store: Store, version: Version) -> dict[str, str]:
     """Returns the same as JSON for programs; empty where the storage does not say."""
-    recorder = store.port.recorder(version.number)
+    recorder = store.port.storage.recorder(version.number)
     return {} if recorder is None else {"recorded_by": recorder}
 
 

@@ -72,7 +72,7 @@ class Arms:
 
     def _library(self, store: Store, experiment: Experiment) -> PromptLibrary:
         """Returns the candidate's library: the same object where it is the same library."""
-        redactions, known = store.port.last_redaction(), self._known
+        redactions, known = store.port.redactions.last(), self._known
         if (
             known is None
             or known.version.digest.hex() != experiment.candidate.digest

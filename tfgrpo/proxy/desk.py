@@ -21,9 +21,9 @@ from tfgrpo.proxy.calls import sent_key
 from tfgrpo.proxy.choice import NONE
 from tfgrpo.proxy.message import BadRequest, Request, virtual_key
 from tfgrpo.rendering.placement import place_of
-from tfgrpo.store.default import open_ledger
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.ledger import Budget, VirtualKey, allows, key_digest
+from tfgrpo.store.opening import open_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,8 +24,8 @@ from tfgrpo.proxy.message import BadRequest, Request, error_body, own_answer
 from tfgrpo.proxy.metrics import exposition, sums_of_feedback
 from tfgrpo.proxy.patterns import clean_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import FeedbackRefused, UnknownCall, checked_feedback, recent_call
 
 if TYPE_CHECKING:

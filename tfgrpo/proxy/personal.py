@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Protocol
 
-from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import SettingsError, install_hint
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -26,8 +26,8 @@ from tfgrpo.proxy.metrics import Labels, sums_of
 from tfgrpo.proxy.patterns import finder, without_identities, without_secrets
 from tfgrpo.proxy.seen import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.traffic import (
     CUT_OFF,

@@ -28,7 +28,7 @@ from tfgrpo.proxy.counter import Counter, counter_path
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store import children
-from tfgrpo.store.default import open_traffic
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import keyed
 
 if TYPE_CHECKING:

@@ -10,12 +10,11 @@ import json
 import re
 import zlib
 from json.decoder import JSONDecoder
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.model.events import events_of, is_stream, stream_failure
 from tfgrpo.model.refusals import LOOKED_AT, Refusal, failure_in, page_of
 from tfgrpo.model.response import MARK
-from tfgrpo.store.named_tuple import NamedTuple
 
 RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""

@@ -26,8 +26,8 @@ from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.upstream import Pool
 from tfgrpo.rendering.placement import KEYS, looks_like_chat
+from tfgrpo.store.address import located
 from tfgrpo.store.errors import SettingsError, StoreError
-from tfgrpo.store.find import located
 from tfgrpo.store.ledger import ledger_path
 from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 

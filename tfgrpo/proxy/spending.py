@@ -10,15 +10,14 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from tfgrpo.production.dollars import Dollars
 from tfgrpo.production.webhook import post_webhook
 from tfgrpo.proxy.desk import today
-from tfgrpo.store.default import open_ledger
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.ledger import Budget
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.store.opening import open_ledger
 from tfgrpo.store.traffic import CallRecord
 
 LEVELS = (0.8, 1.0)

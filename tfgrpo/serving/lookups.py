@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.metrics import Labels, sums_of, sums_of_feedback
 from tfgrpo.proxy.patterns import PATTERNS, clean_feedback
-from tfgrpo.store.default import open_traffic
 from tfgrpo.store.errors import StoreError
+from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.traffic import (
     CallContent,

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import install_hint
 from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
 
 if TYPE_CHECKING:

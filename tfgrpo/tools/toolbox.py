@@ -20,7 +20,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tfgrpo.store.installed import install_hint
+from tfgrpo.store.errors import install_hint
 from tfgrpo.tools import python, search, visit
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.function import FunctionTool, function_tools

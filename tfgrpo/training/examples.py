@@ -56,7 +56,7 @@ class Example(NamedTuple):
 
 def redacted_problems(store: Store) -> set[str]:
     """Returns the problems whose examples were redacted: none of them becomes one again."""
-    events = store.events_at(store.port.redacted()).values()
+    events = store.events_at(store.port.redactions.rows()).values()
     proofs = [event.evidence or {} for event in events]
     return {str(proof["problem"]) for proof in proofs if proof.get("kind") == "example"}
 

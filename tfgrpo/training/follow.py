@@ -249,7 +249,7 @@ class RunFollower:
         self._attempt, attempts = runs.attempts_since(run, self._attempt)
         for mark in attempts:
             self._step(mark.step).add_attempt(mark)
-        moved = self._store.port.last_move()
+        moved = self._store.port.names.last_move()
         if moved != self._moved:
             self._moved = moved
             self._read_versions()

@@ -32,7 +32,7 @@ from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
-from tfgrpo.store.protection import check_branch
+from tfgrpo.store.name_moves import check_branch
 from tfgrpo.store.records import Operation, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.tools.record import ToolRecord

@@ -139,7 +139,7 @@ def _record(
         rows.append(
             (run.id, attempt.step, id, sample, base, "[]", outcome, attempt.reward, content, now)
         )
-    writer = store.port.writer()
+    writer = store.port.records.writer()
     try:
         writer.append([], rows)
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tfgrpo.model.adaptation import Adaptation
-from tfgrpo.store.named_tuple import NamedTuple
+from tfgrpo.settings import PROBATION
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
@@ -40,7 +42,7 @@ class RunReport(NamedTuple):
 
 def versions_of(store: Store, run: Run) -> list[Version]:
     """Returns the versions a run made, oldest first."""
-    moves = store.port.refs(f"{TAG}{run.name}/step_")
+    moves = store.port.names.refs(f"{TAG}{run.name}/step_")
     numbers = {move.version for move in moves if move.version is not None}
     versions = [store.version(number) for number in sorted(numbers)]
     return [version for version in versions if version.meta.get("run") == run.name]
@@ -64,7 +66,6 @@ def issues(version: Version) -> tuple[Issue, ...]:
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Returns why a run has changed nothing in the library, in words; None where it has, or where
     it has made no version yet."""
-    from tfgrpo.settings import PROBATION
     from tfgrpo.training.pool import pool_versions
 
     versions = versions_of(store, run)

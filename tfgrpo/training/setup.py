@@ -23,7 +23,7 @@ from tfgrpo.project import PATHS, Project
 from tfgrpo.rollout.agent import require_search, sandbox_warnings
 from tfgrpo.settings import PAPER, TrainSettings, build, named
 from tfgrpo.store.errors import InvalidOperation, SettingsError
-from tfgrpo.store.protection import check_branch
+from tfgrpo.store.name_moves import check_branch
 from tfgrpo.store.revisions import check_name
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store

@@ -13,9 +13,8 @@ from pathlib import Path
 from subprocess import DEVNULL, STDOUT
 
 from tfgrpo.store import children
-from tfgrpo.store.address import is_address, with_password
+from tfgrpo.store.address import is_address, project_root, with_password
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.find import project_root
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 

@@ -24,8 +24,8 @@ from tfgrpo.production.evidence import evidence
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.project import open_project
 from tfgrpo.projections.production_days import bounds, crossed, production_report
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.find import project_root
 from tfgrpo.store.traffic import traffic_path
 from tfgrpo.wording import plural
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from tfgrpo.project import Project, open_project
+from tfgrpo.store.address import project_root
 from tfgrpo.store.decisions import decisions
-from tfgrpo.store.find import project_root
 from tfgrpo.training.turned_down import PROPOSAL
 
 if TYPE_CHECKING:

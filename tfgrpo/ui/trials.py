@@ -23,8 +23,8 @@ from tfgrpo.project import open_project
 from tfgrpo.rendering.placement import KEYS, addition, place_in_chat
 from tfgrpo.rendering.splice import document, edited
 from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.find import project_root
 from tfgrpo.store.store import Store
 from tfgrpo.ui.conversation import turns_of
 

@@ -156,7 +156,7 @@ class Visit:
 
     def moved(self, branch: str, version: int | None, path: str) -> Act | None:
         """Returns what takes back that a branch was moved to a version, and then shows a path."""
-        log = self.store.port.ref_log(BRANCH + branch)
+        log = self.store.port.names.ref_log(BRANCH + branch)
         batch = next((move.batch for move in log if move.version == version), None)
         return None if batch is None else Act("/undo", (("seen", str(batch)), ("back", path)))
 

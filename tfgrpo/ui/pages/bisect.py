@@ -10,9 +10,9 @@ from tfgrpo.evaluation.bisect_judges import forget, materialise
 from tfgrpo.projections.bisect_strip import bisect_strip
 from tfgrpo.projections.events import events_of
 from tfgrpo.redaction import trial_folder
-from tfgrpo.store import bisect_marks as searches
-from tfgrpo.store.bisect_marks import BISECT_VERDICTS
-from tfgrpo.store.subject import subject
+from tfgrpo.store import bisect as searches
+from tfgrpo.store.bisect import BISECT_VERDICTS
+from tfgrpo.store.log_filter import subject
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
@@ -20,7 +20,7 @@ from tfgrpo.ui.visit import BadForm
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.bisect_marks import BisectSearch, BisectVerdict
+    from tfgrpo.store.bisect import BisectSearch, BisectVerdict
     from tfgrpo.ui.visit import Visit
 
 EVENTS = 30

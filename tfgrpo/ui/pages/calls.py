@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tfgrpo import wording
-from tfgrpo.store.time_spec import parse_time
+from tfgrpo.store.log_filter import parse_time
 from tfgrpo.store.traffic import CallFilter, FoundCalls, ListedCall, Place, UnknownCall
 from tfgrpo.ui.calls import number_in, traffic_of
 from tfgrpo.ui.route import Route

@@ -10,9 +10,9 @@ from urllib.parse import quote
 from tfgrpo.library_file import write_library
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.log_filter import subject
 from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Merged, Resolve
-from tfgrpo.store.reorder import Move, ids_of, moved, moves
-from tfgrpo.store.subject import subject
+from tfgrpo.store.order import Move, ids_of, moved, moves
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tfgrpo.projections.layout import DrawnRow
 from tfgrpo.projections.moves import change_counts
 from tfgrpo.projections.versions import StandingNames, scores
-from tfgrpo.store import select
+from tfgrpo.store import log_filter
+from tfgrpo.store.log_filter import parse_time, subject
 from tfgrpo.store.records import OPS
-from tfgrpo.store.subject import subject
-from tfgrpo.store.time_spec import parse_time
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 
@@ -103,7 +102,7 @@ def _filtered(visit: Visit) -> Response:
         raise BadForm(f"there is no operation {op[:20]!r}", hint=", ".join(OPS))
     since, until = visit.query("since"), visit.query("until")
     experience = visit.query("experience")
-    filter = select.Filter(
+    filter = log_filter.Filter(
         run=visit.query("run") or None,
         experience=store.experience_id(experience) if experience else None,
         words=visit.query("q") or None,
@@ -117,7 +116,7 @@ def _filtered(visit: Visit) -> Response:
     names, rows, last = StandingNames(store), [], start + 1
     deadline = time.monotonic() + PATIENCE
     reached_end = True
-    for version, fits in select.marked(store, _downwards(visit, start), filter):
+    for version, fits in log_filter.marked(store, _downwards(visit, start), filter):
         last = version.number
         if fits:
             rows.append(_shown(visit, version, names, None))

@@ -9,8 +9,8 @@ from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.projections.moves import change_counts
 from tfgrpo.projections.versions import StandingNames
-from tfgrpo.store.protection import protected
-from tfgrpo.store.subject import subject
+from tfgrpo.store.log_filter import subject
+from tfgrpo.store.name_moves import protected
 from tfgrpo.ui.calls import has_traffic
 from tfgrpo.ui.pages.production import is_ready, report_of
 from tfgrpo.ui.place import branches_of_people

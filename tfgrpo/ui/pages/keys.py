@@ -7,7 +7,6 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.default import open_ledger
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.ledger import (
     KeyLimits,
@@ -18,6 +17,7 @@ from tfgrpo.store.ledger import (
     parse_budget,
     spent_by,
 )
+from tfgrpo.store.opening import open_ledger
 from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from urllib.parse import quote, urlencode
 
 from tfgrpo.editing import arrange_library
 from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.order import ids_of, moved
 from tfgrpo.store.records import Experience
-from tfgrpo.store.reorder import ids_of, moved
 from tfgrpo.ui.route import Route
 from tfgrpo.ui.visit import BadForm
 

@@ -10,8 +10,8 @@ from weakref import WeakKeyDictionary
 
 from starlette.responses import StreamingResponse
 
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.find import project_root
 from tfgrpo.ui.calls import traffic_of
 from tfgrpo.ui.conversation import parsed, turns_of
 from tfgrpo.ui.place import branches_of_people

@@ -31,8 +31,8 @@ from tfgrpo.projections.production_days import (
 )
 from tfgrpo.store.decisions import decisions
 from tfgrpo.store.errors import StaleVersion, UnknownRevision
-from tfgrpo.store.reorder import moves
-from tfgrpo.store.time_spec import parse_time
+from tfgrpo.store.log_filter import parse_time
+from tfgrpo.store.order import moves
 from tfgrpo.store.traffic import (
     CallFilter,
     ListedCall,

@@ -82,7 +82,7 @@ def show(visit: Visit) -> Response:
 def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
     """Returns the experiences whose texts or reasons have the words, the newest first."""
     store = visit.store
-    rows = store.port.events_holding(re.compile(re.escape(wanted), re.IGNORECASE))[::-1]
+    rows = store.port.redactions.events_holding(re.compile(re.escape(wanted), re.IGNORECASE))[::-1]
     standing = {
         name: store.library(store.version(number)).by_id
         for name, number in branches_of_people(visit).items()

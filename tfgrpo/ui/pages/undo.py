@@ -9,7 +9,7 @@ from urllib.parse import quote
 from tfgrpo.improvement.proposals import get_proposal
 from tfgrpo.improvement.reopening import reopen
 from tfgrpo.library_file import write_library
-from tfgrpo.store import undo as undos
+from tfgrpo.store import name_moves
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.merge import MergeConflict
 from tfgrpo.store.revisions import BRANCH
@@ -50,7 +50,7 @@ def undo(visit: Visit) -> Response:
 
 def take_back(visit: Visit) -> Response:
     """Takes one operation back, unless what it moved has moved since."""
-    moves = undos.take_back(visit.store, seen_in(visit))
+    moves = name_moves.take_back(visit.store, seen_in(visit))
     write_library(visit.store)
     back = visit.field("back")
     path = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"

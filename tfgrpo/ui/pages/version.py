@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from tfgrpo.projections.events import events_of
 from tfgrpo.projections.moves import change_counts, left_in_place, moves_of
 from tfgrpo.projections.versions import StandingNames, scores, signed
-from tfgrpo.store.reorder import moves
+from tfgrpo.store.log_filter import subject
+from tfgrpo.store.order import moves
 from tfgrpo.store.revisions import resolve_range
-from tfgrpo.store.subject import subject
 from tfgrpo.training.run_report import issues
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.route import Route
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from starlette.responses import Response
 
+    from tfgrpo.store.order import Move
     from tfgrpo.store.records import Change, Version
-    from tfgrpo.store.reorder import Move
     from tfgrpo.store.store import Store
     from tfgrpo.ui.visit import Visit
 

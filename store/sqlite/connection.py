@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.store.errors import FileChanged, StoreError
@@ -18,7 +19,10 @@ from tfgrpo.store.sqlite.foreign import defend
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 State: TypeAlias = tuple[int, int, int, bool]
+PATIENCE_SECONDS = 60.0
+PAUSE_SECONDS = 0.01
 
 
 class UnchangingFile(sqlite3.Connection):
@@ -83,15 +87,30 @@ def open_database(path: Path | str, *, timeout: float, threads: bool = False) ->
 
 
 def folder_of(path: Path | str) -> str:
-    """Returns the folder that a file is in, whatever links lead there."""
+    """The folder that a file is in, whatever links lead there."""
     return os.path.dirname(os.path.realpath(path))
 
 
 def _state(name: str) -> State:
-    """Returns what is something else once a file has been written to, or its log has."""
+    """A state that is another one once a file or its log has been written to."""
     file = os.stat(name)
     try:
         logged = os.stat(f"{name}-wal").st_size > 0
     except FileNotFoundError:
         logged = False
     return file.st_ino, file.st_size, file.st_mtime_ns, logged
+
+
+def use_wal(connection: sqlite3.Connection) -> None:
+    """Makes the journal a write-ahead log. SQLite refuses that at once, whatever the timeout, while
+    others read or do the same."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            if connection.execute("pragma journal_mode").fetchone() == ("wal",):
+                return
+            connection.execute("pragma journal_mode = wal")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)

@@ -1,16 +1,15 @@
-"""Values as they come out of a file that may be damaged: checked before anything relies on them.
+"""Values as they come out of a file that may be damaged, checked before anything relies on them.
 
-SQLite gives back whatever lies in a row, of whatever type. A byte that flipped may have made a
-number of a text, or a parent of a child. Rows are checked here column by column, which costs a
-twentieth of reading them, so that damage is an error with a hint and never a traceback or an
-endless loop. What is wrong but well formed is found by `fsck`.
+SQLite gives back whatever lies in a row, of whatever type. Rows are checked here column by column,
+which costs a twentieth of reading them, so that damage is an error with a hint and never a
+traceback. `fsck` finds what is wrong but well formed: a `Defect`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tfgrpo.store.errors import StoreError
 
@@ -25,10 +24,11 @@ _fitting: dict[tuple[str, tuple[type, ...]], list[int]] = {}
 """The types of columns that were found to fit a shape, and which of those are times."""
 R = TypeVar("R")
 LATEST = 253_402_300_800_000_000
+COUNTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def damage_error(what: str) -> StoreError:
-    """Returns the error for a store that holds what no store holds."""
+    """The error for a store that holds what no store holds."""
     return StoreError(
         f"the store is damaged: {what}",
         hint="run `tfgrpo fsck` for details; restore a backup, and keep this file",
@@ -36,7 +36,7 @@ def damage_error(what: str) -> StoreError:
 
 
 def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
-    """Returns rows whose columns are of the types that `shape` has a letter for, one each.
+    """Rows whose columns are of the types that `shape` has a letter for, one each.
 
     `i` integer, `t` time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises
     StoreError naming `what`.
@@ -51,7 +51,7 @@ def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
 
 
 def _is_of(letter: str, column: Sequence[Any]) -> bool:
-    """Returns whether a column's values are of the types that a letter stands for, in half of the
+    """Whether a column's values are of the types that a letter stands for, in half of the
     time that a look at each takes."""
     if letter.isupper():
         column = [value for value in column if value is not None]
@@ -60,13 +60,13 @@ def _is_of(letter: str, column: Sequence[Any]) -> bool:
 
 
 def as_rows(kind: type[R], rows: Iterable[Sequence[Any]]) -> list[R]:
-    """Returns checked rows as named tuples: as `_make` does, in half of the time."""
+    """Checked rows as named tuples: as `_make` does, in half of the time."""
     new: Any = tuple.__new__
     return list(map(new, repeat(kind), rows))
 
 
 def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
-    """Returns a row, or None where there is none, checked as `check_rows` does."""
+    """A row, or None where there is none, checked as `check_rows` does."""
     if row is not None:
         types = tuple(map(type, row))
         times = _fitting.get((shape, types))
@@ -77,7 +77,7 @@ def check_row(row: Sequence[object] | None, shape: str, what: str) -> Any:
 
 
 def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
-    """Returns what JSON text says, which must be of `kind`. Raises StoreError naming `what`."""
+    """The value of a JSON text, which must be of `kind`. Raises StoreError naming `what`."""
     if text is None:
         return kind()
     import json  # which a view of a store without evidence and meta does not need
@@ -89,3 +89,45 @@ def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
     if not isinstance(value, kind):
         raise damage_error(f"{what} is JSON of another kind")
     return value
+
+
+class Defect(NamedTuple):
+    """Something wrong: where (a version, event, snapshot or name), and what."""
+
+    where: str
+    what: str
+    derived: bool = False
+
+
+def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
+    """The defects that a check finds, and one more where damage ended it."""
+    defects: list[Defect] = []
+    try:
+        for defect in check():
+            defects.append(defect)
+    except StoreError as error:
+        defects.append(Defect(name, f"cannot be read to the end: {error}"))
+    return defects
+
+
+def call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
+    """The defects of calls: rows of id, answer, attempts, seconds and the counts. An answer
+    repeats its seconds and its tokens; to those come what tries before it have cost."""
+    import json
+
+    for id, answer, attempts, seconds, *counts in rows:
+        try:
+            fields = json.loads(answer)
+        except ValueError:  # as another check says
+            continue
+        if not isinstance(fields, dict):
+            yield Defect(f"call {id}", "has an answer that is none")
+            continue
+        own = [fields.get(name, count) for name, count in zip(COUNTED, counts, strict=True)]
+        alike = own == counts or (attempts > 1 and all(map(_no_more, own, counts)))
+        if not alike or fields.get("seconds", seconds) != seconds:
+            yield Defect(f"call {id}", "counts something else than its answer does")
+
+
+def _no_more(own: object, count: Any) -> bool:
+    return isinstance(own, int | float) and own <= count

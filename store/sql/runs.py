@@ -1,0 +1,346 @@
+"""The records of training and evaluation in SQL: what `runs.py` and `decisions.py` ask."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damage import check_row, check_rows, parse_json
+from tfgrpo.store.decisions import Decision, DecisionFilter
+from tfgrpo.store.records import Json
+from tfgrpo.store.runs import (
+    AttemptMark,
+    AttemptTail,
+    Call,
+    DaySpent,
+    EndpointSpent,
+    Evaluation,
+    RewardRow,
+    RewardSum,
+    RolloutRow,
+    Run,
+    RunState,
+    Score,
+    Spent,
+    SpentTail,
+    Usage,
+)
+
+if TYPE_CHECKING:
+    from tfgrpo.store.port_records import JournalWriter
+    from tfgrpo.store.sql.port import SqlPort
+
+RUN_COLUMNS = "name, uid, branch, base, digest, config, author, time"
+EVALUATION_COLUMNS = "version, dataset, digest, config, summary, time"
+ROLLOUT_COLUMNS = "run, step, problem, sample, version, calls, outcome, reward, verdict, time"
+DECISION_COLUMNS = "row, id, time, author, kind, subject, content, why"
+SCORE_COLUMNS = "problem, sample, call, reward, answer"
+TOKENS = "prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens"
+CALL_COLUMNS = f"key, run, stage, step, model, request, answer, {TOKENS}, attempts, seconds, time"
+MOST_TOKENS = 1_000_000_000
+"""A count beyond this, of which sums would overflow, says nothing: it is left out of them."""
+SUMS = ", ".join(
+    [
+        *(
+            f"cast(sum(case when {c} > {MOST_TOKENS} then 0 else {c} end) as bigint)"
+            for c in TOKENS.split(", ")
+        ),
+        "sum(seconds)",
+    ]
+)
+KIND = "case when step is null and stage <> 'embedding' then 'evaluation' else stage end"
+"""The stage of a call: evaluations, which belong to no step, are one of their own."""
+SPENT = f"run, step, {KIND} kind, model, cast(sum(attempts - 1) as bigint), count(*), {SUMS}"
+BY_KIND = "group by run, step, kind, model order by min(id)"
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+LAST_STEP = 1 << 31
+"""Beyond every step."""
+
+
+class Since(NamedTuple):
+    """Which rows of a run come after a place: `place` is a row's own, `where` the condition, with
+    their values, and `order` that in which they were recorded."""
+
+    place: str
+    of_place: tuple[int, ...]
+    where: str
+    values: tuple[int, ...]
+    order: str
+
+
+class SqlRecords(ABC):
+    """The records behind a port, read and written over its connection."""
+
+    def __init__(self, port: SqlPort) -> None:
+        self._port = port
+        has_hint = port.dialect.has("verdict", "hint")
+        self._counted = f"reward is not null and sample < ? and not {has_hint}"
+        """Whether an attempt has a reward, and had the prompt of all others."""
+
+    @abstractmethod
+    def writer(self) -> JournalWriter: ...
+
+    @abstractmethod
+    def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]: ...
+
+    @abstractmethod
+    def since(self, table: str, run: int, after: int) -> Since:
+        """Which rows of a table come after a place in it."""
+
+    def plain(self, column: str) -> str:
+        """A column as the text that it stands for."""
+        return column
+
+    def unpacked_call(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row of a call with its texts as they are. Raises StoreError."""
+        return row
+
+    # Runs:
+
+    def runs(self, *, name: str | None = None, digest: str | None = None) -> list[Run]:
+        where, values = _where(name=name, digest=digest)
+        query = f"select id, {RUN_COLUMNS} from @.runs {where} order by id"
+        return [_run(row) for row in self._port.rows(query, values)]
+
+    def append_run(self, run: Run) -> None:
+        self._append(
+            "runs", "id", RUN_COLUMNS, (*run[1:6], canonical(run.config).decode(), *run[7:])
+        )
+
+    def states(self, run: int) -> list[RunState]:
+        query = "select state, detail, time from @.run_states where run = ? order by row"
+        rows = self._port.rows(query, (run,))
+        return [RunState._make(row) for row in check_rows(rows, "sSt", "states of runs")]
+
+    def append_state(self, run: int, state: RunState) -> None:
+        self._append("run_states", "row", "run, state, detail, time", (run, *state))
+
+    def _append(self, table: str, key: str, columns: str, values: Sequence[object]) -> int:
+        """Appends a row under the next number; returns that."""
+        number = self._port.number(f"select max({key}) from @.{table}") + 1
+        places = ",".join("?" * (len(values) + 1))
+        query = f"insert into @.{table} ({key}, {columns}) values ({places})"
+        self._port.execute(query, (number, *values))
+        return number
+
+    # Rollouts:
+
+    def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
+        where, values = _where(run=run, step=step, problem=problem)
+        query = f"select {ROLLOUT_COLUMNS} from @.rollouts {where} order by step, problem, sample"
+        rows = self._port.rows(query, values)
+        return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
+
+    def attempts_since(self, run: int, after: int) -> AttemptTail:
+        since = self.since("rollouts", run, after)
+        rows = self._port.rows(
+            f"select {since.place}, step, problem, sample, version, outcome, reward, time"
+            f" from @.rollouts where {since.where} order by {since.order}",
+            (*since.of_place, *since.values),
+        )
+        checked = check_rows(rows, "iisiisRt", "rollouts")
+        attempts = [AttemptMark._make(row[1:]) for row in checked]
+        return AttemptTail(_last(rows, after), attempts)
+
+    def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
+        since = self.since("rollouts", run, after)
+        rows = self._port.stream(
+            "select max(place), step, problem, max(version),"
+            " sum(case when plain and reward > 0.5 then 1 else 0 end),"
+            " sum(case when plain then 1 else 0 end)"
+            f" from (select {since.place} as place, step, problem, version, reward,"
+            f" {self._counted} as plain from @.rollouts where {since.where}) r"
+            " group by step, problem order by step",
+            (*since.of_place, samples, *since.values),
+        )
+        for row in rows:
+            yield RewardSum._make(check_row(row, "iisiii", "rollouts"))
+
+    def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        rows = self._port.rows(
+            "select step, version from @.rollouts where run = ? and step <= ? and sample < ?"
+            " and reward is not null group by step, version order by step, version",
+            (run, LAST_STEP if upto is None else upto, samples),
+        )
+        return [(step, version) for step, version in check_rows(rows, "ii", "rollouts")]
+
+    def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        assert not name or name.isidentifier(), "a word"
+
+        def member(name: str) -> str:
+            there = f"{self._port.dialect.find}(verdict, '\"{name}\":') > 0"
+            return f"case when {there} then {self._port.dialect.member('verdict', name)} end"
+
+        rows = self._port.stream(
+            f"select step, problem, sample, version, reward, {member('without')},"
+            f" {member(name) if name else 'null'} from @.rollouts"
+            f" where run = ? and step <= ? and {self._counted} order by step, problem, sample",
+            (run, LAST_STEP if upto is None else upto, samples),
+        )
+        for row in rows:
+            check_row(row, "isiirSS", "rollouts")
+            yield RewardRow._make((*row[:6], row[6] or ""))
+
+    # Calls:
+
+    def calls(self, run: int, stage: str, step: int | None) -> list[Call]:
+        where, values = _where(run=run, stage=stage, step=step)
+        return self.calls_where(f"{where} order by j.id", values)
+
+    def calls_where(self, where: str, values: Sequence[object]) -> list[Call]:
+        """The calls of which a clause is true."""
+        rows = self._port.rows(
+            f"select key, run, stage, step, model, t.text, answer, {TOKENS}, attempts, seconds,"
+            " time from @.journal j"
+            f" join @.texts t on t.{self._port.dialect.text_key} = request {where}",
+            values,
+        )
+        return [_call(self.unpacked_call(row)) for row in rows]
+
+    def usage(self, run: int, step: int | None) -> dict[str, Usage]:
+        where, values = _where(run=run, step=step)
+        rows = self._port.rows(
+            f"select {KIND} kind, count(*), {SUMS} from @.journal {where}"
+            " group by kind order by min(id)",
+            values,
+        )
+        return {stage: Usage(*rest) for stage, *rest in rows}
+
+    def spent(self, run: int | None) -> list[Spent]:
+        where, values = _where(run=run)
+        rows = self._port.rows(f"select {SPENT} from @.journal {where} {BY_KIND}", values)
+        return [_spent(row) for row in rows]
+
+    def spent_by_day(self, run: int | None) -> list[DaySpent]:
+        where, values = _where(run=run)
+        query = f"select time / {DAY} as day, {SPENT} from @.journal {where}"
+        rows = self._port.rows(f"{query} {BY_KIND.replace('by run', 'by day, run')}", values)
+        return [DaySpent(row[0], _spent(row[1:])) for row in rows]
+
+    def spent_since(self, run: int, after: int) -> SpentTail:
+        since = self.since("journal", run, after)
+        rows = self._port.rows(
+            f"select max({since.place}), {SPENT} from @.journal where {since.where} {BY_KIND}",
+            (*since.of_place, *since.values),
+        )
+        return SpentTail(_last(rows, after), [_spent(row[1:]) for row in rows])
+
+    def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
+        where, values = _where(run=run)
+        answers, condition, endpoint = self._answers(where, "endpoint", "string")
+        rows = self._port.rows(
+            f"select {endpoint} endpoint, {SPENT} from {answers} where {condition}"
+            f" {BY_KIND.replace('by run', 'by endpoint, run')}",
+            values,
+        )
+        return [EndpointSpent(row[0], _spent(row[1:])) for row in rows]
+
+    def estimated(self, run: int | None) -> int:
+        where, values = _where(run=run)
+        # in an answer's text quotes are escaped
+        answer = self.plain("answer")
+        condition = f"{self._port.dialect.find}({answer}, '\"estimated\":true') > 0"
+        return self._port.number(
+            f"select count(*) from @.journal {where} {'and' if where else 'where'} {condition}",
+            values,
+        )
+
+    def sent(self, run: int) -> list[tuple[str, Json]]:
+        where, values = _where(run=run)
+        answers, condition, how = self._answers(where, "sent", "object")
+        rows = self._port.rows(
+            f"select model, {how} how from {answers} where {condition}"
+            " group by model, how order by min(id)",
+            values,
+        )
+        return [(model, parse_json(how, "a call's answer")) for model, how in rows]
+
+    def _answers(self, where: str, name: str, kind: str) -> tuple[str, str, str]:
+        """The journal with answers as `said`, whether one has something of that name and kind,
+        and what it is."""
+        dialect = self._port.dialect
+        answers = f"(select *, {self.plain('answer')} said from @.journal {where}) a"
+        return answers, dialect.kind("said", name, kind), dialect.member("said", name)
+
+    # Evaluations:
+
+    def evaluations(
+        self, version: int | None = None, digest: str | None = None
+    ) -> list[Evaluation]:
+        where, values = _where(version=version, digest=digest)
+        query = f"select id, {EVALUATION_COLUMNS} from @.evaluations {where} order by id"
+        rows = self._port.rows(query, values)
+        return [_evaluation(row) for row in check_rows(rows, "iisssst", "evaluations")]
+
+    def append_evaluation(self, evaluation: Evaluation, scores: Iterable[Score]) -> None:
+        config, summary = canonical(evaluation.config), canonical(evaluation.summary)
+        values = (*evaluation[1:4], config.decode(), summary.decode(), evaluation.time)
+        id = self._append("evaluations", "id", EVALUATION_COLUMNS, values)
+        rows = [(id, *score) for score in scores]
+        self._port.insert("scores", f"evaluation, {SCORE_COLUMNS}", rows)
+
+    def scores(self, evaluation: int) -> list[Score]:
+        rows = self._port.rows(
+            f"select {SCORE_COLUMNS} from @.scores where evaluation = ? order by problem, sample",
+            (evaluation,),
+        )
+        return [Score._make(row) for row in check_rows(rows, "siBRS", "scores")]
+
+    # Decisions:
+
+    def decisions(self, which: DecisionFilter) -> list[Decision]:
+        where, values = _where(kind=which.kind, subject=which.subject)
+        query = f"select {DECISION_COLUMNS} from @.decisions {where} order by row"
+        rows = check_rows(self._port.rows(query, values), "istssssS", "decisions")
+        return [_decision(row) for row in rows if row[2] >= which.since]
+
+    def append_decision(self, decision: Decision) -> int:
+        self._port.moved()
+        values = (*decision[1:6], canonical(decision.content).decode(), decision.why)
+        return self._append("decisions", "row", DECISION_COLUMNS.removeprefix("row, "), values)
+
+
+def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
+    """The clause that asks for columns to have these values, None being any, and those."""
+    given = {column: value for column, value in columns.items() if value is not None}
+    clause = " and ".join(f"{column} = ?" for column in given)
+    return f"where {clause}" if clause else "", tuple(given.values())
+
+
+def _last(rows: list[Any], after: int) -> int:
+    """The place after rows that begin with theirs."""
+    return max((row[0] for row in rows), default=after)
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    check_row(row, "isssissst", "runs")
+    return Run._make((*row[:6], parse_json(row[6], f"the settings of run {row[1]}"), *row[7:]))
+
+
+def _spent(row: tuple[Any, ...]) -> Spent:
+    return Spent._make((*row[:5], Usage._make(row[5:])))
+
+
+def _call(row: tuple[Any, ...]) -> Call:
+    check_row(row, "bIsIsssiiiiirt", "calls")
+    return Call._make((*row[:6], parse_json(row[6], "a call's answer"), *row[7:]))
+
+
+def _rollout(row: tuple[Any, ...]) -> RolloutRow:
+    calls = parse_json(row[5], "a rollout's calls", list)
+    verdict = parse_json(row[8], "a rollout's verdict")
+    return RolloutRow._make((*row[:5], tuple(calls), *row[6:8], verdict, row[9]))
+
+
+def _evaluation(row: tuple[Any, ...]) -> Evaluation:
+    config = parse_json(row[4], "an evaluation's config")
+    summary = parse_json(row[5], "an evaluation's summary")
+    return Evaluation._make((*row[:4], config, summary, row[6]))
+
+
+def _decision(row: tuple[Any, ...]) -> Decision:
+    content = parse_json(row[6], f"the content of decision {row[1]}")
+    return Decision._make((*row[:6], content, row[7]))
