@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store import lock
 from tfgrpo.store.address import anchor
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 
 REMOVED = "removed"
-QUORUM = "quorum"
 BUDGET = "budget"
-WORKING = ("started", "resumed", "unsealed", QUORUM, BUDGET)
+WORKING = ("started", "resumed", "unsealed", BUDGET)
 """The states that a run is in while it is at work."""
 
 
@@ -74,7 +73,7 @@ class RunState(NamedTuple):
     @property
     def words(self) -> str:
         """What there is to say, for people."""
-        if self.state not in (QUORUM, BUDGET):
+        if self.state != BUDGET:
             return self.detail or ""
         detail = parse_json(self.detail, "a state of a run")
         if self.state == BUDGET:
@@ -223,10 +222,6 @@ class AttemptTail(NamedTuple):
 
     last: int
     attempts: list[AttemptMark]
-
-
-AttemptKey: TypeAlias = tuple[int, str, int]
-"""Which attempt of a run: its step (from 0), its problem and its sample."""
 
 
 class RewardSum(NamedTuple):
@@ -398,22 +393,6 @@ class Runs:
         with self._port.transaction():
             now = time.time_ns() // 1000
             self._records.append_state(row, RunState(state, detail, now))
-
-    def note_out(self, run: Run, step: int, out: Iterable[AttemptKey]) -> None:
-        """Records which attempts are out while a step (from 0) goes on without them, on which all
-        that follows in the step is based."""
-        detail = {"step": step, "out": sorted(map(list, out))}
-        self.note(run, QUORUM, canonical(detail).decode())
-
-    def out(self, run: Run, step: int) -> frozenset[AttemptKey]:
-        """The attempts that a step went on without; none where it waited for all, or did
-        not go on yet."""
-        for state in reversed(self.states(run)):
-            if state.state == QUORUM:
-                detail = parse_json(state.detail, f"a state of run {run.name}")
-                if detail.get("step") == step:
-                    return frozenset((n, problem, sample) for n, problem, sample in detail["out"])
-        return frozenset()
 
     def note_budget(self, run: Run, budget: RunBudget | None) -> None:
         """Records what a run may spend from now on, where that is not on record yet."""

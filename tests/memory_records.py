@@ -105,9 +105,7 @@ class MemoryRecords:
                 found.setdefault((row.step, row.problem), []).append((number, row))
         for of, made in sorted(found.items()):
             plain = [
-                row.reward
-                for _, row in made
-                if row.reward is not None and row.sample < samples and "hint" not in row.verdict
+                row.reward for _, row in made if row.reward is not None and row.sample < samples
             ]
             newest = max(row.version for _, row in made)
             above = sum(reward > 0.5 for reward in plain)
@@ -120,7 +118,7 @@ class MemoryRecords:
     def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
         rows = sorted(self._rewarded(run, samples), key=lambda row: row[1:4])
         for row in rows:
-            if "hint" not in row.verdict and (upto is None or row.step <= upto):
+            if upto is None or row.step <= upto:
                 without = row.verdict.get("without")
                 rest = None if without is None else json.dumps(without), row.verdict.get(name, "")
                 yield RewardRow(*row[1:5], row.reward or 0.0, *rest)

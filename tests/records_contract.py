@@ -348,23 +348,19 @@ class RecordsContract:
 
         assert sums(0) == []
         plain = [rollout(one, n, reward=reward) for n, reward in enumerate((1.0, 0.0, 0.5, 0.6))]
-        hint = {"hint": None, "answer": "1"}
-        said = {"answer": 'a "hint": here', "details": {"hint": 1}}
         others = [
             rollout(one, 4, reward=None, outcome="failed"),
             rollout(one, 100),
-            rollout(one, 5, verdict=hint),
-            rollout(one, 6, verdict=said),
             rollout(two, 7),
         ]
         write(port, [], [*plain, *others])
-        assert sums(0) == [(0, "p", 0, 3, 5)]
+        assert sums(0) == [(0, "p", 0, 2, 4)]
         place = max(found.last for found in records.reward_sums(one, 0, 100))
         assert sums(place) == []
         write(port, [], [rollout(one, 8, step=1), rollout(one, 9, problem="q", reward=0.0)])
         assert all(found.last > place for found in records.reward_sums(one, place, 100))
         assert sums(place) == [(0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
-        assert sorted(sums(0)) == [(0, "p", 0, 3, 5), (0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
+        assert sorted(sums(0)) == [(0, "p", 0, 2, 4), (0, "q", 0, 0, 1), (1, "p", 0, 1, 1)]
         write(port, [], [rollout(one, 10, step=2, reward=None)])
         assert sums(place)[-1] == (2, "p", 0, 0, 0), "where to go on is known without a reward"
 
@@ -379,7 +375,6 @@ class RecordsContract:
             rollout(one, 0, reward=0.25, verdict={"without": []}),
             rollout(one, 1, reward=None),
             rollout(one, 100),
-            rollout(one, 2, verdict={"hint": "h"}),
             rollout(two, 0, step=3),
         ]
         write(port, [], rows)

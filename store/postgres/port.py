@@ -55,9 +55,6 @@ DIALECT = Dialect(
     ),
     find="strpos",
     member=lambda column, name: f"({_json(column)} ->> '{name}')",
-    has=lambda column, name: _where_named(
-        column, name, f"({_json(column)} -> '{name}') is not null"
-    ),
     kind=lambda column, name, kind: _where_named(
         column, name, f"json_typeof({_json(column)} -> '{name}') = '{kind}'"
     ),

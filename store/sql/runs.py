@@ -58,6 +58,8 @@ DAY = 86_400_000_000
 """Microseconds of a day."""
 LAST_STEP = 1 << 31
 """Beyond every step."""
+COUNTED = "reward is not null and sample < ?"
+"""Whether an attempt has a reward, and had the prompt of all others."""
 
 
 class Since(NamedTuple):
@@ -76,9 +78,6 @@ class SqlRecords(ABC):
 
     def __init__(self, port: SqlPort) -> None:
         self._port = port
-        has_hint = port.dialect.has("verdict", "hint")
-        self._counted = f"reward is not null and sample < ? and not {has_hint}"
-        """Whether an attempt has a reward, and had the prompt of all others."""
 
     @abstractmethod
     def writer(self) -> JournalWriter: ...
@@ -152,7 +151,7 @@ class SqlRecords(ABC):
             " sum(case when plain and reward > 0.5 then 1 else 0 end),"
             " sum(case when plain then 1 else 0 end)"
             f" from (select {since.place} as place, step, problem, version, reward,"
-            f" {self._counted} as plain from @.rollouts where {since.where}) r"
+            f" {COUNTED} as plain from @.rollouts where {since.where}) r"
             " group by step, problem order by step",
             (*since.of_place, samples, *since.values),
         )
@@ -177,7 +176,7 @@ class SqlRecords(ABC):
         rows = self._port.stream(
             f"select step, problem, sample, version, reward, {member('without')},"
             f" {member(name) if name else 'null'} from @.rollouts"
-            f" where run = ? and step <= ? and {self._counted} order by step, problem, sample",
+            f" where run = ? and step <= ? and {COUNTED} order by step, problem, sample",
             (run, LAST_STEP if upto is None else upto, samples),
         )
         for row in rows:

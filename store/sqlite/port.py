@@ -45,9 +45,6 @@ DIALECT = Dialect(
     ),
     find="instr",
     member=lambda column, name: f"json_extract({column}, '$.{name}')",
-    has=lambda column, name: (
-        f"(instr({column}, '\"{name}\":') and json_type({column}, '$.{name}') is not null)"
-    ),
     kind=_kind,
     text_key="id",
     bytes_of_snapshot="length(live)",

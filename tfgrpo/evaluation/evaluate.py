@@ -42,26 +42,17 @@ Wanted: TypeAlias = tuple[Library, Problem, int]
 
 @dataclass(slots=True)
 class EvalProgress:
-    """Where an evaluation is, for whoever wants to show it. `expected` are attempts of the total
-    whose evaluation has not begun."""
+    """Where an evaluation is, for whoever wants to show it."""
 
     total: int
     done: int = 0
     meter: Meter = field(default_factory=Meter)
     started: float = field(default_factory=time.monotonic)
     on_change: Callable[[EvalProgress], None] | None = None
-    expected: int = 0
-
-    def expect(self, attempts: int) -> None:
-        """Notes attempts that are to come, before those that make them begin."""
-        self.total += attempts
-        self.expected += attempts
 
     def begin(self, attempts: int) -> None:
-        """Notes attempts that begin: as many as were expected are in the total already."""
-        known = min(attempts, self.expected)
-        self.expected -= known
-        self.total += attempts - known
+        """Notes attempts that begin."""
+        self.total += attempts
 
     def count_attempt(self) -> None:
         """Notes that one more attempt is done."""

@@ -182,22 +182,6 @@ def leak_warnings(
     return leakage.describe_leaks(training, dataset, data)
 
 
-def learned_from(
-    store: Store, project: Project, versions: Sequence[Version]
-) -> tuple[Problem, ...]:
-    """Returns the problems that the first of these versions that a run of this store made was
-    learned from. Raises DatasetError and NotTrusted."""
-    names = (run_of_history(store, version) for version in versions)
-    for run in (store.runs.find(name) for name in names if name is not None):
-        if run is not None:
-            project.require_run(run.name, run.config, ("domain", "data"))
-            settings = TrainSettings(**run.config)
-            domain, data = project.problem_domain(settings), project.open_data(settings.data)
-            training = domain.problems(data, settings.fields)
-            return problems.without(training, settings.skipped.get("data", ()))
-    return ()
-
-
 async def score(
     store: Store,
     plan: EvalPlan,

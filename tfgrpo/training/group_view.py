@@ -48,18 +48,11 @@ class Message(NamedTuple):
 
 
 class ShownAttempt(NamedTuple):
-    """An attempt with its messages. `shared` is the attempt that it branched off and how many of
-    its messages are that one's; `own_prompt` is its prompt where that is not its group's."""
+    """An attempt with its messages. `own_prompt` is its prompt where that is not its group's."""
 
     attempt: RecordedAttempt
     messages: tuple[Message, ...]
-    shared: tuple[int, int] | None
     own_prompt: tuple[tuple[str, tuple[PromptPart, ...]], ...] | None
-
-    @property
-    def hint(self) -> str | None:
-        """The strategy under which it was made."""
-        return self.attempt.verdict.get("hint")
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -204,11 +197,9 @@ def _marked(text: str, texts: Mapping[str, Experience], library: Library) -> Ite
 def _attempt(
     one: RecordedAttempt, words: AttemptText, group: AttemptText, library: Library
 ) -> ShownAttempt:
-    branch = one.verdict.get("branch")
     return ShownAttempt(
         one,
         tuple(_messages(one, words)),
-        None if branch is None else (int(branch[0]), int(branch[1]) + 1),
         highlighted(words.prompt, library) if words.prompt != group.prompt else None,
     )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
@@ -127,10 +126,6 @@ class Reflection:
             max_tokens=question.max_tokens,
             seed=sample_seed(self.seed, *(question.seed or (name, *question.call_path))),
         )
-
-    def as_they_are(self, rollouts: Sequence[Rollout]) -> bool:
-        """Returns whether most of these attempts are short enough to be compared as they are."""
-        return median(len(rollout.transcript) for rollout in rollouts) <= self.manner.summarise_over
 
     def text_check(self, problems: tuple[Problem, ...]) -> TextCheck:
         """Returns the check of texts that are learned from problems."""
