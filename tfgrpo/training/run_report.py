@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.model.adaptation import Adaptation
-from tfgrpo.settings import PROBATION
 from tfgrpo.store.records import Version
 from tfgrpo.store.revisions import TAG
 from tfgrpo.store.runs import Run
