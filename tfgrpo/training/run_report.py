@@ -65,6 +65,7 @@ def issues(version: Version) -> tuple[Issue, ...]:
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Returns why a run has changed nothing in the library, in words; None where it has, or where
     it has made no version yet."""
+    from tfgrpo.settings import PROBATION
     from tfgrpo.training.pool import pool_versions
 
     versions = versions_of(store, run)
