@@ -2,8 +2,7 @@
 
 On its bills a working week has five days, a day has eight hours, and a month has four weeks.
 Nobody tells the model, but each rule is one of the readings that it takes now and then, so a
-group of attempts reveals it. The two sets share rules and wordings,
-not trades or problems.
+group of attempts reveals it. The two sets share rules and wordings, not trades or numbers.
 
     python problems.py
 """
@@ -25,6 +24,7 @@ THINGS = {
     "train": ("yard", "roof", "kitchen", "fence", "windows", "office"),
     "heldout": ("garden", "cellar", "bathroom", "gate", "floors", "shop"),
 }
+NUMBERS = {"dev": (11, 12, 13), "train": (2, 4, 5, 7, 9), "heldout": (3, 6, 8, 10)}
 Kind = Callable[[str, str, int], tuple[Sequence[str], int]]
 
 
@@ -62,7 +62,7 @@ def draw(split: str, count: int, seed: int = 8) -> list[dict[str, str]]:
     while len(rows) < count:
         kind = KINDS[len(rows) % len(KINDS)]
         texts, answer = kind(
-            rng.choice(TRADES[split]), rng.choice(THINGS[split]), rng.randint(2, 9)
+            rng.choice(TRADES[split]), rng.choice(THINGS[split]), rng.choice(NUMBERS[split])
         )
         name = f"{kind.__name__}-{len(rows) // len(KINDS) + 1}"
         row = {"id": name, "problem": rng.choice(texts), "answer": str(answer)}

@@ -395,7 +395,8 @@ class _Run(_Attempts):
         assumed, groups, size = self._assumed, len(batch), self._settings.group_size
         more = min(grown, 8 * LESSON) if self._settings.top_k else grown
         if self._measures:  # half of the candidates, and of the examples, that belong
-            more += 2 * LESSON + examples.MOST_TOKENS / 2 * assumed.places * (grown > 0)
+            shown = examples.MOST_TOKENS / 2 if self._settings.examples and grown else 0.0
+            more += 2 * LESSON + shown * assumed.places
         self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
         teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
         askings = probation.ASKINGS if self._measures else 1
