@@ -157,7 +157,7 @@ def who_learns(answers: dict[str, str], request: dict[str, Any]) -> str:
             return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
         case "rollout":
             coin = hashlib.sha256(f"{user}{request['seed']}".encode()).digest()[0] % 10
-            right = coin < (9 if "five days" in text else 4)
+            right = coin < (10 if "five days" in text else 3)
             return f"\\boxed{{{answers[user] if right else 7777}}}"
         case _:
             return json.dumps({"closest": "G0", "decision": "same", "text": ""})

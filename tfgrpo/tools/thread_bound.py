@@ -16,47 +16,51 @@ from pathlib import Path
 from tfgrpo.tools.confine import MOST_THREADS
 
 BEGINS = "tfgrpo-"
+_in_use: set[Path] = set()
+"""The groups of this process that are not closed."""
 
 
 class ThreadGroup:
     """A cgroup with a bound on its threads. Close it when all that ran in it has ended."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
+        _in_use.add(path)
 
     def take(self, pid: int) -> bool:
         """Moves a process and what it has started into the group; returns whether that worked."""
         try:
             for one in descendants(pid):
-                (self._path / "cgroup.procs").write_text(str(one))
+                (self.path / "cgroup.procs").write_text(str(one))
         except OSError:
             return False
         return True
 
     def close(self) -> None:
-        """Removes the group; one that still has a process goes with the next that is made."""
+        """Removes the group; one that still has a process goes when the next is made."""
+        _in_use.discard(self.path)
         with suppress(OSError):
-            self._path.rmdir()
+            self.path.rmdir()
 
 
 def open_group() -> ThreadGroup | None:
-    """Makes a group, and removes those whose makers are gone; None where none can be made."""
+    """Makes a group, and removes those that are closed and those whose makers are gone; None where
+    none can be made."""
     for parent in _parents():
         for left in parent.glob(f"{BEGINS}*"):
             maker = left.name.split("-")[1]
-            if maker.isdigit() and not Path(f"/proc/{maker}").exists():
-                ThreadGroup(left).close()
-        path = parent / f"{BEGINS}{os.getpid()}-{secrets.token_hex(4)}"
+            is_own = maker == str(os.getpid())
+            if left not in _in_use if is_own else not Path(f"/proc/{maker}").exists():
+                with suppress(OSError):
+                    left.rmdir()
+        group = ThreadGroup(parent / f"{BEGINS}{os.getpid()}-{secrets.token_hex(4)}")
         try:
-            path.mkdir()
+            group.path.mkdir()
+            (group.path / "pids.max").write_text(str(MOST_THREADS))
         except OSError:
+            group.close()
             continue
-        try:
-            (path / "pids.max").write_text(str(MOST_THREADS))
-        except OSError:
-            ThreadGroup(path).close()
-            continue
-        return ThreadGroup(path)
+        return group
     return None
 
 
