@@ -59,17 +59,17 @@ def capacity(attempts: int) -> int:
     return max(FEWEST, min(MOST, attempts * CANDIDATES // NEEDED))
 
 
-def ranked(advantages: Iterable[Advantage]) -> list[Lesson]:
-    """Returns lessons, each once: those that most groups came to first."""
+def ranked(advantages: Iterable[Advantage]) -> list[tuple[Lesson, list[str]]]:
+    """Returns lessons, each once with the problems that taught it: those of most groups first."""
     texts: dict[str, str] = {}
-    first: dict[str, tuple[Lesson, set[str]]] = {}
+    first: dict[str, tuple[Lesson, dict[str, None]]] = {}
     for number, lesson in enumerate(x for one in advantages for x in one.lessons):
         alike = repeats(lesson.text, texts)
         key = alike[0][0] if alike else str(number)
         texts.setdefault(key, lesson.text)
-        first.setdefault(key, (lesson, set()))[1].add(lesson.group.problem.id)
+        first.setdefault(key, (lesson, {}))[1][lesson.group.problem.id] = None
     entries = sorted(first.values(), key=lambda one: -len(one[1]))
-    return [lesson for lesson, _ in entries]
+    return [(lesson, list(problems)) for lesson, problems in entries]
 
 
 class Proposals:
@@ -96,9 +96,11 @@ class Proposals:
         operations: list[Operation] = []
         votes: list[Operation] = []
         refused: list[Refusal] = []
-        for number, lesson in enumerate(ranked(advantages)):
+        for number, (lesson, taught_by) in enumerate(ranked(advantages)):
             problem = lesson.group.problem.id
             evidence = {**step.origin.evidence, **evidence_of(lesson)}
+            if len(taught_by) > 1:
+                evidence["problems"] = taught_by
             known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
             if known:
                 vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
