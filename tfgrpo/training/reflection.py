@@ -45,23 +45,25 @@ are half of that."""
 
 
 class Manner(NamedTuple):
-    """The temperature at which reflection is asked, and up to how many characters attempts are
-    compared as they are."""
+    """The temperature at which reflection is asked, up to how many characters attempts are compared
+    as they are, and how many lessons an answer may give."""
 
     temperature: float
     summarise_over: int
+    lessons: int
 
 
-PUBLISHED = Manner(0.2, 0)
+PUBLISHED = Manner(0.2, 0, MOST_LESSONS)
 """As the paper reflects: nearly always in the same words, and every attempt is summarised."""
 
 
 def manner_of(settings: TrainSettings) -> Manner:
-    """Returns how a run reflects. Where it asks several times, several answers are wanted."""
+    """Returns how a run reflects. Where it asks several times, several answers are wanted, of one
+    lesson each."""
     if settings.policy == PAPER:
         return PUBLISHED
     local = settings.models.model.startswith(LOCAL)
-    return Manner(0.8, LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER)
+    return Manner(0.8, LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +199,7 @@ class Advantage:
 class ReflectedLesson(BaseModel):
     """A lesson as the reflection model gives it."""
 
-    reason: str = unbounded_text(2000)
+    reason: str = text_field(240, 2000)
     text: CheckedText = unbounded_text(2000, min_length=1)
 
 
@@ -257,6 +259,7 @@ async def compare(
         },
         max_tokens=COMPARISON_TOKENS,
         call_path=drawn((step, group.problem.id), draw),
+        narrowed=_at_most(reflection.manner.lessons),
         problems=(group.problem,),
     )
     try:
@@ -277,6 +280,13 @@ async def compare(
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired)
+
+
+def _at_most(lessons: int) -> dict[str, Json | None]:
+    """Returns the field of a contrast's lessons, with so many at most."""
+    return {
+        "lessons": {**structured.schema(Contrast)["properties"]["lessons"], "maxItems": lessons}
+    }
 
 
 def drawn(call_path: CallPath, draw: int) -> CallPath:
