@@ -79,15 +79,13 @@ def recorded(store: Store, dice: random.Random) -> list[tuple[RolloutRow, list[s
                 out = sorted(e.id for e in library if dice.random() < 0.3)
                 verdict: dict[str, Any] = {"kind": "even" if problem % 2 == 0 else "odd"}
                 verdict |= {"without": out} if out else {}
-                if dice.random() < 0.1:
-                    verdict["hint"] = "x"
                 reward = dice.choice([0.0, 0.25, 1.0, None])
                 row = RolloutRow(
                     run.id, step, f"p{problem}", sample, version.number, (), "answered", reward,
                     verdict, 1,
                 )  # fmt: skip
                 rows.append(row)
-                if sample < CONFIRMING and "hint" not in verdict and reward is not None:
+                if sample < CONFIRMING and reward is not None:
                     listed.append((row, [unit(e) for e in library]))
     dice.shuffle(rows)
     writer = store.port.records.writer()

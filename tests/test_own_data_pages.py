@@ -31,13 +31,13 @@ def answers(request: dict[str, Any], rows: dict[str, dict[str, str]]) -> str:
         case "rollout" if "The labels are:" in system:
             label = rows[user]["label"]
             known = {"damage": LESSON in system, "booking": OTHER in system, "billing": True}
-            if request["seed"] % 2 or known[label]:
+            if request["seed"] % 4 == 0 or known[label]:
                 return f"Label: {label}"
             return f"It is hired. Label: {'booking' if label == 'damage' else 'damage'}"
         case "rollout":
             assert "- total (number): what is to be paid, with tax and delivery" in system
             row = rows[user]
-            total = float(row["total"]) if request["seed"] % 2 or TOTAL in system else 1
+            total = float(row["total"]) if request["seed"] % 4 == 0 or TOTAL in system else 1
             return json.dumps({"vendor": row["vendor"], "total": total, "due": row["due"]})
         case "comparison":
             assert "total: 1 is not" in user or "answer booking" in user or "answer damage" in user
