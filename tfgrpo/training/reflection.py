@@ -20,13 +20,13 @@ from tfgrpo.model import structured
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.prices import LOCAL
-from tfgrpo.model.structured import CheckedText, text_field, unbounded_text
+from tfgrpo.model.structured import CheckedText, text_field
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.templates import Template
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import PAPER, TrainSettings
 from tfgrpo.store.records import Json, Library
-from tfgrpo.training.text_check import TextCheck
+from tfgrpo.training.text_check import LETTERS, TextCheck
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400
@@ -200,7 +200,7 @@ class ReflectedLesson(BaseModel):
     """A lesson as the reflection model gives it."""
 
     reason: str = text_field(240, 2000)
-    text: CheckedText = unbounded_text(2000, min_length=1)
+    text: CheckedText = text_field(LETTERS * MOST_WORDS + 1, 2000, min_length=1)  # more is refused
 
 
 _Listed = Annotated[list[ReflectedLesson], Field(json_schema_extra={"maxItems": MOST_LESSONS})]
