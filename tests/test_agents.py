@@ -160,7 +160,7 @@ def test_an_estimate_goes_by_the_attempts_that_there_were(
 ) -> None:
     options = where(endpoint, ".", agent=ask_plainly)
     before = tfgrpo.estimate_sync("problems.jsonl", **options)
-    assert any("none is on record yet" in one for one in before.left_out)
+    assert any("no attempt is on record yet" in one for one in before.left_out)
     tfgrpo.train_sync("problems.jsonl", **options)
     after = tfgrpo.estimate_sync("problems.jsonl", **options, new=True)
     calls = {one.stage: one.calls for one in after.expected}

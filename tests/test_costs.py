@@ -238,7 +238,7 @@ def test_a_run_whose_server_tells_no_usage_has_a_cost_all_the_same_and_says_so(
         asked = len(server.requests)
     total = json.loads(cli("cost", "--json").stdout)["total"]
     assert total["calls"] == total["estimated_calls"] == asked > 0
-    assert 2_000 < total["prompt_tokens"] + total["completion_tokens"] <= 3_000
+    assert 2_500 < total["prompt_tokens"] + total["completion_tokens"] <= 3_000
     assert total["dollars"] > 0.002
     assert f"did not report token usage for {asked} calls" in " ".join(cli("cost").stdout.split())
 

@@ -108,5 +108,5 @@ def test_what_was_measured_and_not_shown_to_help_is_not_said_to_be_no_lesson(
         where = (*where, "--policy", "probation", "--batch-size")
         single = cli("train", "problems.jsonl", *where, "6", "--epochs", "1").stdout
         several = cli("train", "problems.jsonl", *where, "3", "--epochs", "1", "--new").stdout
-    assert "what the only step could teach would be measured in a second" in single
+    assert "a run of one step has none left to measure a lesson in" in single
     assert "of 1 candidate none was shown to help" in several

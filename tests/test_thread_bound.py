@@ -64,6 +64,34 @@ def test_threads_are_bounded_and_it_is_said_by_what(wall: str) -> None:
             assert not list(parent.glob(f"{thread_bound.BEGINS}{os.getpid()}-*"))
 
 
+def test_a_group_that_had_a_process_when_it_was_closed_goes_with_the_next() -> None:
+    group = thread_bound.open_group()
+    if group is None:
+        pytest.skip("no cgroup can be made here")
+    foreign = group.path.with_name(f"{thread_bound.BEGINS}web.service")
+    foreign.mkdir()
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        other = thread_bound.open_group()
+        assert other is not None
+        assert group.path.exists(), "it is in use"
+        assert group.take(process.pid)
+        group.close()
+        assert group.path.exists(), "it has a process"
+        process.kill()
+        process.wait()
+        other.close()
+        last = thread_bound.open_group()
+        assert last is not None
+        last.close()
+        assert not group.path.exists()
+        assert foreign.exists(), "somebody else's"
+    finally:
+        process.kill()
+        process.wait()
+        foreign.rmdir()
+
+
 def test_without_a_group_or_a_limit_threads_are_counted(
     wall: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

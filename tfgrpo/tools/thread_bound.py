@@ -49,8 +49,8 @@ def open_group() -> ThreadGroup | None:
     for parent in _parents():
         for left in parent.glob(f"{BEGINS}*"):
             maker = left.name.split("-")[1]
-            is_own = maker == str(os.getpid())
-            if left not in _in_use if is_own else not Path(f"/proc/{maker}").exists():
+            is_gone = maker.isdigit() and not Path(f"/proc/{maker}").exists()
+            if is_gone or (maker == str(os.getpid()) and left not in _in_use):
                 with suppress(OSError):
                     left.rmdir()
         group = ThreadGroup(parent / f"{BEGINS}{os.getpid()}-{secrets.token_hex(4)}")

@@ -158,7 +158,7 @@ class PlannedAttempts(NamedTuple):
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
     """Returns what a run takes. Of a `run` that has made a step it is what is left, going by its
     steps so far. Nothing is written."""
-    seen = _seen(store, plan.settings)
+    seen = _seen(store, plan.settings, plan.domain)
     expected, most = (_Run(store, plan, one, seen).stages() for one in _assumed(seen))
     steps = len(plan_steps(plan.problems.train, plan.settings))
     unknown = _unknown(plan.settings, plan.domain, seen)
@@ -173,7 +173,8 @@ def estimate_attempts(
     store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
 ) -> RunEstimate:
     """Returns what attempts under a plan's conditions take. Nothing is written."""
-    settings, seen = plan.task.settings, _seen(store, plan.task.settings)
+    settings = plan.task.settings
+    seen = _seen(store, settings, plan.task.domain)
 
     def stages(assumed: Assumed) -> Stages:
         total = _Attempts(settings, plan.task.domain, plan.prices, assumed, seen)
@@ -201,7 +202,7 @@ def estimate_judgements(
     store: Store, settings: Settings, prices: ModelPrices, judged: Iterable[str]
 ) -> RunEstimate:
     """Returns what a judge takes for what is there already: `judged` are questions and answers."""
-    seen = _seen(store, settings)
+    seen = _seen(store, settings, None)
     prompts = [count(text) + JUDGED for text in judged]
 
     def stages(assumed: Assumed) -> Stages:
@@ -222,13 +223,22 @@ class Seen(NamedTuple):
     calls: tuple[float, int] | None
 
 
-def _seen(store: Store, settings: Settings) -> Seen:
+def _seen(store: Store, settings: Settings, domain: Domain | None) -> Seen:
+    """Returns what is seen for attempts of a domain, or for judgements alone."""
     sums = _sums(store, settings)
     means = {stage: tokens / calls for stage, (calls, tokens, _) in sums.items()}
     for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
         if one in means:
             means.setdefault(other, means[one])
-    return Seen(means, _calls_of_attempts(store, settings))
+    is_plain = domain is None or _answers_once(settings, domain)
+    return Seen(means, None if is_plain else _calls_of_attempts(store, settings))
+
+
+def _answers_once(settings: Settings, domain: Domain) -> bool:
+    """Whether attempts are neither an agent's nor made by a rollout of somebody's own: how many
+    calls they make then follows from the problem."""
+    no_agent = settings.mode == "prompt" and not settings.agent.run
+    return no_agent and domain.rollout in (answer_once, converse)
 
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
@@ -245,13 +255,10 @@ def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | 
 
 def _unknown(settings: Settings, domain: Domain, seen: Seen) -> tuple[str, ...]:
     """Returns what an estimate leaves out, in words."""
-    plain = settings.mode == "agent" or (
-        not settings.agent.run and domain.rollout in (answer_once, converse)
-    )
-    if plain or seen.calls is not None:
+    if settings.mode == "agent" or seen.calls is not None or _answers_once(settings, domain):
         return ()
     who = "the agent" if settings.agent.run else f"the domain {domain.name}"
-    return (f"calls of an attempt by {who} beside the first: none is on record yet",)
+    return (f"calls after the first of an attempt by {who}: no attempt is on record yet",)
 
 
 def _sums(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:

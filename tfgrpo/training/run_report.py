@@ -92,13 +92,13 @@ def nothing_learned(store: Store, run: Run) -> str | None:
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
         )
     if len(versions) == 1 and run.config.get("policy") == PROBATION:
-        return f"{mixture}, and what the only step could teach would be measured in a second"
+        return f"{mixture}, and a run of one step has none left to measure a lesson in (--epochs 2)"
     candidates = [store.counts(version) for version in pool_versions(store, run)]
     tried, gone = (sum(count.get(op, 0) for count in candidates) for op in ("ADD", "DELETE"))
     if tried:
         return (
             f"{mixture}, and of {plural(tried, 'candidate')} none was shown to help: {gone} given "
-            f"up, {tried - gone} undecided, about which more attempts decide (--epochs)"
+            f"up, {tried - gone} undecided (more attempts would decide: --epochs)"
         )
     if any(count.get("KEEP") for count in counts):
         return f"{mixture}, and every lesson was known already"
