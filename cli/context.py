@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.author import default_author
+from tfgrpo.author import default_author, default_signer
 from tfgrpo.store.address import (
     FILE,
     FOLDER,
@@ -111,6 +111,7 @@ class App:
     def adopt(self, store: Store) -> None:
         """Uses a store that was just made or opened."""
         self._store = store
+        store.signer = default_signer(project_folder(store.file))
         if self._forced:
             self.force()
 

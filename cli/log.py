@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -21,6 +21,9 @@ from tfgrpo.store import log_filter
 from tfgrpo.store.log_filter import subject
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.store.signing import Checked
 
 
 @click.command(cls=CountedCommand)
@@ -51,6 +54,9 @@ from tfgrpo.store.store import Store
     is_flag=True,
     help="Show decisions instead (about a name): who approved what, when and why.",
 )
+@click.option(
+    "--show-signature", "signatures", is_flag=True, help="Check each version's signature."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def log(
@@ -69,6 +75,7 @@ def log(
     since: str | None,
     until: str | None,
     decided: bool,
+    signatures: bool,
     as_json: bool,
 ) -> None:
     """Show versions, newest first: the history of REVISION, or the versions in A..B.
@@ -96,7 +103,7 @@ def log(
         raise click.UsageError(
             "--graph cannot be combined with --json, which has each version's parents"
         )
-    if decided and (graph or oneline or patch or all_ or run or experience or ops):
+    if decided and (graph or oneline or patch or all_ or run or experience or ops or signatures):
         raise click.UsageError(
             "--decisions takes -n, --grep, --author, --since, --until and --json"
         )
@@ -124,7 +131,7 @@ def log(
         versions = store.log(None if all_ else "HEAD" if revision is None else revision)
         names = StandingNames(store)
     marked = log_filter.marked(store, versions, filter)
-    view = LogView(store, names, oneline, filter if patch else None)
+    view = LogView(store, names, oneline, filter if patch else None, signatures)
     if graph:
         text.emit(app, view.drawn(marked, number))
         return
@@ -151,6 +158,7 @@ class LogView(NamedTuple):
     names: StandingNames
     oneline: bool
     patch: log_filter.Filter | None
+    signatures: bool = False
 
     def listed(self, versions: Iterable[Version]) -> Iterator[str]:
         """Yields each version's lines, with a blank one between where there are several."""
@@ -189,6 +197,9 @@ class LogView(NamedTuple):
             lines = [one_line(self.store, version, self.names)]
         else:
             lines = heading(self.store, version, self.names)
+        if self.signatures and version.number:
+            words = text.words(text.shown(str(self._checked(version))), fg="cyan")
+            lines += text.wrap(words, first="  ", indent=4)
         events = self._events(version)
         texts = self.store.texts_before(events)
         for event in events:
@@ -203,6 +214,9 @@ class LogView(NamedTuple):
     def as_object(self, version: Version) -> dict[str, Any]:
         """Returns a version as JSON for programs."""
         fields = version_object(self.store, version, self.names)
+        if self.signatures:
+            checked = self._checked(version)
+            fields["signature"] = {"state": checked.state, "by": checked.by}
         if self.patch is not None:
             events = self._events(version)
             texts = self.store.texts_before(events)
@@ -211,6 +225,11 @@ class LogView(NamedTuple):
             ]
             fields["moves"] = move_objects(moves_of(self.store, version))
         return fields
+
+    def _checked(self, version: Version) -> Checked:
+        from tfgrpo.store import signing
+
+        return signing.check(self.store, version)
 
     def _events(self, version: Version) -> list[Event]:
         if self.patch is None:

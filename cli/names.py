@@ -12,6 +12,8 @@ from tfgrpo.cli.context import BRANCH, REVISION, TAG, App, pass_app
 from tfgrpo.store import name_moves
 from tfgrpo.store.log_filter import subject, why_named
 from tfgrpo.store.name_moves import NameKind
+from tfgrpo.store.records import TAGGED
+from tfgrpo.store.revisions import tagged
 
 
 def naming(
@@ -62,16 +64,22 @@ def branch(app: App, /, **flags: Any) -> None:
 @click.command()
 @naming(TAG, "--rename")
 @click.option("-m", "--message", help="Why; recorded in the reflog, and listed.")
+@click.option("-s", "--sign", is_flag=True, help="Sign the tag with your SSH key.")
+@click.option("--verify", type=TAG, help="Check a tag's signature; exit with 1 unless it is good.")
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
     """List tags, or create, move, rename, protect or delete one.
 
     Training tags its steps RUN/step_N. An existing tag moves only with --force.
 
+    A signed tag is verified with `ssh-keygen` by whoever has your public key in the file
+    .tfgrpo/allowed_signers. The key is that of [commit] in tfgrpo.toml, else git's user.signingkey.
+
     \b
     Examples:
       tfgrpo tag approved v1 -m "read by both of us"
       tfgrpo tag approved v1 && tfgrpo tag --protect approved
+      tfgrpo tag -s released && tfgrpo tag --verify released
     """
     _work(app, "tag", NameFlags(**flags))
 
@@ -88,15 +96,19 @@ class NameFlags(NamedTuple):
     unprotect: str | None
     as_json: bool
     message: str | None = None
+    sign: bool = False
+    verify: str | None = None
 
 
 def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
-    name, revision, force, delete_, rename, protect, unprotect, as_json, message = flags
-    actions = [rename, protect is not None, unprotect is not None, delete_]
-    if sum(actions) > 1 or (not rename and not delete_ and any(actions) and name is not None):
+    name, revision, force, delete_, rename, protect, unprotect, as_json, message, *_ = flags
+    given = [flag is not None for flag in (protect, unprotect, flags.verify)]
+    actions = [rename, delete_, *given]
+    if sum(actions) > 1 or (any(given) and name is not None):
         raise click.UsageError("give only one of NAME, --rename, --protect and --unprotect")
-    if (delete_ or rename or message) and name is None:
+    if (delete_ or rename or message or flags.sign) and name is None:
         flag = "--delete" if delete_ else "--rename" if rename else "--message"
+        flag = "--sign" if flags.sign else flag
         raise click.UsageError(f"{flag} needs a name")
     if delete_ and revision is not None:
         raise click.UsageError(f"--delete takes one name: what is {revision}?")
@@ -113,11 +125,20 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     elif unprotect is not None:
         was = name_moves.unprotect(store, kind, unprotect)
         text.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
+    elif flags.verify is not None:
+        _verify(app, flags.verify, as_json)
     elif name is None:
         _list(app, kind, as_json)
     elif delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
         text.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
+    elif flags.sign:
+        from tfgrpo.author import signing_key
+        from tfgrpo.store import signing
+
+        sign = signing.signer(signing_key(str(app.root)))
+        version = signing.sign_tag(store, name, at, sign, message or "", force=force)
+        text.echo(f"tagged {version.name} as {name}, signed")
     elif kind == "tag":
         version = store.create_tag(name, at, force=force, why=message or "")
         text.echo(f"tagged {version.name} as {name}")
@@ -130,6 +151,21 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     else:
         version = store.create_branch(name, at)
         text.echo(f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it")
+
+
+def _verify(app: App, name: str, as_json: bool) -> None:
+    """Says whether a tag is signed by somebody who is allowed to, and exits with 1 if not."""
+    from tfgrpo.store import signing
+
+    checked = signing.check_tag(app.store, name)
+    version = app.store.resolve(name)
+    if as_json:
+        state = {"state": checked.state, "by": checked.by, "why": checked.why or None}
+        text.emit_json({"tag": name, "version": version.name, **state})
+    else:
+        text.echo(f"{name} ({version.name}): {text.shown(str(checked))}")
+    if checked.by is None:
+        click.get_current_context().exit(1)
 
 
 def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:
@@ -145,9 +181,15 @@ def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple
 def _list(app: App, kind: NameKind, as_json: bool) -> None:
     store = app.store
     names = store.branches() if kind == "branch" else store.tags()
-    protected = name_moves.protected(store, kind)
+    protected, signed = name_moves.protected(store, kind), set[str]()
+    if kind == "tag":
+        own = {v.number: v for v in store.versions_at(set(names.values())) if TAGGED in v.meta}
+        signed = {name for name, number in names.items() if number in own}
+        at = {name: tagged(store, own[names[name]]).number for name in signed}
+        names = {**names, **at}
     if as_json:
-        fields = {"branches": names} if kind == "branch" else {"tags": names}
+        tags = {"tags": names} | ({"signed": sorted(signed)} if signed else {})
+        fields: dict[str, object] = {"branches": names} if kind == "branch" else {**tags}
         head = {"head": store.head.branch} if kind == "branch" else {}
         text.emit_json({**head, **fields, "protected": sorted(protected & set(names))})
         return
@@ -158,6 +200,7 @@ def _list(app: App, kind: NameKind, as_json: bool) -> None:
             ("* " if n == here else mark) + n,
             f"v{v}",
             ("(protected) " if n in protected else "")
+            + ("(signed) " if n in signed else "")
             + (why_named(store, kind, n) or subject(store, store.version(v))),
         )
         for n, v in names.items()

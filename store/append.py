@@ -20,6 +20,7 @@ from tfgrpo.store.canonical import (
     is_id,
     new_id,
     seal,
+    signed_payload,
     version_digest,
 )
 from tfgrpo.store.errors import InvalidOperation
@@ -35,11 +36,13 @@ from tfgrpo.store.port import (
     lane_of,
     lane_start,
 )
-from tfgrpo.store.records import Json, Op, Operation, Version
+from tfgrpo.store.records import SIGNATURE, Json, Op, Operation, Version
 
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""
 OTHERS = ("MODIFY", "DELETE", "KEEP")
+Signer: TypeAlias = Callable[[bytes], str | None]
+"""Returns the signature of a payload, or None where nothing is to be signed."""
 Placement: TypeAlias = tuple[int, str, int | None, int | None]
 """Where an event goes: its row and experience, what it follows on, the birth it repeats. A bare
 tuple, because a batch makes one of each event."""
@@ -103,23 +106,31 @@ def event_rows(
 
 
 def new_version(
-    at: BranchTip, rows: Sequence[EventRow], message: str, details: CommitDetails, time: int
+    at: BranchTip,
+    rows: Sequence[EventRow],
+    message: str,
+    details: CommitDetails,
+    time: int,
+    signer: Signer | None = None,
 ) -> Version:
     """The version of these events on top of a branch, with its digest. `details` have its
-    author and the whole of its meta."""
+    author and the whole of its meta, but for the signature that `signer` makes."""
     tip, merged, meta = at.tip, details.get("merged"), details.get("meta")
     author = details.get("author") or ""
-    digest = version_digest(
-        VersionContent(
-            VERSION_SCHEMA,
-            [tip.digest] if merged is None else [tip.digest, merged.digest],
-            author,
-            time,
-            message,
-            canonical(meta).decode() if meta else None,
-            event_contents(rows),
-        )
+    content = VersionContent(
+        VERSION_SCHEMA,
+        [tip.digest] if merged is None else [tip.digest, merged.digest],
+        author,
+        time,
+        message,
+        canonical(meta).decode() if meta else None,
+        event_contents(rows),
     )
+    digest = version_digest(content)
+    signature = None if signer is None else signer(signed_payload(digest))
+    if signature is not None:
+        meta = {**(meta or {}), SIGNATURE: signature}
+        digest = version_digest(content._replace(meta=canonical(meta).decode()))
     return Version(
         number=at.last_version + 1,
         digest=digest,

@@ -100,6 +100,11 @@ def version_digest(content: VersionContent) -> bytes:
     return hashlib.sha256(f"[{head},{stored},[{fields}]]".encode()).digest()
 
 
+def signed_payload(digest: bytes) -> bytes:
+    """What is signed of a version: `digest` is the one that it has without its signature."""
+    return b"tfgrpo version 1\n" + digest.hex().encode() + b"\n"
+
+
 def encode_id(number: int) -> str:
     """The twelve characters that stand for the low 60 bits of `number`."""
     return "".join(ALPHABET[(number >> shift) & 31] for shift in range(55, -1, -5))

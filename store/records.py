@@ -15,6 +15,8 @@ Op: TypeAlias = Literal["ADD", "MODIFY", "DELETE", "KEEP"]
 OPS: tuple[Op, ...] = get_args(Op)
 REDACTED = "[redacted]"
 """What stands for a text that was redacted."""
+SIGNATURE, TAGGED = "signature", "tag"
+"""In the meta of a version: its signature, and the name of the tag that it is the version of."""
 Json: TypeAlias = Mapping[str, Any]
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
 from tfgrpo.store.history import ancestors, common_ancestor, first_parents, with_ancestors
-from tfgrpo.store.records import RefMove, Version
+from tfgrpo.store.records import TAGGED, RefMove, Version
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
@@ -180,7 +180,8 @@ def _base(store: Store, base: str) -> Version:
     for kind, prefix in (("branch", BRANCH), ("tag", TAG)):
         move = store.port.names.ref(prefix + base)
         if move is not None and move.version is not None:
-            candidates[f"{kind} {base}"] = store.version(move.version)
+            version = store.version(move.version)
+            candidates[f"{kind} {base}"] = tagged(store, version) if kind == "tag" else version
     if not candidates:
         move = store.port.names.ref(REMOTE + base.removeprefix(REMOTE))
         if move is not None and move.version is not None:
@@ -246,7 +247,8 @@ def run_of_history(store: Store, version: Version) -> str | None:
 
 
 def _earlier(store: Store, base: str, ago: int) -> Version:
-    moves = [move.version for move in islice(moves_of(store, base), ago + 1)]
+    listed = list(islice(moves_of(store, base), ago + 1))
+    moves = [move.version for move in listed]
     if ago >= len(moves):
         oldest = len(moves) - 1
         raise UnknownRevision(
@@ -258,7 +260,15 @@ def _earlier(store: Store, base: str, ago: int) -> Version:
         raise UnknownRevision(
             f"at {base}@{{{ago}}} {base} was deleted", hint=f"{base}@{{{ago + 1}}} is before that"
         )
-    return store.version(number)
+    version = store.version(number)
+    return tagged(store, version) if listed[ago].name.startswith(TAG) else version
+
+
+def tagged(store: Store, version: Version) -> Version:
+    """The version that a tag which stands at `version` means: that below it, where the tag is
+    signed and has a version of its own."""
+    own = TAGGED in version.meta and version.parent is not None
+    return store.version(version.parent or 0) if own else version
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from tfgrpo.store.append import CommitDetails, TipState
+    from tfgrpo.store.append import CommitDetails, Signer, TipState
     from tfgrpo.store.runs import Rollouts, Runs
 
 Author: TypeAlias = str | Callable[[], str]
@@ -69,6 +69,8 @@ class Store:
         self._memory = LibraryMemory(port)
         self._operation: tuple[str, int | None] | None = None  # action and batch of an open one
         self._forced = False
+        self.signer: Signer | None = None
+        """Signs the versions that are committed (`signing.py`); None: nothing is signed."""
 
     # opening:
 
@@ -536,7 +538,7 @@ class Store:
             rows, changes = event_rows(self.port, state.position, state.live, operations)
             details["author"] = details.get("author") or self.author
             details["meta"] = with_order(self.port, tip, state.live, changes, details)
-            version = new_version(at, rows, message, details, self.now())
+            version = new_version(at, rows, message, details, self.now(), self.signer)
             self.port.append_version(version, rows)
             state = grown(self.port, state, version, rows, changes)
             names = (BRANCH + branch, *(TAG + tag for tag in tags))

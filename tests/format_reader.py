@@ -113,8 +113,12 @@ class Reader:
 
     # "Digests":
 
-    def digest(self, number: int) -> bytes:
+    def digest(self, number: int, *, signed: bool = True) -> bytes:
         version = self.versions[number]
+        meta = version["meta"]
+        if not signed:
+            left = {k: v for k, v in json.loads(meta).items() if k != "signature"}
+            meta = canonical(left).decode() if left else None
         parents = [version[p] for p in ("parent", "merged") if version[p] is not None]
         content = [
             "tfgrpo.version",
@@ -123,7 +127,7 @@ class Reader:
             version["author"],
             version["time"],
             version["message"],
-            version["meta"],
+            meta,
             [
                 [
                     e["op"],
@@ -136,6 +140,14 @@ class Reader:
             ],
         ]
         return hashlib.sha256(canonical(content)).digest()
+
+    # "Signatures":
+
+    def signed(self, number: int) -> tuple[bytes, str]:
+        """Returns what is signed of a version, and its signature."""
+        signature: str = json.loads(self.versions[number]["meta"])["signature"]
+        digest = self.digest(number, signed=False)
+        return f"tfgrpo version 1\n{digest.hex()}\n".encode(), signature
 
     def wrong(self) -> Iterator[str]:
         """Yields what does not verify: digests, seals, redactions, texts, runs."""

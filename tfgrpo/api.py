@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from tfgrpo.author import default_author
+from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.python_rows import row_lines
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
@@ -298,6 +298,7 @@ class _Request:
         with self._opened() as store:
             root = project_root(store.path)
             project = open_project(root, self._config, self._objects, self._function_names())
+            store.signer = default_signer(str(root))
             yield store, replace(project, agents=self._agents)
 
     def _opened(self) -> Store:

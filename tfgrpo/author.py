@@ -1,16 +1,23 @@
-"""Who signs versions where nobody says so."""
+"""Who signs versions where nobody says so, and with which key."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store import children
+from tfgrpo.store.errors import SettingsError
+
+if TYPE_CHECKING:
+    from tfgrpo.store.append import Signer
 
 AUTHOR = "TFGRPO_AUTHOR"
 PATIENCE = 5
 """Seconds to wait for git's answer."""
 SETTING = "author"
 """The key of `tfgrpo.toml` that stands above its tables."""
+COMMIT = "commit"
+"""The table that says whether versions are signed (`sign`), and with which key (`key`)."""
 
 
 def default_author(root: str | None = None) -> str:
@@ -24,22 +31,65 @@ def default_author(root: str | None = None) -> str:
     return _set(root or os.getcwd()) or _git(root) or _login()
 
 
+def signing_key(root: str) -> str:
+    """Returns the key that `root`'s tfgrpo.toml names in [commit], else git's user.signingkey.
+    Raises SettingsError for neither."""
+    key = _settings(root).get(COMMIT, {}).get("key") or _config(root, "user.signingkey")
+    if not isinstance(key, str) or not key:
+        raise SettingsError(
+            "no key to sign with is known",
+            hint='key = "~/.ssh/id_ed25519.pub" in [commit] of tfgrpo.toml names one, '
+            "or git's user.signingkey",
+        )
+    return key
+
+
+def default_signer(root: str) -> Signer:
+    """Returns what signs versions with `signing_key`, where `sign` in [commit] of the tfgrpo.toml
+    in `root` is true, and else signs nothing. Settings are read when something is to be signed."""
+
+    def sign(message: bytes) -> str | None:
+        wanted = _settings(root).get(COMMIT, {}).get("sign", False)
+        if not isinstance(wanted, bool):
+            raise SettingsError(
+                "sign in [commit] of tfgrpo.toml is true or false", hint="write sign = true"
+            )
+        if not wanted:
+            return None
+        from tfgrpo.store.signing import signer
+
+        return signer(signing_key(root))(message)
+
+    return sign
+
+
 def _set(root: str) -> str:
+    author = _settings(root).get(SETTING)
+    return author.strip() if isinstance(author, str) else ""
+
+
+def _settings(root: str) -> dict[str, Any]:
+    """Returns the author's name and what is said of signing, if anything can be read."""
     try:
         with open(os.path.join(root, "tfgrpo.toml"), "rb") as file:
             import tomllib  # which takes as long to load as all that a checkout needs
 
-            author = tomllib.load(file).get(SETTING)
+            settings = tomllib.load(file)
     except (OSError, ValueError, RecursionError):
-        return ""
-    return author.strip() if isinstance(author, str) else ""
+        return {}
+    return settings if isinstance(settings.get(COMMIT, {}), dict) else {**settings, COMMIT: {}}
 
 
 def _git(root: str | None) -> str:
     """Returns what `git commit` would sign with, if git is here and knows."""
     if os.environ.get("GIT_AUTHOR_NAME"):
         return os.environ["GIT_AUTHOR_NAME"]
-    command = ["git", *(["-C", root] if root else []), "config", "user.name"]
+    return _config(root, "user.name")
+
+
+def _config(root: str | None, key: str) -> str:
+    """Returns a setting of git's, if git is here and has it."""
+    command = ["git", *(["-C", root] if root else []), "config", key]
     try:
         return (_spawned if hasattr(os, "posix_spawnp") else _run)(command)
     except OSError:

@@ -27,7 +27,7 @@ from pydantic import (
 
 from tfgrpo import domains
 from tfgrpo.agents.settings import AgentSettings
-from tfgrpo.author import SETTING
+from tfgrpo.author import COMMIT, SETTING
 from tfgrpo.domains.base import Domain
 from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import ModelSettings
@@ -192,6 +192,9 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     if isinstance(tables.get(SETTING), str):
         del tables[SETTING]  # who signs: read where that is needed, and no part of a run
+    commit = tables.get(COMMIT)
+    if isinstance(commit, dict) and commit.keys() <= {"sign", "key"}:
+        del tables[COMMIT]  # likewise
     listed = tables.get(LISTED)
     if isinstance(listed, list) and all(isinstance(one, dict) for one in listed):
         tables[LISTED] = {str(number): one for number, one in enumerate(listed, 1)}
@@ -201,7 +204,9 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
         if name not in (*TABLES, LISTED) or not isinstance(table, dict):
             raise SettingsError(
                 f"{path}: there is no table [{name}]",
-                hint="settings go in " + ", ".join(f"[{t}]" for t in TABLES) + " and [[endpoints]]",
+                hint="settings go in "
+                + ", ".join(f"[{t}]" for t in TABLES)
+                + ", [commit] with sign and key, and [[endpoints]]",
             )
     return tables
 

@@ -6,11 +6,11 @@ what `sync.py` asks of the other side, and the implementation of it for a file o
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from typing import NamedTuple, Protocol
 
-from tfgrpo.store import name_moves
+from tfgrpo.store import name_moves, signing
 from tfgrpo.store.errors import PushRefused, TransferError
 from tfgrpo.store.history import contained
 from tfgrpo.store.records import Version
@@ -89,10 +89,11 @@ class StorePeer:
     ) -> None:
         """Records versions and moves names here, all or nothing. Raises PushRefused."""
         action = "push of " + ", ".join(parse_name(move.name)[1] for move in moves)
-        with self.store.operation(action), self.store.forced() if force else nullcontext():
+        with self.store.operation(action):
             receive(self.store.port, versions)
             admitted = [step for move in moves for step in self._admitted(move, force)]
-            self.store.move_names(admitted, action)
+            with self.store.forced():  # what is protected was asked about by then
+                self.store.move_names(admitted, action)
 
     def _admitted(self, move: NameMove, force: bool) -> list[tuple[str, int | None, str | None]]:
         """Where a name may go, and what goes with it, or raises PushRefused."""
@@ -105,7 +106,9 @@ class StorePeer:
                 f"{kind} {name} has just moved",
                 hint="someone else pushed first: `tfgrpo pull`, then push again",
             )
-        if name_moves.is_protected(self.store.port, move.name) and not force:
+        is_protected = name_moves.is_protected(self.store.port, move.name)
+        takes_signed = is_protected and os.path.exists(signing.allowed_signers(self.store))
+        if is_protected and not force and (move.after is None or not takes_signed):
             raise PushRefused(
                 f"{kind} {name} is protected there",
                 hint=f"--force moves it anyway; `tfgrpo {kind} --unprotect {name}` there "
@@ -118,6 +121,8 @@ class StorePeer:
         after = find(self.store.port, move.after)
         if after is None:
             raise TransferError(f"the version for {kind} {name} was not sent; nothing was recorded")
+        if takes_signed:
+            signing.require(self.store, move.name, before, after)
         if before is None:
             check_name(kind, name)
         elif not force:

@@ -21,7 +21,7 @@ from tfgrpo.store.merge import MergeConflict, Resolve
 from tfgrpo.store.name_moves import CLONE
 from tfgrpo.store.opening import DEFAULT_BRANCH
 from tfgrpo.store.records import Version
-from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
+from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name, tagged
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import (
     PackedVersion,
@@ -310,9 +310,9 @@ def _tags(
         version = store.version(number)
         if TAG + tag not in targets and there.at.get(TAG + tag) != version.digest:
             open_tags[tag] = version
-    numbers = {version.number for version in open_tags.values()}
-    inside = contained(store.port, [tip.number for tip in tips], numbers)
-    along = {tag: v for tag, v in open_tags.items() if v.number in inside}
+    numbers = {tag: tagged(store, version).number for tag, version in open_tags.items()}
+    inside = contained(store.port, [tip.number for tip in tips], set(numbers.values()))
+    along = {tag: v for tag, v in open_tags.items() if numbers[tag] in inside}
     moves = [
         NameMove(TAG + tag, None, v.digest) for tag, v in along.items() if TAG + tag not in there.at
     ]

@@ -1,0 +1,214 @@
+"""Signatures: that a version is somebody's, by their SSH key, as `ssh-keygen -Y` makes and checks.
+
+A signature stands in the version's meta, so it travels with the version, and taking it away gives
+another version. Signed is the digest that the version would have without it, and with that every
+parent. A tag that is signed is a version of its own: without events, on top of the one that it is
+for, with the tag's name in its meta. So a tag cannot be put elsewhere, or be called otherwise.
+
+Whose keys count is said by a file beside the store, `allowed_signers`, in the form that git has
+it (ssh-keygen(1), ALLOWED SIGNERS). It belongs to this copy of the store, and never travels.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from tfgrpo.store import children
+from tfgrpo.store.append import Signer, event_contents, new_version
+from tfgrpo.store.canonical import VersionContent, canonical, signed_payload, version_digest
+from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, UnknownRevision
+from tfgrpo.store.history import ancestors
+from tfgrpo.store.port import BranchTip
+from tfgrpo.store.records import SIGNATURE, TAGGED, Version
+from tfgrpo.store.revisions import TAG, check_name
+from tfgrpo.store.store import Store
+
+NAMESPACE = "tfgrpo"
+"""What a signature is for: one that was made for git's commits is none for a version."""
+FILE = "allowed_signers"
+LONGEST = 65536
+"""Characters that a signature has at most."""
+
+MISSING = "no signature"
+
+
+class Checked(NamedTuple):
+    """What became of checking a signature. `by` is whose it is, where it is good, and `why` says
+    what is wrong, where it is not."""
+
+    by: str | None
+    why: str
+
+    @property
+    def state(self) -> str:
+        """`good`, `none` or `bad`."""
+        return "good" if self.by is not None else "none" if self.why == MISSING else "bad"
+
+    def __str__(self) -> str:
+        return f"signed by {self.by}" if self.by is not None else self.why
+
+
+def signer(key: str) -> Signer:
+    """What signs with a key: a file with one, or with a public key whose private half an agent
+    holds. It raises TfgrpoError where there is none, or ssh-keygen refuses."""
+
+    def sign(message: bytes) -> str:
+        command = ["-Y", "sign", "-n", NAMESPACE, "-f", os.path.expanduser(key)]
+        code, output, complaint = _ssh_keygen(command, message)
+        if code:
+            raise TfgrpoError(
+                f"cannot sign with {key}: {complaint}",
+                hint="`ssh-add` gives a key with a passphrase to your agent; "
+                "key in [commit] of tfgrpo.toml, or git's user.signingkey, says which",
+            )
+        return output
+
+    return sign
+
+
+def allowed_signers(store: Store) -> str:
+    """The path of the file that says whose signatures count in a store."""
+    return os.path.join(os.path.dirname(store.file), FILE)
+
+
+def unsigned_digest(store: Store, version: Version) -> bytes:
+    """The digest that a version would have without its signature."""
+    link = next(iter(store.port.chain([version.number])))
+    rows = store.port.events(version.position - version.events, version.position)
+    meta = {key: value for key, value in version.meta.items() if key != SIGNATURE}
+    return version_digest(
+        VersionContent(
+            link.schema,
+            [store.version(number).digest for number in version.parents],
+            version.author,
+            version.time,
+            version.message,
+            canonical(meta).decode() if meta else None,
+            event_contents(rows),
+        )
+    )
+
+
+def check(store: Store, version: Version) -> Checked:
+    """Checks the signature of a version. Raises TfgrpoError where ssh-keygen cannot be run."""
+    if SIGNATURE not in version.meta:
+        return Checked(None, MISSING)
+    signature, allowed = version.meta[SIGNATURE], allowed_signers(store)
+    if not os.path.isfile(allowed):
+        return Checked(None, f"a signature that nobody is allowed to make: there is no {allowed}")
+    if not isinstance(signature, str) or len(signature) > LONGEST:
+        return Checked(None, "a bad signature: it is none")
+    return _verified(
+        signature, signed_payload(unsigned_digest(store, version)), allowed, version.time
+    )
+
+
+def _verified(signature: str, message: bytes, allowed: str, moment: int) -> Checked:
+    import tempfile
+
+    at = time.strftime("%Y%m%d%H%M%S", time.localtime(moment // 1_000_000))
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(signature.encode("utf-8", "replace"))
+        file.flush()
+        options = ["-s", file.name, "-f", allowed, f"-Overify-time={at}"]
+        code, principals, complaint = _ssh_keygen(["-Y", "find-principals", *options], b"")
+        if code or not principals.strip():
+            return Checked(None, f"a bad signature: {complaint or 'its key is not allowed'}")
+        for principal in principals.splitlines():
+            verify = ["-Y", "verify", "-n", NAMESPACE, "-I", principal, *options]
+            code, output, complaint = _ssh_keygen(verify, message)
+            if not code:
+                key = output.rpartition(" with ")[2].strip()
+                return Checked(f"{principal} ({key})", "")
+    return Checked(None, f"a bad signature: {complaint}")
+
+
+def check_tag(store: Store, name: str) -> Checked:
+    """Checks the signature of a tag: that of the version it stands at, which has to be a tag's of
+    that very name. Raises UnknownRevision."""
+    return _tag_checked(store, name, standing_tag(store, name))
+
+
+def _tag_checked(store: Store, name: str, version: Version) -> Checked:
+    if TAGGED not in version.meta:
+        return Checked(None, MISSING)
+    if version.meta[TAGGED] != name:
+        return Checked(None, f"a signature for another tag: {version.meta[TAGGED]!r}")
+    if version.events or len(version.parents) != 1:
+        return Checked(None, "a bad signature: the version is no tag's")
+    return check(store, version)
+
+
+def standing_tag(store: Store, name: str) -> Version:
+    """The very version that a tag stands at: one of its own, where the tag is signed. Raises
+    UnknownRevision."""
+    version = store.port.names.standing(TAG + name)
+    if version is None:
+        raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
+    return version
+
+
+def sign_tag(store: Store, name: str, at: str, sign: Signer, why: str, *, force: bool) -> Version:
+    """Makes a signed tag of a revision; returns the version that was tagged.
+
+    Raises InvalidName for one that is there, unless `force`, and TfgrpoError.
+    """
+    check_name("tag", name)
+    with store.port.transaction():
+        target = store.resolve(at)
+        there = store.port.names.standing(TAG + name)
+        if there is not None and not force:
+            raise InvalidName(
+                f"tag {name} exists", hint="choose another name, or use --force to move it"
+            )
+        last = store.port.last_version()
+        on = BranchTip("", target, target.number, None, last, 0, False, False)
+        details: Any = {"author": store.author, "meta": {TAGGED: name}}
+        version = new_version(on, [], why or f"tag {name}", details, store.now(), sign)
+        store.port.append_version(version, [])
+        store.create_tag(name, version, force=force, why=why)
+    return target
+
+
+def require(store: Store, name: str, before: Version | None, after: Version) -> None:
+    """Refuses a move of a whole name that is not signed for: of a branch, where one of the versions
+    that come to it is not; of a tag, where it is not itself. Raises PushRefused."""
+    if name.startswith(TAG):
+        checks = iter([(after, _tag_checked(store, name[len(TAG) :], after))])
+    else:
+        without = [] if before is None else [before.number]
+        coming = ancestors(store, [after.number], without)
+        checks = ((version, check(store, version)) for version in coming if version.number)
+    for version, checked in checks:
+        if checked.by is None:
+            raise PushRefused(
+                f"{name.partition('/')[2]} is protected there, and takes what is signed alone: "
+                f"{version.digest.hex()[:12]} has {checked}",
+                hint="sign = true in [commit] of tfgrpo.toml signs versions, `tfgrpo tag -s` a "
+                f"tag; {FILE} beside the store there says whose keys count",
+            )
+
+
+def _ssh_keygen(arguments: Sequence[str], message: bytes) -> tuple[int, str, str]:
+    """Runs ssh-keygen; returns its exit code, its output and its last complaint."""
+    from subprocess import PIPE
+
+    try:
+        process = children.start(
+            ["ssh-keygen", *arguments],
+            children.without_keys("SSH_", "DISPLAY"),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+    except OSError as error:
+        raise TfgrpoError(
+            f"cannot run ssh-keygen: {error.strerror}", hint="it comes with OpenSSH"
+        ) from None
+    with process:
+        output, complaint = process.communicate(message)
+    lines = complaint.decode(errors="replace").strip().splitlines()
+    return process.returncode, output.decode(errors="replace"), lines[-1] if lines else ""
