@@ -30,6 +30,7 @@ COMMANDS = {
     "train": ("train", "learn from problems"),
     "eval": ("evaluate", "score a library on a dataset"),
     "compare": ("compare", "test whether one library beats another"),
+    "prove": ("prove", "test each experience on your model and problems"),
     "power": ("compare", "how many problems a comparison needs"),
     "verify": ("verify", "try a verifier on test cases"),
     "runs": ("runs", "list training runs, or show one"),
@@ -102,7 +103,10 @@ COMMANDS = {
 SECTIONS = (
     (
         "Learn",
-        ("init", "train", "eval", "compare", "power", "verify", "runs", "rollouts", "plot", "cost"),
+        (
+            *("init", "train", "eval", "compare", "prove", "power", "verify"),
+            *("runs", "rollouts", "plot", "cost"),
+        ),
     ),
     (
         "Look",

@@ -42,11 +42,12 @@ ALONE = (
     "tfgrpo stats --live",
     "tfgrpo redo",
     "tfgrpo bisect run --data",
+    "tfgrpo tag -s",
 )
 """Not run here: those that fetch or serve real weights, what runs until it is stopped, what looks
 at its calls (test_traffic.py and test_collected_problems.py do), decisions about proposals
-(test_proposals.py makes some), a redo with nothing undone, and a search by scores that nobody has
-recorded."""
+(test_proposals.py makes some), a redo with nothing undone, a search by scores that nobody has
+recorded, and what needs a person's key (test_signing.py makes one)."""
 
 AFTER_A_RUN = ("tfgrpo plot", "tfgrpo rollouts")
 """Run once something was trained."""

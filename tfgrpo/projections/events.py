@@ -77,7 +77,10 @@ def evidence_words(event: Event) -> str:
         right = sum(reward >= 1 for reward in rewards)
         parts.append(f"{right} of {len(rewards)} right")
     if "run" in evidence:
-        parts.append(f"step {evidence['step'] + 1} of run {evidence['run']}")
+        step = "" if evidence.get("step") is None else f"step {evidence['step'] + 1} of "
+        parts.append(f"{step}run {evidence['run']}")
+    if "verdict" in evidence:
+        parts.append(f"proved on {evidence.get('model')}")
     if retried := evidence.get("retried"):
         parts.append(f"tried again in {plural(retried, 'later step')}")
     if "source" in evidence:

@@ -139,6 +139,7 @@ class Training:
             on_progress,
             prompts,
         )
+        self._is_over = False
         self._parts, self._collector = parts, Collector(parts)
         self._learner = find_policy(self.settings.policy)(parts, self._collector)
 
@@ -170,7 +171,10 @@ class Training:
                 done = self._done()
                 await self._collector.recall([batch for _, batch in self.steps[:done]])
                 left = range(done, len(self.steps))
-                versions = [await self._step(number) for number in left]
+                versions: list[Version] = []
+                while left and not self._is_over:
+                    versions.append(await self._step(left[0]))
+                    left = left[1:]
         except BaseException as error:
             reason = str(error) if isinstance(error, TfgrpoError) else None
             self.progress.stopping = True
@@ -204,6 +208,7 @@ class Training:
         left = sum(len(batch) for _, batch in self.steps[step + 1 :]) * self.settings.group_size
         origin = StepOrigin(self._run.uid, step, self._evidence(step))
         learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
+        self._is_over = learned.is_over
         groups = learned.groups
         self._enter("gate")
         trial = None

@@ -27,6 +27,7 @@ GROUP = "tfgrpo.policies"
 BUILT_IN = {
     PROBATION: "tfgrpo.training.probation:Probation",
     PAPER: "tfgrpo.training.published:Published",
+    "trial": "tfgrpo.training.trial:Trial",
 }
 
 
@@ -60,7 +61,7 @@ class Refusal:
 class Learned:
     """What a step came to: its groups in the order of the batch, what each of those that teach
     taught, the operations on the run's branch and those on the branch of candidates, and what was
-    refused, failed or repaired."""
+    refused, failed or repaired. With `is_over` the run needs no further step."""
 
     groups: tuple[Group, ...] = ()
     comparisons: tuple[Advantage, ...] = ()
@@ -69,6 +70,7 @@ class Learned:
     refused: tuple[Refusal, ...] = ()
     failures: tuple[Failure, ...] = ()
     repaired: int = 0
+    is_over: bool = False
 
 
 class Policy(Protocol):

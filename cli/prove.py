@@ -1,0 +1,172 @@
+"""`tfgrpo prove`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.grouped import GroupedCommand
+
+if TYPE_CHECKING:
+    from tfgrpo.project import Project
+    from tfgrpo.store.records import Library, Version
+    from tfgrpo.training.proving import Proof, Wanted
+    from tfgrpo.training.setup import RunPlan
+
+GROUPS = {
+    "Proof": (
+        *("--data", "--epochs", "--batch-size", "--group-size", "--budget", "--new"),
+        *("--estimate", "--details", "--json", "--config"),
+    ),
+    **options.SHARED_GROUPS,
+}
+
+
+@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.argument("what", metavar="FILE | REVISION")
+@click.option("--data", help="Problems to prove it on; by default data in [train].")
+@click.option("--epochs", type=int, help="Passes over the data, at most.  [12]")
+@click.option("--batch-size", type=int, help="Problems between two looks.  [8]")
+@click.option("--group-size", type=int, help="Attempts per problem and pass, an even number.  [2]")
+@click.option(
+    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
+)
+@click.option("--new", is_flag=True, help="Start a new proof even if one like it exists.")
+@options.estimate
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@options.shared
+@pass_app
+def prove(
+    app: App,
+    /,
+    what: str,
+    budget: str | None,
+    new: bool,
+    estimate: bool,
+    details: bool,
+    as_json: bool,
+    config: Path | None,
+    **values: Any,
+) -> None:
+    """Test each experience of a library on your model and your problems, and keep what helps.
+
+    The library is that of a REVISION here, or of a FILE that `import` reads. Each experience is
+    shown to one of two attempts at the same problem, by a coin. After every batch it is asked
+    whether the pairs so far decide it: it helps, it harms, or it is too small to matter for what
+    may still be spent. The proof stops when all is decided. Intervals are 95 % however often one
+    looks, and of things that do nothing at most 2.5 % are said to help.
+
+    What helps becomes the library of a new branch, proved/NAME, with its figures as evidence.
+    Running the same command again goes on, or shows what came of it.
+
+    \b
+    Examples:
+      tfgrpo prove library.md --data problems.jsonl --model mine
+      tfgrpo prove HEAD --data problems.jsonl --estimate
+    """
+    from tfgrpo.cli import cost
+    from tfgrpo.training.proving import Wanted, estimate_trial, plan_trial, stem_of
+
+    store, project = app.store, options.open_project(app, config)
+    is_file = os.path.isfile(what)
+    stem = stem_of(Path(what).stem if is_file else what)
+    base = store.version(0)
+    wanted = Wanted(() if is_file else (store.resolve(what),), stem, base, budget, new)
+    plan = plan_trial(store, project, options.read_flags(values), wanted)
+    text.warn(plan.warnings)
+    if estimate:
+        library = _offered(what) if is_file else store.library(wanted.versions[0])
+        figures = estimate_trial(store, plan, library)
+        cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
+        return
+    if details:
+        raise click.UsageError("--details needs --estimate")
+    if is_file:
+        wanted = wanted._replace(versions=(_brought_in(app, Path(what), stem),))
+    proof = run_trial(app, project, plan, wanted, quiet=as_json)
+    show(app, proof, as_json=as_json)
+
+
+def run_trial(
+    app: App, project: Project, plan: RunPlan, wanted: Wanted, *, quiet: bool = False
+) -> Proof:
+    """Does a trial, showing how it goes unless `quiet`."""
+    from tfgrpo.cli import interrupts, live
+    from tfgrpo.notices import ignore
+    from tfgrpo.training.proving import do_trial, ready_trial
+
+    ready = ready_trial(app.store, project, plan, wanted)
+    with live.Reporter(app.store) as report:
+        try:
+            return interrupts.run(do_trial(app.store, project, ready, ignore if quiet else report))
+        except interrupts.Interrupted as stop:
+            report.close()
+            text.echo(
+                "interrupted; every answer is saved, run the same command to resume", err=True
+            )
+            click.get_current_context().exit(stop.code)
+
+
+def show(app: App, proof: Proof, *, as_json: bool) -> None:
+    """Prints what a proof came to, and where it is."""
+    from tfgrpo.cli.cost import dollars
+    from tfgrpo.training.proving import sorted_results, tried_object
+
+    helps = [one for one in proof.tried if one.judged.verdict == "helps"]
+    if as_json:
+        text.emit_json(
+            {
+                "run": proof.run.name,
+                "branch": proof.run.branch,
+                "version": proof.version.name if proof.version else None,
+                "experiences": [tried_object(one) for one in proof.tried],
+                "calls": proof.cost.usage.calls,
+                "dollars": None if proof.cost.unknown else proof.cost.dollars,
+            }
+        )
+        return
+    rows = [
+        (
+            one.judged.verdict,
+            f"{one.judged.effect:+.3f} [{one.judged.low:+.3f}, {one.judged.high:+.3f}]",
+            str(one.judged.pairs),
+            one.text,
+        )
+        for one in sorted_results(proof.tried)
+    ]
+    text.emit(app, text.table(rows, header=("verdict", "effect", "pairs", "experience")))
+    calls = text.plural(proof.cost.usage.calls, "call")
+    text.echo(f"run {proof.run.name}: {calls}, {dollars(proof.cost)}")
+    if helps:
+        text.echo(f"{text.plural(len(helps), 'experience')} on branch {proof.run.branch}")
+        text.echo(f"next: `tfgrpo merge {proof.run.branch}` brings what helps into your library")
+    else:
+        text.echo("nothing was shown to help")
+
+
+def _offered(path: str) -> Library:
+    """Returns what a file holds as a library, for an estimate."""
+    from tfgrpo import interchange
+    from tfgrpo.store.records import ROOT, Experience, Library
+
+    document = interchange.read(Path(path), None)
+    texts = [item.text for item in document.items]
+    texts += [o.text for batch in document.batches for o in batch.operations if o.text]
+    return Library(ROOT, tuple(Experience(str(n), words, 0) for n, words in enumerate(texts)))
+
+
+def _brought_in(app: App, path: Path, stem: str) -> Version:
+    """Returns the version that holds what a file has, on a branch of its own."""
+    from tfgrpo import interchange
+
+    store, branch = app.store, f"offered/{stem}"
+    document = interchange.read(path, None)
+    if not store.has_branch(branch):
+        store.create_branch(branch, store.version(0))
+    interchange.bring_in(store, document, branch)
+    return store.tip(branch)

@@ -1,0 +1,170 @@
+"""Whether what somebody else's library says helps here is measured, item by item, and on record."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, one_line_error
+from scripted import ScriptedEndpoint, stage, write_problems
+
+from tfgrpo.evaluation.paired import FEWEST, NEEDED, judge
+from tfgrpo.projections.candidates import candidates
+from tfgrpo.store import Store
+from tfgrpo.training.trial import recorded, results
+
+HELPS, NOTHING, HARMS = "加一：两个数相加以后再加一。", "Schreib ohne Leerzeichen.", "Resta uno."
+WORTH = {HELPS: 0.5, NOTHING: 0.0, HARMS: -0.45}
+
+
+def planted(request: dict[str, Any]) -> str:
+    """Attempts are right by a coin that lessons of known worth turn."""
+    assert stage(request) == "rollout", "a proof asks for attempts alone"
+    user, shown = request["messages"][-1]["content"], request["messages"][0]["content"]
+    a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
+    chance = 0.45 + sum(worth for text, worth in WORTH.items() if text in shown)
+    coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()
+    right = int.from_bytes(coin[:4], "big") / 2**32 < chance
+    return f"\\boxed{{{a + b + (1 if right else 0)}}}"
+
+
+@pytest.fixture
+def mine() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint(planted) as running:
+        yield running
+
+
+@pytest.fixture
+def prove(cli: Cli, mine: ScriptedEndpoint, tmp_path: Path) -> Callable[..., Any]:
+    """Runs `tfgrpo prove` on a model of planted worths; main has the three lessons."""
+    write_problems(tmp_path / "problems.jsonl", 16)
+    cli("init")
+    cli("add", *WORTH)
+
+    def run(what: str = "main", *arguments: str, **options: Any) -> Any:
+        fixed = ("--data", "problems.jsonl", "--model", "mine", "--base-url", mine.base_url)
+        return cli("prove", what, *fixed, *arguments, **options)
+
+    return run
+
+
+def test_what_helps_is_on_a_branch_with_its_figures(
+    prove: Callable[..., Any], cli: Cli, tmp_path: Path, mine: ScriptedEndpoint
+) -> None:
+    done = json.loads(prove("main", "--json").stdout)
+    verdicts = {one["text"]: one["verdict"] for one in done["experiences"]}
+    assert verdicts == {HELPS: "helps", NOTHING: "too small", HARMS: "harms"}
+    assert done["branch"] == "proved/main"
+    assert done["calls"] < 16 * 2 * 12, "it stopped before all that it might have paid"
+    with Store.open(tmp_path) as store:
+        (kept,) = store.library("proved/main")
+        ids = {e.text: e.id for e in store.library("main")}
+        assert (kept.text, kept.id) == (HELPS, ids[HELPS])
+        run = store.runs.get(done["run"])
+        assert store.runs.state(run) == "finished"
+        attempts = recorded(store, run)
+        assert len(attempts) == done["calls"]
+        assert all(one.without <= set(one.belongs) for one in attempts)
+        (event,) = [e for e in store.events(store.tip("proved/main")) if e.op == "ADD"]
+        assert event.evidence is not None
+        effect, low, high = event.evidence["effect"]
+        assert 0 < low < effect < high
+        assert event.evidence["model"] == "mine"
+        assert event.evidence["of"] == store.tip("main").digest.hex()
+        seen = {one.text: one for one in candidates(store, run)}
+        assert {text: one.state for text, one in seen.items()} == {
+            HELPS: "entered",
+            NOTHING: "given up",
+            HARMS: "given up",
+        }
+        assert seen[HELPS].measured is not None
+        assert seen[HARMS].measured is not None
+        assert seen[HARMS].measured.high < 0
+        assert store.library("main") == store.library("v1"), "main is as it was"
+    assert "run proved-main, proved on mine" in " ".join(cli("blame", "proved/main").stdout.split())
+    asked = mine.stages["rollout"]
+    assert json.loads(prove("main", "--json").stdout) == done
+    assert mine.stages["rollout"] == asked == done["calls"]
+    cli("merge", "proved/main")
+
+
+def test_a_file_is_proved_without_touching_the_library(
+    prove: Callable[..., Any], cli: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "theirs.md").write_text("".join(f"- {text}\n" for text in (HELPS, HARMS)))
+    before = cli("log", "--oneline").stdout
+    estimate = prove("theirs.md", "--estimate").stdout
+    assert "about" in estimate
+    with Store.open(tmp_path) as store:
+        assert set(store.branches()) == {"main"}, "an estimate writes nothing"
+    table = prove("theirs.md").stdout
+    assert "helps" in table
+    assert "harms" in table
+    assert "proved/theirs" in table
+    assert cli("log", "--oneline").stdout == before
+    with Store.open(tmp_path) as store:
+        assert [e.text for e in store.library("proved/theirs")] == [HELPS]
+
+
+def test_a_budget_ends_a_proof_and_what_is_undecided_is_too_small_for_it(
+    prove: Callable[..., Any], tmp_path: Path
+) -> None:
+    done = json.loads(prove("main", "--budget", "4000tok", "--json").stdout)
+    verdicts = {one["verdict"] for one in done["experiences"]}
+    assert "too small" in verdicts
+    with Store.open(tmp_path) as store:
+        run = store.runs.get(done["run"])
+        assert store.runs.state(run) == "finished"
+        assert {one.judged.verdict for one in results(store, run)} == verdicts
+
+
+def test_odd_groups_have_no_pairs(prove: Callable[..., Any]) -> None:
+    one_line_error(prove("main", "--group-size", "3", ok=False), "in pairs", code=2)
+
+
+# the test that is looked at after every pair:
+
+
+def stream(dice: random.Random, effect: float, pairs: int) -> list[float]:
+    """Differences of pairs at problems of every difficulty."""
+    differences = []
+    for _ in range(pairs):
+        ease = dice.uniform(0.1, 0.9)
+        shown = dice.random() < min(max(ease + effect, 0.0), 1.0)
+        differences.append(float(shown) - float(dice.random() < ease))
+    return differences
+
+
+def test_what_does_nothing_is_seldom_said_to_help_however_often_one_looks() -> None:
+    dice, wrong = random.Random(5), 0
+    for _ in range(60):
+        differences = stream(dice, 0.0, 96)
+        looks = (judge(differences[:n], 0).verdict for n in range(2, 97, 2))
+        wrong += any(verdict == "helps" for verdict in looks)
+    assert wrong <= 5, "more than 5 % of 60 by more than chance"
+
+
+def test_effects_are_found_and_the_interval_holds_them() -> None:
+    dice = random.Random(6)
+    for effect, verdict in ((0.4, "helps"), (-0.4, "harms")):
+        found = [judge(stream(dice, effect, 200), 0) for _ in range(20)]
+        assert all(one.verdict == verdict for one in found)
+        assert all(one.low <= one.effect <= one.high for one in found)
+
+
+def test_it_stops_where_what_is_left_cannot_decide() -> None:
+    nothing = [1.0, -1.0, 0.0, 0.0] * 5
+    assert judge(nothing, left=1000).verdict == "undecided"
+    assert judge(nothing, left=20).verdict == "too small"
+    assert judge(nothing[: FEWEST - 1], left=20).verdict == "undecided"
+    assert judge([], left=math.inf).verdict == "undecided"
+    assert judge([], left=0).verdict == "too small"
+    assert judge([1.0] * 40, left=0).verdict == "helps"
+    assert judge([-1.0] * 40, left=0).verdict == "harms"
+    assert NEEDED > 3
