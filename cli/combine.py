@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfgrpo.cli import checkout, text
+from tfgrpo.cli import checkout, measuring, options, text
 from tfgrpo.cli.context import RANGE, REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.moves import left_in_place, move_objects
@@ -93,18 +93,39 @@ def resolving(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("revision", type=REVISION)
+@click.option("--measure", is_flag=True, help="Have a trial find what the two sides do together.")
+@click.option("--data", help="With --measure: problems to try it on; by default data in [train].")
+@options.MODEL
+@click.option("--base-url", help="With --measure: OpenAI-compatible endpoint.")
+@click.option("--budget", help="With --measure: 5.00 (US dollars) or 200000tok, at most.")
 @resolving
 @pass_app
-def merge(app: App, revision: str, take: str | None, message: str | None, as_json: bool) -> None:
+def merge(
+    app: App,
+    /,
+    revision: str,
+    measure: bool,
+    take: str | None,
+    message: str | None,
+    as_json: bool,
+    **trial: Any,
+) -> None:
     """Merge REVISION into HEAD's branch: three-way by experience, and by word within a text.
 
     If both sides changed the same words, nothing is recorded and the conflicts are listed.
     Experiences from the two sides that say nearly the same are pointed out.
 
+    With --measure both sides' new experiences are first tried at problems, each attempt with a
+    random half of those that belong. Two that each help and harm together are a conflict: --ours
+    leaves theirs out, --theirs ours. Two that help no more than either are pointed out. The
+    version of the merge has the figures. Settings are those of [model] and [train]; asking again
+    goes on with the same trial, or reads what it came to.
+
     \b
     Examples:
       tfgrpo merge web
       tfgrpo merge web --theirs
+      tfgrpo merge web --measure --data problems.jsonl --model mine
     """
     from tfgrpo.rendering.near_duplicates import near_duplicates
 
@@ -112,8 +133,18 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
     branch, before = _branch(app)
     theirs = store.resolve(revision)
     message_text = message or f"merge {revision} into {branch}"
+    resolve, measured, notes = _resolve(take), None, list[str]()
+    if not measure and any(value is not None for value in trial.values()):
+        raise click.UsageError("--data, --model, --base-url and --budget need --measure")
+    if measure:
+        sides = merges.sides_of(store, "merge", branch, theirs)
+        measured, notes = _trying(
+            lambda: measuring.tried(app, sides, take, f"{branch}-{revision}", trial), as_json
+        )
     version = _trying(
-        lambda: merges.merge(store, branch, theirs, message=message_text, resolve=_resolve(take)),
+        lambda: merges.merge(
+            store, branch, theirs, message=message_text, resolve=resolve, measured=measured
+        ),
         as_json,
     )
     near = near_duplicates(store.library(before), store.library(version))
@@ -128,6 +159,8 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
         print_version(app, version, branch)
     if not as_json:
         point_out(app, near, version)
+        for note in notes:
+            text.echo(note)
 
 
 @click.command("cherry-pick")

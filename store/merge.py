@@ -10,17 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store import word_diff
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import common_ancestor
 from tfgrpo.store.order import MergedOrder, ids_of, merged_order
-from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
 
 ORDER_CONFLICTS = "order_conflicts"
 """In the meta of a version: the experiences that both sides moved, and that stay where ours are."""
+MEASURED = "measured"
+"""In the meta of a version: what a trial of the merge came to."""
 Side: TypeAlias = Literal["ours", "theirs"]
 Combination: TypeAlias = Literal["merge", "cherry-pick", "revert"]
 
@@ -50,16 +52,34 @@ class Sides(NamedTuple):
     theirs: Version
 
 
+Resolve: TypeAlias = Callable[[Conflict], str | None]
+"""Given a conflict, returns the text that is to stand, or None for none."""
+
+
+class Measured(NamedTuple):
+    """What a trial of a merge came to: the figures for its version's meta, and the experiences of
+    either side that stay out of the merge for it."""
+
+    figures: Json
+    left_out: frozenset[str] = frozenset()
+
+
+class Joining(NamedTuple):
+    """How two sides become one version: its message, what decides conflicts, its second parent, and
+    what was measured."""
+
+    message: str
+    resolve: Resolve | None = None
+    merged: Version | None = None
+    measured: Measured | None = None
+
+
 class MergeConflict(TfgrpoError):
     """A merge, cherry-pick or revert that needs a decision. Nothing was recorded."""
 
     def __init__(self, message: str, conflicts: Sequence[Conflict], *, hint: str) -> None:
         super().__init__(message, hint=hint)
         self.conflicts = tuple(conflicts)
-
-
-Resolve: TypeAlias = Callable[[Conflict], str | None]
-"""Given a conflict, returns the text that is to stand, or None for none."""
 
 
 def side(which: Side) -> Resolve:
@@ -162,6 +182,7 @@ def merge(
     *,
     message: str,
     resolve: Resolve | None = None,
+    measured: Measured | None = None,
 ) -> Version:
     """Merges a version into a branch; returns where the branch then stands.
 
@@ -175,7 +196,7 @@ def merge(
         return ours
     if base.number == ours.number:
         return store.move_branch(branch, theirs, expected=ours)
-    return _apply(store, branch, sides, message, resolve, merged=theirs)
+    return _apply(store, branch, sides, Joining(message, resolve, theirs, measured))
 
 
 def cherry_pick(
@@ -183,7 +204,7 @@ def cherry_pick(
 ) -> Version:
     """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
     sides = sides_of(store, "cherry-pick", branch, version)
-    return _apply(store, branch, sides, message, resolve)
+    return _apply(store, branch, sides, Joining(message, resolve))
 
 
 def picked(store: Store, revision: str) -> list[Version]:
@@ -226,7 +247,7 @@ def revert(
     Raises MergeConflict when later versions changed the same experiences.
     """
     sides = sides_of(store, "revert", branch, version)
-    return _apply(store, branch, sides, message, resolve)
+    return _apply(store, branch, sides, Joining(message, resolve))
 
 
 def _parent(store: Store, version: Version) -> Version:
@@ -235,15 +256,9 @@ def _parent(store: Store, version: Version) -> Version:
     return store.version(version.parent)
 
 
-def _apply(
-    store: Store,
-    branch: str,
-    sides: Sides,
-    message: str,
-    resolve: Resolve | None,
-    merged: Version | None = None,
-) -> Version:
+def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
     base, ours, theirs = sides
+    message, resolve, merged, measured = joining
     our_library = store.library(ours)
     merger = three_way(store.library(base), our_library, store.library(theirs), resolve=resolve)
     if merger.conflicts:
@@ -259,8 +274,16 @@ def _apply(
             "resolve each with --edit",
         )
     order, order_conflicts = merger.order
+    brought, meta = list(merger.operations), dict[str, Any]()
+    if order_conflicts:
+        meta[ORDER_CONFLICTS] = list(order_conflicts)
+    if measured is not None:
+        meta[MEASURED], out = measured.figures, measured.left_out
+        brought = [one for one in brought if one.experience not in out]
+        brought += [Operation("DELETE", e.id) for e in our_library if e.id in out]
+        order = None if order is None else tuple(id for id in order if id not in out)
     reordered = order is not None and list(order) != ids_of(our_library)
-    if not merger.operations and not reordered and merged is None:
+    if not brought and not reordered and merged is None:
         raise TfgrpoError(
             f"{branch} has nothing of {(theirs if base.number < theirs.number else base).name} "
             "left to change",
@@ -268,8 +291,7 @@ def _apply(
         )
     source = theirs.digest.hex() if base.number < theirs.number else base.digest.hex()
     operations = [
-        operation._replace(reason=message, evidence={"version": source})
-        for operation in merger.operations
+        operation._replace(reason=message, evidence={"version": source}) for operation in brought
     ]
     return store.commit(
         branch,
@@ -278,7 +300,7 @@ def _apply(
         expected=ours,
         merged=merged,
         order=order,
-        meta={ORDER_CONFLICTS: list(order_conflicts)} if order_conflicts else None,
+        meta=meta or None,
     )
 
 

@@ -28,9 +28,10 @@ from tfgrpo.store.records import Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.estimate import PlannedAttempts, RunEstimate, estimate_attempts
+from tfgrpo.training.interplay import Together, interplay
 from tfgrpo.training.run import run_to_end
 from tfgrpo.training.setup import PACE, ReadyRun, RunPlan, alike, plan_run, prepare_run, run_budget
-from tfgrpo.training.trial import TRIAL, Tried, conclude, results
+from tfgrpo.training.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.trust.ledger import remember_own
 
 PROVE: Mapping[str, Any] = {"batch_size": 8, "group_size": 2, "epochs": 12}
@@ -138,6 +139,29 @@ async def do_trial(
         version, tried = conclude(store, run, ready.plan.settings.models.model)
         return Proof(run, tuple(tried), cost, version)
     return Proof(run, tuple(results(store, run)), cost)
+
+
+def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> list[Together]:
+    """Returns which pairs of one experience of either side are in conflict, or redundant."""
+    ours, theirs = ({e.id for e in store.library(version)} for version in wanted.versions)
+    names = [one.name for one in proof.tried]
+    observations = [attempt.observation for attempt in recorded(store, proof.run)]
+    mine = [name for name in names if name in ours - theirs]
+    return interplay(observations, mine, [name for name in names if name in theirs - ours])
+
+
+def merge_figures(store: Store, proof: Proof, pairs: Sequence[Together]) -> dict[str, Any]:
+    """Returns what the version of a measured merge says of the trial."""
+    config = proof.run.config
+    return {
+        "run": proof.run.name,
+        "model": config["models"]["model"],
+        "data": config["data"],
+        "data_digest": config["data_digest"],
+        "attempts": len(recorded(store, proof.run)),
+        "experiences": {id: one.figures for one in proof.tried for id in one.ids},
+        "pairs": [pair.figures for pair in pairs],
+    }
 
 
 def stem_of(name: str) -> str:

@@ -1,0 +1,132 @@
+"""Merging by measured effect: what helps alone and harms together is a conflict."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Cli, one_line_error
+from scripted import ScriptedEndpoint, stage, write_problems
+
+from tfgrpo.store import Store
+from tfgrpo.training.advantage import Observation
+from tfgrpo.training.interplay import interplay
+
+ADDS, ALSO = "Addiere zuerst die größere Zahl.", "Commence par le plus petit nombre."
+SAME, AGAIN = "Lies die Frage zweimal.", "Leia a pergunta de novo."
+
+
+def planted(request: dict[str, Any]) -> str:
+    """Two lessons each help and harm together; two others help as much as either."""
+    assert stage(request) == "rollout"
+    user, shown = request["messages"][-1]["content"], request["messages"][0]["content"]
+    a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
+    there = {text for text in (ADDS, ALSO, SAME, AGAIN) if text in shown}
+    chance = 0.25 + {0: 0.0, 1: 0.35, 2: -0.25}[len(there & {ADDS, ALSO})]
+    chance += 0.35 * bool(there & {SAME, AGAIN})
+    coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()
+    right = int.from_bytes(coin[:4], "big") / 2**32 < chance
+    return f"\\boxed{{{a + b + (1 if right else 0)}}}"
+
+
+@pytest.fixture
+def mine() -> Iterator[ScriptedEndpoint]:
+    with ScriptedEndpoint(planted) as running:
+        yield running
+
+
+@pytest.fixture
+def merge(cli: Cli, mine: ScriptedEndpoint, tmp_path: Path) -> Callable[..., Any]:
+    """Runs `tfgrpo merge web --measure`: main and web have two lessons each."""
+    write_problems(tmp_path / "problems.jsonl", 36)
+    (tmp_path / "tfgrpo.toml").write_text('[train]\ndata = "problems.jsonl"\n')
+    cli("init")
+    cli("add", "Write the number last.")
+    cli("branch", "web")
+    cli("add", ADDS, SAME)
+    cli("switch", "web")
+    cli("add", ALSO, AGAIN)
+    cli("switch", "main")
+
+    def run(*arguments: str, **options: Any) -> Any:
+        model = ("--model", "mine", "--base-url", mine.base_url)
+        return cli("merge", "web", "--measure", *model, *arguments, **options)
+
+    return run
+
+
+def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
+    merge: Callable[..., Any], cli: Cli, tmp_path: Path, mine: ScriptedEndpoint
+) -> None:
+    refused = merge(ok=False)
+    assert refused.returncode == 1
+    assert "two help alone and harm together" in refused.stderr
+    assert ADDS in refused.stderr
+    assert ALSO in refused.stderr
+    with Store.open(tmp_path) as store:
+        assert len(store.library("main")) == 3, "nothing was recorded"
+    asked = mine.stages["rollout"]
+    done = merge("--ours")
+    assert mine.stages["rollout"] == asked == 36 * 8 * 4, "the trial is not paid for again"
+    assert "left out" in done.stdout
+    assert "redundant" in done.stdout
+    with Store.open(tmp_path) as store:
+        main = store.tip("main")
+        assert {e.text for e in store.library(main)} == {
+            *("Write the number last.", ADDS, SAME, AGAIN)
+        }
+        assert main.merged == store.tip("web").number
+        measured = main.meta["measured"]
+        assert measured["attempts"] == asked
+        assert measured["model"] == "mine"
+        assert len(measured["experiences"]) == 4
+        texts = {e.id: e.text for name in ("main", "web") for e in store.library(name)}
+        kinds = {
+            pair["kind"]: {texts[id] for id in pair["experiences"]} for pair in measured["pairs"]
+        }
+        assert kinds == {"conflict": {ADDS, ALSO}, "redundant": {SAME, AGAIN}}
+    cli("undo")
+    merge("--theirs")
+    with Store.open(tmp_path) as store:
+        assert {ADDS, ALSO} & {e.text for e in store.library("main")} == {ALSO}
+    cli("undo")
+    cli("merge", "web")
+    with Store.open(tmp_path) as store:
+        assert len(store.library("main")) == 5, "the textual merge saw no conflict"
+        assert "measured" not in store.tip("main").meta
+
+
+def test_there_is_nothing_to_measure_where_one_side_has_nothing(cli: Cli) -> None:
+    cli("init")
+    cli("add", "One.")
+    cli("branch", "web")
+    cli("add", "Two.")
+    cli("switch", "web")
+    assert "nothing to measure" in cli("merge", "main", "--measure").stdout
+    one_line_error(cli("merge", "main", "--budget", "1.00", ok=False), "need --measure", code=2)
+
+
+def test_planted_pairs_are_found_and_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.interplay import KINDS, rates
+
+    found = {kind: rates(kind, 8, 48, seed=3) for kind in KINDS}
+    assert found["conflict"].found >= 0.75
+    assert found["redundant"].found >= 0.5
+    assert found["neither"].mistaken == 0
+    assert sum(one.mistaken for one in found.values()) <= 0.125
+    assert sum(one.others for one in found.values()) <= 0.25
+
+
+def test_nothing_is_said_of_a_pair_that_was_hardly_seen() -> None:
+    belongs = ("a0", "b0")
+    few = [
+        Observation(f"{n}", belongs, frozenset(shown), float(len(shown) == 1))
+        for n in range(4)
+        for shown in ((), ("a0",), ("b0",), belongs)
+    ]
+    assert interplay(few, ["a0"], ["b0"]) == []
+    assert [one.kind for one in interplay(few * 12, ["a0"], ["b0"])] == ["conflict"]
