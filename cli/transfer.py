@@ -17,6 +17,7 @@ from tfgrpo.visible import unseen_in_words
 
 if TYPE_CHECKING:
     from tfgrpo.interchange.incoming import Imported
+    from tfgrpo.interchange.outgoing import About
     from tfgrpo.interchange.records import Document
     from tfgrpo.store.records import Version
 
@@ -35,6 +36,7 @@ SHOWN = 20
 @click.option("-o", "--output", default="-", help="Where to write; by default standard output.")
 @click.option("--name", help="Name of the skill or agent; by default as it was imported.")
 @click.option("--description", help="For a skill: when to use it; by default as it was imported.")
+@click.option("--licence", help="For a card: what others may do with it, such as CC-BY-4.0.")
 @pass_app
 def export(
     app: App,
@@ -43,13 +45,15 @@ def export(
     output: str,
     name: str | None,
     description: str | None,
+    licence: str | None,
 ) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 
-    Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; csv a table with id,
-    label and text; events every event of
-    the history as JSON Lines; json Youtu-Agent's experiences.json; md Markdown to edit and read
-    back; prompt the lines of a prompt; rows JSON Lines, one experience per line; skill a SKILL.md.
+    Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; card a page with
+    effects, data, models and cost, signed where versions are; csv a table with id, label and text;
+    events every event of the history as JSON Lines; json Youtu-Agent's experiences.json; md
+    Markdown to edit and read back; prompt the lines of a prompt; rows JSON Lines, one experience
+    per line; skill a SKILL.md.
 
     \b
     Examples:
@@ -63,14 +67,13 @@ def export(
             f"({', '.join(interchange.written())})"
         )
     chosen = chosen or "json"
+    about_it: About = {"name": name, "description": description, "licence": licence}
     version = app.store.resolve(revision)
     if output == "-":
-        for piece in interchange.export(
-            app.store, version, chosen, name=name, description=description
-        ):
+        for piece in interchange.export(app.store, version, chosen, **about_it):
             text.write_out(piece)
         return
-    interchange.save(app.store, Path(output), version, chosen, name=name, description=description)
+    interchange.save(app.store, Path(output), version, chosen, **about_it)
     size = text.plural(len(app.store.library(version)), "experience")
     text.echo(f"wrote {size} of {version.name} to {output} as {chosen}")
 
@@ -149,6 +152,8 @@ def import_(
     branch = _branch(app)
     document = interchange.read(Path(what), format_)
     _warn_of_unseen(document)
+    if document.format == "card" and not as_json:
+        _say_who_signed(app, document)
     if dry_run:
         _preview(app, document, branch, again, as_json)
         return
@@ -181,6 +186,17 @@ def import_(
             "the file says and has otherwise now; --again puts them back"
         )
     _show_skipped(document)
+
+
+def _say_who_signed(app: App, document: Document) -> None:
+    """Says whose a card is, as far as the allowed signers here tell."""
+    from tfgrpo.interchange.formats.card import payload
+    from tfgrpo.store import signing
+
+    card = document.meta["card"]
+    message = payload(bytes.fromhex(card["digest"]))
+    checked = signing.check_signature(app.store, card["signature"], message, app.store.now())
+    text.echo(f"{document.name}: {text.shown(str(checked))}")
 
 
 def _warn_of_unseen(document: Document) -> None:

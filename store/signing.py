@@ -96,14 +96,21 @@ def check(store: Store, version: Version) -> Checked:
     """Checks the signature of a version. Raises TfgrpoError where ssh-keygen cannot be run."""
     if SIGNATURE not in version.meta:
         return Checked(None, MISSING)
-    signature, allowed = version.meta[SIGNATURE], allowed_signers(store)
+    message = signed_payload(unsigned_digest(store, version))
+    return check_signature(store, version.meta[SIGNATURE], message, version.time)
+
+
+def check_signature(store: Store, signature: object, message: bytes, moment: int) -> Checked:
+    """Checks a signature of a message, made at a moment in microseconds (UTC), by those who are
+    allowed in a store. Raises TfgrpoError where ssh-keygen cannot be run."""
+    if signature is None:
+        return Checked(None, MISSING)
+    allowed = allowed_signers(store)
     if not os.path.isfile(allowed):
         return Checked(None, f"a signature that nobody is allowed to make: there is no {allowed}")
     if not isinstance(signature, str) or len(signature) > LONGEST:
         return Checked(None, "a bad signature: it is none")
-    return _verified(
-        signature, signed_payload(unsigned_digest(store, version)), allowed, version.time
-    )
+    return _verified(signature, message, allowed, moment)
 
 
 def _verified(signature: str, message: bytes, allowed: str, moment: int) -> Checked:

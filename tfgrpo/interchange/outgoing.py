@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from tfgrpo.interchange.records import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
@@ -16,6 +16,7 @@ from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Unpack
 
 NAME = "learned-experience"
 DESCRIPTION = (
@@ -29,6 +30,7 @@ class Outgoing(NamedTuple):
     `name` and `description` are for formats that introduce themselves (a skill, an agent); None
     is what the file said that the library was read from, and without one ours. `folder` is the
     name of the folder that a SKILL.md is written into, which is the skill's where it has no other.
+    `licence` is what a card says others may do with it.
     """
 
     store: Store
@@ -36,11 +38,21 @@ class Outgoing(NamedTuple):
     name: str | None = None
     description: str | None = None
     folder: str | None = None
+    licence: str | None = None
 
     @property
     def version(self) -> Version:
         """The version whose library this is."""
         return self.library.version
+
+
+class About(TypedDict, total=False):
+    """What a file says about a library as a whole: see `Outgoing`."""
+
+    name: str | None
+    description: str | None
+    folder: str | None
+    licence: str | None
 
 
 def about(out: Outgoing) -> dict[str, object]:
@@ -60,16 +72,12 @@ def export(
     store: Store,
     revision: str | Version = "HEAD",
     format: str = "json",
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    folder: str | None = None,
+    **about_it: Unpack[About],
 ) -> Iterator[str]:
     """Returns the pieces of a file that holds the library at a revision.
 
-    What was redacted is left out; the others keep their labels. `name`, `description`
-    and `folder` are those of `Outgoing`. A read-only operation. Raises
-    UnreadableLibrary for a format that cannot be written.
+    What was redacted is left out; the others keep their labels. `about_it` is as in `Outgoing`.
+    A read-only operation. Raises UnreadableLibrary for a format that cannot be written.
     """
     write = named(format).write
     if write is None:
@@ -77,7 +85,7 @@ def export(
             f"{format} is a format to read, not to write",
             hint=f"these can be written: {', '.join(written())}",
         )
-    return write(Outgoing(store, store.library(revision), name, description, folder))
+    return write(Outgoing(store, store.library(revision), **about_it))
 
 
 def save(
@@ -85,15 +93,13 @@ def save(
     path: Path | str,
     revision: str | Version = "HEAD",
     format: str = "json",
-    *,
-    name: str | None = None,
-    description: str | None = None,
+    **about_it: Unpack[About],
 ) -> None:
     """Writes the library at a revision to a file, whole or not at all.
 
     A file beside the store is its owner's alone, as the store is.
     """
-    about_it = {"name": name, "description": description, "folder": skill_folder(path)}
+    about_it["folder"] = skill_folder(path)
     pieces = export(store, revision, format, **about_it)
     beside = FOLDER in os.path.abspath(path).split(os.sep)
     with replacing(path, mode=PRIVATE if beside else SHARED) as file:

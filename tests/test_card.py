@@ -1,0 +1,121 @@
+"""A card says what a library is, what it does and whose it is, and a change anywhere is told."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import Cli, one_line_error
+
+from tfgrpo import interchange
+from tfgrpo.interchange import UnreadableLibrary
+from tfgrpo.interchange.formats.card import FENCE, MARK, _rendered
+from tfgrpo.store import Operation, Store
+
+EVIDENCE = {
+    "run": "bills",
+    "model": "local:small",
+    "effect": [0.31, 0.12, 0.5],
+    "chance": 0.98,
+    "attempts": [40, 41],
+}
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    with Store.init(tmp_path / "theirs/.tfgrpo/store.db", author="ann") as store:
+        operations = [
+            Operation("ADD", None, "Count both days.\nOf a hire | <!-- all -->", None, EVIDENCE),
+            Operation("ADD", None, "Round up."),
+        ]
+        store.commit("main", operations, message="m", meta={"run": "bills"})
+        store.create_branch("shared", "v0")
+        path = tmp_path / "card.md"
+        interchange.save(store, path, "main", "card", name="Bills", licence="CC-BY-4.0")
+    return path
+
+
+def test_a_card_is_for_people_and_comes_back_whole(card: Path, tmp_path: Path) -> None:
+    page = card.read_text()
+    for words in ("# Bills", "CC-BY-4.0", "+0.310", "+0.120 to +0.500", "40, 41", "local:small"):
+        assert words in page
+    document = interchange.read(card)
+    assert document.format == "card"
+    with (
+        Store.open(tmp_path / "theirs") as theirs,
+        Store.init(tmp_path / "mine/.tfgrpo/store.db", author="bob") as mine,
+    ):
+        (version,) = interchange.bring_in(mine, document, "main").versions
+        assert mine.library("main") == theirs.library("main"), "texts and ids"
+        assert version.meta["import"]["card"]["version"] == theirs.tip("main").digest.hex()
+        assert version.meta["import"]["card"]["licence"] == "CC-BY-4.0"
+        first, second = mine.events(version)
+        assert (first.evidence or {})["claimed"]["effect"] == EVIDENCE["effect"]
+        assert "claimed" not in (second.evidence or {})
+        assert interchange.bring_in(mine, document, "main").versions == ()
+
+
+def test_a_change_anywhere_in_a_card_is_told(card: Path) -> None:
+    lines = card.read_text().split("\n")
+    told = 0
+    for number, line in enumerate(lines):
+        for changed in {line[:-1], line + ".", line.swapcase()} - {line}:
+            if line == MARK:
+                continue
+            card.write_text("\n".join([*lines[:number], changed, *lines[number + 1 :]]))
+            with pytest.raises(UnreadableLibrary, match="card"):
+                interchange.read(card, "card")
+            told += 1
+    assert told > 50
+    card.write_text("\n".join(lines))
+    assert interchange.read(card).format == "card"
+
+
+@pytest.mark.parametrize(
+    "block", ["", "{}", "[]", '{"experiences": 3}', "[" * 9000, '{"a": "\x00"']
+)
+def test_a_block_that_is_none_is_an_error_with_a_hint(card: Path, block: str) -> None:
+    head = card.read_text().partition(FENCE)[0]
+    card.write_text(f"{head}{FENCE}\n{block}\n~~~\n")
+    with pytest.raises(UnreadableLibrary) as refused:
+        interchange.read(card)
+    assert refused.value.hint
+
+
+def test_an_effect_that_a_merge_brought_over_is_on_the_card(card: Path, tmp_path: Path) -> None:
+    from tfgrpo.store.merge import merge
+
+    with Store.open(tmp_path / "theirs") as store:
+        store.commit("shared", [Operation("ADD", None, "Say why.")], message="m")
+        merge(store, "shared", store.tip("main"), message="both")
+        page = "".join(interchange.export(store, "shared", "card"))
+    assert "+0.310" in page
+    assert "Say why." in page
+    assert "none was named" in page
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen here")
+def test_a_signed_card_says_whose_it_is(cli: Cli, tmp_path: Path) -> None:
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "id")]
+    subprocess.run(command, check=True)
+    cli("init")
+    (tmp_path / "tfgrpo.toml").write_text(f'[commit]\nsign = true\nkey = "{tmp_path / "id"}"\n')
+    allowed = f"ann@example.org {(tmp_path / 'id.pub').read_text()}"
+    cli("add", "Count both days.")
+    cli("export", "--format", "card", "-o", "card.md", "--licence", "MIT")
+    (tmp_path / "tfgrpo.toml").unlink()
+    assert "nobody is allowed" in cli("import", "card.md", "--dry-run").stdout
+    (tmp_path / ".tfgrpo/allowed_signers").write_text(allowed)
+    assert "card.md: signed by ann@example.org" in cli("import", "card.md").stdout
+    cli("export", "--format", "card", "-o", "unsigned.md")
+    assert "no signature" in cli("import", "unsigned.md").stdout
+    page = (tmp_path / "card.md").read_text()
+    block = json.loads(page.split(FENCE + "\n")[1].split("\n")[0])
+    forged = "".join(_rendered({**block, "licence": "none"}))
+    (tmp_path / "card.md").write_text(forged)
+    assert "a bad signature" in cli("import", "card.md", "--dry-run").stdout
+    (tmp_path / "card.md").write_text(page.replace("MIT", "none"))
+    one_line_error(cli("import", "card.md", ok=False), "changed after it was written")

@@ -1,0 +1,162 @@
+"""A card: one Markdown file about a library, for people to read and programs to check.
+
+It has the experiences, what each was measured to do, on which models and data (by digest, never by
+content), what that took, the licence, and the digests of the version and of the card. The last
+block has all of it as JSON, from which the rest is written; so a card that was changed anywhere is
+told from one that was not, and a signature over its digest is one over every word of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.interchange import lists
+from tfgrpo.interchange.outgoing import DESCRIPTION, NAME, Outgoing, about
+from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+from tfgrpo.store.canonical import canonical, digest, is_id
+from tfgrpo.store.records import SIGNATURE, Experience
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+
+MARK = "<!-- tfgrpo card 1 -->"
+FENCE = "~~~json"
+FIGURES = ("effect", "chance", "attempts", "pairs", "verdict", "model")
+"""What of an event's evidence says how an experience was measured."""
+CHANGED = "is not what its last block says: it was changed after it was written"
+
+
+def detect(source: SourceFile) -> int:
+    return 4 * (MARK in source.lines)
+
+
+def read(source: SourceFile) -> Content:
+    starts = [number for number, line in enumerate(source.lines) if line == FENCE]
+    try:
+        card = json.loads(source.lines[starts[-1] + 1])
+        items = [_item(source, one) for one in card["experiences"]]
+        same = "".join(_rendered(card)) == "\n".join(source.lines)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        hint = "get it again, or read its list alone with --format md"
+        raise source.wrong("is no card that can be read", hint=hint) from None
+    if not same:
+        raise source.wrong(CHANGED, hint="get it again, or read its list with --format md")
+    facts = {key: card.get(key) for key in ("version", "licence", "models", "data", SIGNATURE)}
+    return Content(items, meta={"card": {**facts, "digest": digest_of(card).hex()}})
+
+
+def _item(source: SourceFile, one: Mapping[str, Any]) -> Item:
+    if not is_id(one["id"]) or not isinstance(one["text"], str):
+        raise TypeError("no experience")
+    claimed = {key: value for key, value in one.items() if key in FIGURES}
+    line = source.line_of(f"<!-- {one['id']} -->")
+    return Item(one["text"], one["id"], None, {"claimed": claimed} if claimed else None, line)
+
+
+def digest_of(card: Mapping[str, Any]) -> bytes:
+    """The digest of a card, which its signature is over."""
+    return digest({key: value for key, value in card.items() if key != SIGNATURE})
+
+
+def payload(card_digest: bytes) -> bytes:
+    """What is signed of a card."""
+    return b"tfgrpo card 1\n" + card_digest.hex().encode() + b"\n"
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    known, store = about(out), out.store
+    experiences = [
+        {"id": e.id, "text": e.text, **_measured(store, e)} for e in out.library.readable
+    ]
+    runs = [run for run in store.runs.all() if run.name in _runs(out)]
+    usage = [spent.usage for run in runs for spent in store.runs.spent(run)]
+    card: dict[str, Any] = {
+        "tfgrpo": "card",
+        "format": 1,
+        "name": out.name or str(known.get("skill_name") or NAME),
+        "description": out.description or str(known.get("skill_description") or DESCRIPTION),
+        "licence": out.licence,
+        "version": out.version.digest.hex(),
+        "experiences": experiences,
+        "models": sorted({str(one["model"]) for one in experiences if "model" in one}),
+        "data": sorted({str(run.config.get("data_digest", "")) for run in runs} - {""}),
+        "calls": sum(one.calls for one in usage),
+        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
+    }
+    signature = None if store.signer is None else store.signer(payload(digest_of(card)))
+    yield from _rendered(card if signature is None else {**card, SIGNATURE: signature})
+
+
+def _measured(store: Store, experience: Experience) -> dict[str, Any]:
+    """Returns what the event that brought an experience in says of its effect, wherever that was
+    first recorded."""
+    from tfgrpo.store.blame import Origins
+
+    event = store.events_at([experience.row])[experience.row]
+    origin = Origins(store).of(event, store.version(event.version)).event
+    evidence = origin.evidence or {}
+    return (
+        {key: evidence[key] for key in FIGURES if key in evidence} if "effect" in evidence else {}
+    )
+
+
+def _runs(out: Outgoing) -> set[str]:
+    """Returns the names of the runs in a library's history."""
+    return {
+        str(version.meta["run"]) for version in out.store.log(out.version) if "run" in version.meta
+    }
+
+
+def _rendered(card: Mapping[str, Any]) -> Iterator[str]:
+    """Writes a card from what its last block has."""
+    yield f"# {_plain(card['name'])}\n\n{_plain(card['description'])}\n\n{MARK}\n\n"
+    rows = [
+        ("experiences", str(len(card["experiences"]))),
+        ("licence", card["licence"] or "none was named"),
+        ("models", ", ".join(card["models"]) or "none on record"),
+        ("data, by digest", ", ".join(one[:16] for one in card["data"]) or "none on record"),
+        ("calls, tokens", f"{card['calls']:,}, {card['tokens']:,}"),
+        ("version", card["version"]),
+        ("digest of this card", digest_of(card).hex()),
+        ("signed", "yes" if SIGNATURE in card else "no"),
+    ]
+    yield _table(("what", "is"), rows) + "\n## Experiences\n\n"
+    for one in card["experiences"]:
+        yield lists.written(Experience(one["id"], one["text"], 0)) + "\n"
+    measured = [one for one in card["experiences"] if "effect" in one]
+    if measured:
+        heads = ("experience", "effect on the reward", "95 %", "with, without", "model")
+        yield "\n## Effects\n\n" + _table(heads, [_row(one) for one in measured])
+    yield f"\n## For programs\n\n{FENCE}\n{canonical(card).decode()}\n{FENCE[:3]}\n"
+
+
+def _row(one: Mapping[str, Any]) -> Sequence[str]:
+    effect, low, high = (float(value) for value in one["effect"])
+    counts = ", ".join(str(count) for count in one.get("attempts", ()))
+    interval = f"{low:+.3f} to {high:+.3f}"
+    return one["id"], f"{effect:+.3f}", interval, counts, str(one.get("model", ""))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(
+        "| " + " | ".join(_plain(c).replace("|", "/") for c in line) + " |\n" for line in lines
+    )
+
+
+def _plain(text: str) -> str:
+    """Returns a text on one line, in which nothing is a mark of ours."""
+    return " ".join(text.replace("<", "&lt;").split())
+
+
+FORMAT = Format(
+    "card",
+    "people and programs: experiences with effects, data, models, cost, licence, digest, signature",
+    "md",
+    "ids",
+    detect,
+    read,
+    write,
+)
