@@ -21,6 +21,7 @@ from tfgrpo.rollout.agent import CALLS, FINISH, Agent, AttemptLimits, Protocol
 from tfgrpo.store import Store
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.journal import Journal
+from tfgrpo.store.records import ROOT, Experience, Library
 from tfgrpo.tools import protocol
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.record import RecordedResult, ToolRecord
@@ -78,6 +79,7 @@ def rolled(
     limits: AttemptLimits | None = None,
     way: Protocol = "auto",
     sample: int = 0,
+    library: Library | None = None,
 ) -> tuple[Trajectory, list[dict[str, Any]]]:
     """Makes one attempt; also returns the requests that the model got."""
     with desk(folder, script) as (calls, record, server), Verifier(workers=1) as verifier:
@@ -91,6 +93,7 @@ def rolled(
             sampling=Sampling(0.7, 100, 0),
             sample=sample,
             call_path=(0, "p"),
+            library=library,
         )
         return asyncio.run(agent.rollout(context)), server.requests
 
@@ -118,6 +121,18 @@ def test_a_tool_is_called_and_its_result_goes_into_the_next_turn(tmp_path: Path)
     sent = requests[1]["messages"][-1]
     assert set(sent) == {"role", "content", "tool_call_id"}, "our own marks stay here"
     assert sent["tool_call_id"] == "c1"
+
+
+@pytest.mark.parametrize("way", ["api", "text"])
+def test_what_a_library_says_of_a_tool_is_its_description(tmp_path: Path, way: Protocol) -> None:
+    words = "[tool search] Ask it in German."
+    library = Library(ROOT, (Experience("0" * 12, words, 1), Experience("1" * 12, "Be brief.", 2)))
+    _, requests = rolled(tmp_path, lambda _: "salt", way=way, library=library)
+    shown = json.dumps(requests[0])
+    assert "Ask it in German." in shown
+    assert "[tool search]" not in shown
+    assert "Returns the readable text of the page" in shown, "of other tools it says nothing"
+    assert "the beginning of each result" not in shown
 
 
 def test_several_calls_of_one_turn_are_all_answered(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfgrpo.rendering.examples import ExampleParts, example_parts, is_example
+from tfgrpo.rendering.instructions import OBJECTIVE, instruction_ids, instructions
 from tfgrpo.rendering.lines import one_line
 from tfgrpo.rendering.retrieve import Part
 from tfgrpo.store.records import Library
@@ -48,10 +49,16 @@ def rollout_messages(
 ) -> tuple[templates.Message, ...]:
     """Returns the messages of a rollout: the task and the library, then the problem.
 
-    Examples are turns of their own before the problem, asked as it is, which a small model copies
-    far more from than from lines of the library (docs/evaluation.md). Where a prompt asks for the
-    problem in the message that holds the library, they are lines of it.
+    The words of the library for the base prompt take the place of `agent_objective`, and those for
+    tools are told where the tools are. Examples are turns of their own before the problem, asked as
+    it is, which a small model copies far more from than from lines of the library
+    (docs/evaluation.md). Where a prompt asks for the problem in the message that holds the library,
+    they are lines of it.
     """
+    words = instructions(library)
+    if words and template.uses("agent_objective"):
+        agent_objective = words.get(OBJECTIVE, agent_objective)
+        library = Part(library, library.by_id.keys() - instruction_ids(library))
     examples = examples_of(library)
     place = _turn_of_problem(template) if examples else 0
     values = {

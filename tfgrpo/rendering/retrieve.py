@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import TypeAlias
 
 from tfgrpo.rendering.examples import is_example
+from tfgrpo.rendering.instructions import instruction_ids
 from tfgrpo.rendering.ngrams import NgramIndex, PlainIndex
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
@@ -58,18 +59,19 @@ def relevant(
     """Returns the `top_k` experiences that fit a problem best, in library order and with the
     labels that they have in the whole library, which comes back as it is where `top_k` is None
     or covers it. The experiences in `always` are among them. Examples come beside them, all of
-    them: they are turns of their own, and have a largest size of their own. `rank` takes the place
+    them: they are turns of their own, and have a largest size of their own. So do words for the
+    base prompt and for tools. `rank` takes the place
     of BM25. Raises RetrievalFailed for what it raises, and for what are no ids.
     """
     if top_k is None:
         return library
-    examples = {e.id for e in library.readable if is_example(e.text)}
-    if len(library.readable) - len(examples) <= top_k:
+    beside = {e.id for e in library.readable if is_example(e.text)} | instruction_ids(library)
+    if len(library.readable) - len(beside) <= top_k:
         return library
     first = [id for id in always if id in library.by_id]
     order = index(library).ranked(problem) if rank is None else _ranked(rank, library, problem)
-    ranked = [id for id in order if id not in examples.union(first)]
-    return Part(library, {*examples, *first, *ranked[: max(0, top_k - len(first))]})
+    ranked = [id for id in order if id not in beside.union(first)]
+    return Part(library, {*beside, *first, *ranked[: max(0, top_k - len(first))]})
 
 
 def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:

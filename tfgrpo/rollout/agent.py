@@ -25,6 +25,7 @@ from tfgrpo.domains.base import (
 )
 from tfgrpo.model.endpoint import Answer, NoTools
 from tfgrpo.model.prices import LOCAL
+from tfgrpo.rendering.instructions import instructions
 from tfgrpo.rollout.exact import exactly
 from tfgrpo.rollout.own_code import bounded
 from tfgrpo.settings import Settings
@@ -91,7 +92,11 @@ class Agent:
         self, context: Context, tools: dict[str, Tool], *, by_api: bool
     ) -> Trajectory:
         limits = self._limits
-        specs = [tool.spec for tool in tools.values()]
+        words = instructions(context.library) if context.library is not None else {}
+        specs = [
+            replace(tool.spec, description=words.get(name, tool.spec.description))
+            for name, tool in tools.items()
+        ]
         messages = context.messages if by_api else protocol.describe_tools(context.messages, specs)
         turns, calls = list[Json](), list[str]()
         done = 0

@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tfgrpo.rendering.examples import is_example, of_other_problems
+from tfgrpo.rendering.instructions import instruction_ids
 from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
@@ -75,9 +76,10 @@ def belonging(
     candidates = factors(tried)
     if EXAMPLES in candidates and EXAMPLES in there:  # a person's: they stay
         there |= {id: (id,) for id in there.pop(EXAMPLES)}
-    lessons = tried.less(frozenset(candidates.get(EXAMPLES, ())))
+    words = [id for id in candidates if id in instruction_ids(tried)]  # which all problems have
+    lessons = tried.less(frozenset((*candidates.get(EXAMPLES, ()), *words)))
     ranked = index(lessons).ranked(problem)[:CANDIDATES] if len(lessons) else []
-    names = (*ranked, *(EXAMPLES for _ in range(EXAMPLES in candidates)))
+    names = (*ranked, *words, *(EXAMPLES for _ in range(EXAMPLES in candidates)))
     return Belonging(tuple(there), names, {**there, **{f: candidates[f] for f in names}})
 
 

@@ -20,6 +20,7 @@ from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured import unbounded_text
 from tfgrpo.rendering.examples import is_example
+from tfgrpo.rendering.instructions import instruction
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
@@ -232,7 +233,12 @@ def _narrowed(draft: Draft, lessons: int) -> dict[str, Any]:
 
 def _labels(draft: Draft) -> dict[str, str]:
     """Returns label → id of the experiences that a plan may be about."""
-    return {label: id for label, id in draft.labels.items() if not is_example(draft.texts[id])}
+    texts = draft.texts
+    return {
+        label: id
+        for label, id in draft.labels.items()
+        if not is_example(texts[id]) and instruction(texts[id]) is None
+    }
 
 
 def _with_sources(

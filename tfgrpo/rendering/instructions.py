@@ -1,0 +1,35 @@
+"""What of a prompt beside lessons is in a library: the base prompt, and what is said of tools.
+
+Such an experience is known by how its text begins, as an example is. `[objective] Solve …` takes
+the place of `agent_objective` in the prompts of attempts, and `[tool search] Searches …` that of a
+tool's description. The last of each in the library counts. So they have history, diff and blame as
+everything in a library has, and on probation an attempt that is not shown one has the words of the
+settings. Where a library is a text, they are lines like the others.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tfgrpo.store.records import Library
+
+OBJECTIVE = ""
+"""Stands for the base prompt where tools stand by their names."""
+MARK = re.compile(r"\[(?:objective|tool (?P<tool>[\w.-]{1,64}))\]\s+(?P<words>\S.*)\Z", re.DOTALL)
+
+
+def instruction(text: str) -> tuple[str, str] | None:
+    """Returns whose words a text is, a tool's name or `OBJECTIVE`, and the words; None for any
+    other text."""
+    match = MARK.match(text)
+    return None if match is None else (match["tool"] or OBJECTIVE, match["words"])
+
+
+def instructions(library: Library) -> dict[str, str]:
+    """Returns the words of a library for the base prompt and for tools, by what they are of."""
+    return dict(one for e in library.readable if (one := instruction(e.text)) is not None)
+
+
+def instruction_ids(library: Library) -> frozenset[str]:
+    """Returns the ids of the experiences that are such words."""
+    return frozenset(e.id for e in library.readable if instruction(e.text) is not None)
