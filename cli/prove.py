@@ -144,7 +144,10 @@ def show(app: App, proof: Proof, *, as_json: bool) -> None:
     text.echo(f"run {proof.run.name}: {calls}, {dollars(proof.cost)}")
     if helps:
         text.echo(f"{text.plural(len(helps), 'experience')} on branch {proof.run.branch}")
-        text.echo(f"next: `tfgrpo merge {proof.run.branch}` brings what helps into your library")
+        text.echo(
+            f"next: `tfgrpo diff HEAD {proof.run.branch}`, then `tfgrpo merge {proof.run.branch}` "
+            "where your library lacks some of it"
+        )
     else:
         text.echo("nothing was shown to help")
 

@@ -117,6 +117,7 @@ def test_every_verb_works_on_a_shared_database(
         run(*line.split())
     run("eval", "problems.jsonl", "--samples", "1", *model)
     run("compare", "problems.jsonl", "--against", "v0", "--samples", "1", *model)
+    run("prove", "main", "--data", "problems.jsonl", *small, *model)
     # in production
     run("branch", "prod")
     run("switch", "prod")

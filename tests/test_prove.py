@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Cli, one_line_error
-from scripted import ScriptedEndpoint, stage, write_problems
+from scripted import Reply, ScriptedEndpoint, stage, write_problems
 
 from tfgrpo.evaluation.paired import FEWEST, NEEDED, judge
 from tfgrpo.projections.candidates import candidates
@@ -122,6 +123,36 @@ def test_a_budget_ends_a_proof_and_what_is_undecided_is_too_small_for_it(
         run = store.runs.get(done["run"])
         assert store.runs.state(run) == "finished"
         assert {one.judged.verdict for one in results(store, run)} == verdicts
+
+
+def test_a_proof_that_was_cut_off_goes_on_to_the_same_verdicts(
+    prove: Callable[..., Any], cli: Cli, mine: ScriptedEndpoint, tmp_path: Path
+) -> None:
+    store = tmp_path / "cut/.tfgrpo/store.db"
+    run_cut = ("--store", str(store))
+    shutil.copytree(tmp_path / ".tfgrpo", store.parent)  # ids are what coins are thrown by
+    whole = json.loads(prove("main", "--json").stdout)
+    asked = 0
+
+    def until(request: dict[str, Any]) -> str | Reply:
+        nonlocal asked
+        asked += 1
+        return planted(request) if asked <= 40 else Reply({"error": {"message": "no"}}, 401)
+
+    fixed = ("prove", "main", "--data", "problems.jsonl", "--model", "mine", "--json")
+    with ScriptedEndpoint(until) as gone:
+        cut = cli(*run_cut, *fixed, "--base-url", gone.base_url, ok=False)
+        assert cut.returncode == 1
+        with Store.open(store) as there:
+            assert "proved/main" in there.branches()
+            assert list(there.library("proved/main")) == [], "what is not decided is not kept"
+        asked = -1000
+        done = json.loads(cli(*run_cut, *fixed, "--base-url", gone.base_url).stdout)
+        answered = asked + 1000
+    assert {one["text"]: one["effect"] for one in done["experiences"]} == {
+        one["text"]: one["effect"] for one in whole["experiences"]
+    }
+    assert answered == whole["calls"] - 40
 
 
 def test_odd_groups_have_no_pairs(prove: Callable[..., Any]) -> None:

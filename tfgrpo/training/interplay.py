@@ -14,7 +14,7 @@ beside the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -28,6 +28,8 @@ DOUBTED = 0.5
 """The chance below which a thing is not taken to help beside another."""
 FEWEST = 16
 """Attempts with both, and with neither, below which nothing is said of a pair."""
+Coding: TypeAlias = tuple[tuple[str, ...], Callable[[frozenset[str]], frozenset[str]]]
+"""What there is to be shown, and what of that an attempt was shown, from the names it was."""
 ONE, OTHER, ALONE, BESIDE, BOTH = "one", "other", "alone", "beside", "both"
 
 
@@ -99,7 +101,9 @@ def _effects(attempts: Iterable[Observation], one: str, other: str) -> dict[str,
     return _estimated(attempts, ((OTHER, ALONE, BESIDE), parts))
 
 
-def _parts_of_sum(one: str, other: str) -> Any:
+def _parts_of_sum(one: str, other: str) -> Coding:
+    """Returns how attempts are taken apart into each of a pair, and both at once."""
+
     def parts(shown: frozenset[str]) -> frozenset[str]:
         there = {name for name, id in ((ONE, one), (OTHER, other)) if id in shown}
         return frozenset(there | ({BOTH} if len(there) == 2 else set()))
@@ -107,9 +111,9 @@ def _parts_of_sum(one: str, other: str) -> Any:
     return (ONE, OTHER, BOTH), parts
 
 
-def _estimated(attempts: Iterable[Observation], coded: Any) -> dict[str, Effect]:
+def _estimated(attempts: Iterable[Observation], coding: Coding) -> dict[str, Effect]:
     """Returns the effects of what attempts are taken apart into."""
-    belongs, parts = coded
+    belongs, parts = coding
     advantages = Advantages()
     advantages.add(Observation(a.group, belongs, parts(a.shown), a.reward) for a in attempts)
     return advantages.effects()
