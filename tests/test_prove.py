@@ -195,7 +195,7 @@ def test_it_stops_where_what_is_left_cannot_decide() -> None:
     assert judge(nothing, left=20).verdict == "too small"
     assert judge(nothing[: FEWEST - 1], left=20).verdict == "undecided"
     assert judge([], left=math.inf).verdict == "undecided"
-    assert judge([], left=0).verdict == "too small"
+    assert judge([], left=0).verdict == "not tried"
     assert judge([1.0] * 40, left=0).verdict == "helps"
     assert judge([-1.0] * 40, left=0).verdict == "harms"
     assert NEEDED > 3

@@ -16,6 +16,7 @@ from format_reader import Reader
 from store_helpers import add, clock
 from sync_helpers import far_ssh, sound
 
+from tfgrpo.mirror import bring_back, mirror
 from tfgrpo.store import Operation, PushRefused, Store, UnknownRevision
 from tfgrpo.store import signing as signatures
 from tfgrpo.store.canonical import canonical, seal, signed_payload
@@ -282,24 +283,50 @@ def test_whatever_is_changed_is_refused(store: Store, keys: Keys, tmp_path: Path
         assert signatures.check(team, team.tip("main")).by is not None
 
 
-def test_one_unsigned_version_among_signed_ones_is_refused(store: Store, keys: Keys) -> None:
-    team_path = Path(store.file).parents[2] / "team"
-    locations.clone(
-        locations.parse(str(Path(store.file))), team_path / ".tfgrpo/store.db", author="b"
-    )
+@pytest.mark.parametrize("way", ["path", "ssh"])
+def test_one_unsigned_version_among_signed_ones_is_refused(
+    store: Store, keys: Keys, tmp_path: Path, way: str
+) -> None:
+    team_path, source = tmp_path / "team", locations.parse(str(tmp_path / "ann"))
+    locations.clone(source, team_path / ".tfgrpo/store.db", author="b")
+    where = locations.parse("far:team" if way == "ssh" else str(team_path))
     with Store.open(team_path, author="b", now=clock()) as team:
         allow(team, keys.allowed)
         protect(team, "branch", "main")
-        signer, store.signer = store.signer, None
-        store.commit("main", [add("unsigned")], message="m")
-        store.signer = signer
-        store.commit("main", [add("signed")], message="m")
+
+    def push(name: str, **flags: bool) -> None:
+        with locations.peer(where, author="ann", ssh=far_ssh(tmp_path)) as peer:
+            sync.push(store, peer, [name], remote=None, **flags)
+
+    signer, store.signer = store.signer, None
+    store.commit("main", [add("unsigned")], message="m")
+    store.signer = signer
+    store.commit("main", [add("signed")], message="m")
+    for force in (False, True):
         with pytest.raises(PushRefused, match="no signature"):
-            sync.push(store, StorePeer(team), ["main"], remote=None)
-        store.move_branch("main", "v1")
-        store.commit("main", [add("signed")], message="m")
-        sync.push(store, StorePeer(team), ["main"], remote=None)
+            push("main", force=force)
+    store.move_branch("main", "v1")
+    store.commit("main", [add("signed")], message="m")
+    push("main")
+    with Store.open(team_path) as team:
         assert team.tip("main").digest == store.tip("main").digest
+    store.move_branch("main", "v1")
+    with pytest.raises(PushRefused, match="would not move forward"):
+        push("main")
+    push("main", force=True)  # all that is left there is signed
+    with pytest.raises(PushRefused, match="protected"):
+        push("main", delete=True)
+
+
+def test_signatures_go_through_git_and_back(store: Store, keys: Keys, tmp_path: Path) -> None:
+    signatures.sign_tag(store, "released", "main", signatures.signer(keys.ann), "", force=False)
+    mirror(store, tmp_path / "mirror")
+    with Store.init(tmp_path / "back/.tfgrpo/store.db", author="b") as back:
+        bring_back(back, tmp_path / "mirror")
+        allow(back, keys.allowed)
+        assert signatures.check_tag(back, "released").state == "good"
+        assert back.resolve("released").digest == store.tip("main").digest
+        assert signatures.check(back, back.resolve("released")).state == "good"
 
 
 def test_a_tag_is_good_under_its_own_name_and_place_alone(store: Store, keys: Keys) -> None:

@@ -22,7 +22,7 @@ import numpy
 
 from tfgrpo.evaluation import anytime
 
-Verdict: TypeAlias = Literal["helps", "harms", "too small", "undecided"]
+Verdict: TypeAlias = Literal["helps", "harms", "too small", "not tried", "undecided"]
 LEVEL = 0.95
 """How sure an answer is: of things that do nothing at most 2.5 % are ever said to help, and as many
 to harm, whenever one looks."""
@@ -57,6 +57,8 @@ def judge(differences: Sequence[float], left: float) -> Judged:
     verdict: Verdict = "undecided"
     if max(evidence) >= NEEDED:
         verdict = "helps" if evidence[0] >= evidence[1] else "harms"
+    elif left <= 0 and not pairs:
+        verdict = "not tried"
     elif left <= 0 or (pairs >= FEWEST and not _may_show(differences, max(evidence), left)):
         verdict = "too small"
     return Judged(verdict, effect, 2 * low, 2 * high, pairs)

@@ -177,5 +177,5 @@ def tried_object(one: Tried) -> dict[str, Any]:
 
 def sorted_results(tried: Sequence[Tried]) -> list[Tried]:
     """Returns what helps first, then what was not decided, then what harms."""
-    order = ("helps", "undecided", "too small", "harms")
+    order = ("helps", "undecided", "too small", "harms", "not tried")
     return sorted(tried, key=lambda one: (order.index(one.judged.verdict), -one.judged.effect))
