@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tfgrpo.store import Operation
+from tfgrpo.store import Operation, derived_id
 
 
 def clock(start: int = 1_000_000) -> Callable[[], int]:
@@ -29,6 +29,11 @@ def clock(start: int = 1_000_000) -> Callable[[], int]:
 
 def add(text: str, id: str | None = None) -> Operation:
     return Operation("ADD", id, text)
+
+
+def fixed(text: str) -> Operation:
+    """An ADD whose id follows from the text: chance that goes by ids is the same every time."""
+    return add(text, derived_id("tests", text))
 
 
 def child(code: str, *arguments: object) -> subprocess.Popen[str]:

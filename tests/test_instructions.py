@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from conftest import Cli
 from scripted import ScriptedEndpoint, write_problems
+from store_helpers import fixed
 
 from tfgrpo.rendering.instructions import OBJECTIVE, instruction
 from tfgrpo.rendering.render import prompt_text, rollout_messages
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import load
+from tfgrpo.store import Store
 from tfgrpo.store.records import ROOT, Experience, Library
 from tfgrpo.training.assign import belonging
 
@@ -86,8 +88,8 @@ def answered(request: dict[str, Any]) -> str:
 
 def test_a_base_prompt_has_a_history_and_is_proved_like_a_lesson(cli: Cli, tmp_path: Path) -> None:
     write_problems(tmp_path / "problems.jsonl", 8)
-    cli("init")
-    cli("add", "[objective] Guess.", "Say nothing else.")
+    with Store.init(tmp_path, author="tests") as store:
+        store.commit("main", map(fixed, ("[objective] Guess.", "Say nothing else.")), message="m")
     cli("modify", "G0", f"[objective] {BASE}")
     assert "Guess" in cli("diff", "v1", "v2").stdout
     assert BASE in cli("blame").stdout

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from conftest import ROOT, Cli, one_line_error
 from scripted import ScriptedEndpoint, stage, write_problems
+from store_helpers import fixed
 
 from tfgrpo.store import Store
 from tfgrpo.training.advantage import Observation
@@ -43,13 +44,11 @@ def merge(cli: Cli, mine: ScriptedEndpoint, tmp_path: Path) -> Callable[..., Any
     """Runs `tfgrpo merge web --measure`: main and web have two lessons each."""
     write_problems(tmp_path / "problems.jsonl", 36)
     (tmp_path / "tfgrpo.toml").write_text('[train]\ndata = "problems.jsonl"\n')
-    cli("init")
-    cli("add", "Write the number last.")
-    cli("branch", "web")
-    cli("add", ADDS, SAME)
-    cli("switch", "web")
-    cli("add", ALSO, AGAIN)
-    cli("switch", "main")
+    with Store.init(tmp_path, author="tests") as store:
+        store.commit("main", [fixed("Write the number last.")], message="m")
+        store.create_branch("web")
+        store.commit("main", map(fixed, (ADDS, SAME)), message="ours")
+        store.commit("web", map(fixed, (ALSO, AGAIN)), message="theirs")
 
     def run(*arguments: str, **options: Any) -> Any:
         model = ("--model", "mine", "--base-url", mine.base_url)

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from conftest import Cli, one_line_error
 from scripted import Reply, ScriptedEndpoint, stage, write_problems
+from store_helpers import fixed
 
 from tfgrpo.evaluation.paired import FEWEST, NEEDED, judge
 from tfgrpo.projections.candidates import candidates
 from tfgrpo.store import Store
-from tfgrpo.training.trial import recorded, results
+from tfgrpo.training.trial import Attempt, recorded, results, verdicts
+from tfgrpo.ui.export import page_alone
 
 HELPS, NOTHING, HARMS = "加一：两个数相加以后再加一。", "Schreib ohne Leerzeichen.", "Resta uno."
 WORTH = {HELPS: 0.5, NOTHING: 0.0, HARMS: -0.45}
@@ -45,8 +47,8 @@ def mine() -> Iterator[ScriptedEndpoint]:
 def prove(cli: Cli, mine: ScriptedEndpoint, tmp_path: Path) -> Callable[..., Any]:
     """Runs `tfgrpo prove` on a model of planted worths; main has the three lessons."""
     write_problems(tmp_path / "problems.jsonl", 16)
-    cli("init")
-    cli("add", *WORTH)
+    with Store.init(tmp_path, author="tests") as store:
+        store.commit("main", map(fixed, WORTH), message="m")
 
     def run(what: str = "main", *arguments: str, **options: Any) -> Any:
         fixed = ("--data", "problems.jsonl", "--model", "mine", "--base-url", mine.base_url)
@@ -88,6 +90,10 @@ def test_what_helps_is_on_a_branch_with_its_figures(
         assert seen[HARMS].measured is not None
         assert seen[HARMS].measured.high < 0
         assert store.library("main") == store.library("v1"), "main is as it was"
+    page = page_alone(tmp_path / ".tfgrpo/store.db", f"/run/{done['run']}")
+    assert "Nothing was learned" not in page
+    assert HELPS in page
+    assert "entered" in page
     assert "run proved-main, proved on mine" in " ".join(cli("blame", "proved/main").stdout.split())
     asked = mine.stages["rollout"]
     assert json.loads(prove("main", "--json").stdout) == done
@@ -170,6 +176,23 @@ def stream(dice: random.Random, effect: float, pairs: int) -> list[float]:
         shown = dice.random() < min(max(ease + effect, 0.0), 1.0)
         differences.append(float(shown) - float(dice.random() < ease))
     return differences
+
+
+def test_verdicts_do_not_depend_on_the_order_in_which_attempts_came() -> None:
+    dice = random.Random(8)
+    attempts = [
+        Attempt(step, f"p{n}", sample, ("a",), frozenset("a" if sample == coin else ""), reward)
+        for step in range(6)
+        for n in range(8)
+        for coin in [dice.randrange(2)]
+        for sample in (0, 1)
+        for reward in [float(dice.random() < (0.7 if sample != coin else 0.3))]
+    ]
+    there = verdicts(attempts, ["a"], 0)
+    assert there["a"].verdict == "helps"
+    for _ in range(20):
+        dice.shuffle(attempts)
+        assert verdicts(attempts, ["a"], 0) == there
 
 
 def test_what_does_nothing_is_seldom_said_to_help_however_often_one_looks() -> None:

@@ -49,8 +49,9 @@ SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
 SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
 """The most tokens of a short answer elsewhere, where a model may think first, and of any other
 answer of a local model, whose whole context is 4,096."""
-PAPER, PROBATION = "paper", "probation"
-"""The policies that are built in: the published method, and the one that measures."""
+PAPER, PROBATION, TRIAL = "paper", "probation", "trial"
+"""The policies that are built in: the published method, the one that measures, and the one that
+measures what is there already (`tfgrpo prove`)."""
 MOST_SAMPLES = 4
 """Of a problem that is attempted again because there are few."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.rollout.attempt import Group
-from tfgrpo.settings import PAPER, PROBATION
+from tfgrpo.settings import PAPER, PROBATION, TRIAL
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.training.groups import RunParts
@@ -27,7 +27,7 @@ GROUP = "tfgrpo.policies"
 BUILT_IN = {
     PROBATION: "tfgrpo.training.probation:Probation",
     PAPER: "tfgrpo.training.published:Published",
-    "trial": "tfgrpo.training.trial:Trial",
+    TRIAL: "tfgrpo.training.trial:Trial",
 }
 
 

@@ -21,6 +21,7 @@ from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.costs import Total, costs, total
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project
+from tfgrpo.settings import TRIAL as POLICY
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
@@ -78,7 +79,7 @@ def plan_trial(store: Store, project: Project, given: Mapping[str, Any], wanted:
     defaults = PROVE if wanted.folder == "proved" else MERGE
     named = {key: value for key, value in given.items() if value is not None}
     branch = f"{wanted.folder}/{wanted.stem}"
-    plan = plan_run(store, project, {**defaults, **named, "policy": "trial", "branch": branch})
+    plan = plan_run(store, project, {**defaults, **named, "policy": POLICY, "branch": branch})
     if plan.settings.group_size % 2:
         raise SettingsError(
             "a trial compares attempts in pairs", hint="--group-size takes an even number"

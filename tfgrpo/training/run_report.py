@@ -65,7 +65,7 @@ def issues(version: Version) -> tuple[Issue, ...]:
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Returns why a run has changed nothing in the library, in words; None where it has, or where
     it has made no version yet."""
-    from tfgrpo.settings import PROBATION
+    from tfgrpo.settings import PROBATION, TRIAL
     from tfgrpo.training.pool import pool_versions
 
     versions = versions_of(store, run)
@@ -83,6 +83,8 @@ def nothing_learned(store: Store, run: Run) -> str | None:
             if means == {reward}:
                 return f"every one of {attempts} attempts was {word}"
         return f"in each of {groups} groups the attempts were all right or all wrong"
+    if run.config.get("policy") == TRIAL:  # which learns nothing of its own
+        return None
     mixture = f"{mixed} of {groups} groups had right and wrong attempts"
     rejected = sum(
         version.meta.get("gate", {}).get("verdict") == "rejected" for version in versions

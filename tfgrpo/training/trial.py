@@ -155,9 +155,13 @@ def _attempts(step: int, rollouts: Iterable[Rollout]) -> Iterable[Attempt]:
 
 
 def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
-    """Returns what attempts say of each thing, by its name; `left` attempts may still come."""
+    """Returns what attempts say of each thing, by its name; `left` attempts may still come.
+
+    They are taken by step, problem and number, in whatever order they came: so a run that looks at
+    them as it goes, one that was resumed, and a reader of the record see the same.
+    """
     pairs: dict[tuple[int, str, int], list[Attempt]] = {}
-    for one in attempts:
+    for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
     differences: dict[str, list[float]] = {name: [] for name in names}
     for pair in pairs.values():
