@@ -10,7 +10,8 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.settings import EvalSettings
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
@@ -19,15 +20,10 @@ if TYPE_CHECKING:
 
 LEAST = 1e-9
 """A smaller difference in mean reward is taken for none."""
-GROUPS = {
-    "Comparison": (
-        *("--library", "--against", "--samples", "--problems", "--budget", "--json", "--config"),
-    ),
-    **options.SHARED_GROUPS,
-}
 
 
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(EvalSettings)
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @click.option(
     "--library",
@@ -43,14 +39,11 @@ GROUPS = {
     default="v0",
     help="Control; v0 is the empty library.  [v0]",
 )
-@click.option("--samples", type=int, help="Attempts per problem.  [8]")
 @click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
 @click.option("--model", "models", multiple=True, help="Model to test with; repeatable.")
-@click.option(
-    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
-)
+@options.BUDGET
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@options.shared_by_models
+@options.CONFIG
 @pass_app
 def compare(
     app: App,

@@ -10,25 +10,17 @@ import click
 
 from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import BRANCH, FINITE, App, force_option, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.settings import TrainSettings
 
 if TYPE_CHECKING:
     from tfgrpo.cli.live import Reporter
     from tfgrpo.improvement.improve import Improvement
     from tfgrpo.notices import Notice, OnProgress
 
-GROUPS = {
-    "Improve": (
-        *("--target", "--least", "--heldout-samples", "--budget", "--accept-better", "--new"),
-        *("--estimate", "--details"),
-        *("--force", "--quiet", "--json", "--config"),
-    ),
-    "Collect": ("--since", "--library", "--below", "--by", "--from", "--redact", "--no-system"),
-    **options.SHARED_GROUPS,
-}
 
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(TrainSettings, own=("temperature",))
 @click.option(
     "--target", type=BRANCH, default="prod", show_default=True, help="Branch to make better."
 )
@@ -73,7 +65,7 @@ GROUPS = {
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless there is a proposal.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
-@options.shared
+@options.CONFIG
 @pass_app
 def improve(
     app: App,

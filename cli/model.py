@@ -97,9 +97,9 @@ def get(name: str) -> None:
 
 
 @model.command()
-@click.option("--model", "name", help="local:NAME, or the name of a model at --base-url.")
-@click.option("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1.")
-@click.option("--api-key-env", help="Environment variable with the API key.")
+@click.option("--model", "name", help="What is checked: local:NAME, or a model at --base-url.")
+@click.option("--base-url", help="Its OpenAI-compatible endpoint.")
+@click.option("--api-key-env", help="Environment variable with its API key.")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
 )

@@ -10,21 +10,15 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import BRANCH, REVISION, App, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.regression import Regression
 
-GROUPS = {
-    "Regress": (
-        *("--library", "--samples", "--problems", "--unused", "--propose", "--budget"),
-        *("--estimate", "--details", "--json", "--config"),
-    ),
-    **options.SHARED_GROUPS,
-}
 
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(EvalSettings, own=("temperature",))
 @click.argument("data", required=False)
 @click.option("--library", default="HEAD", type=REVISION, show_default=True, help="What is asked.")
 @click.option(
@@ -50,7 +44,7 @@ GROUPS = {
 @click.option("--budget", help="Most to spend on each side: 5.00 (US dollars) or 200000tok.")
 @options.estimate
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@options.shared
+@options.CONFIG
 @pass_app
 def regress(
     app: App,

@@ -98,7 +98,7 @@ def test_a_store_is_made_in_a_folder(tmp_path: Path) -> None:
     [
         *(("rollout", "domain=tfgrpo.Domain("), ("render", "render=…"), ("check", "check=…")),
         *(("epoch", "did you mean epochs?"), ("base_urls", "did you mean base_url?")),
-        ("quite_another", "`--help` lists them"),
+        ("quite_another", "`--help-all` lists them"),
     ],
 )
 def test_an_option_that_there_is_not_says_what_to_write(
