@@ -88,7 +88,7 @@ def improve(
     What calls came to since the last time becomes problems (see `tfgrpo collect`). With enough new
     ones, a training on a branch of its own, with a gate, learns from them, and what it learned is
     compared with the target on held-out problems. What is not worse becomes a proposal: `tfgrpo
-    proposals` lists it, `accept` and `reject` decide. The target does not move before, except with
+    proposal` lists, shows, accepts and rejects it. The target does not move before, except with
     --accept-better.
 
     For cron: nothing to do is success, a second one beside it exits with 75, and one that was
@@ -157,7 +157,7 @@ def _without(report: Reporter) -> OnProgress:
 
 
 def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
-    from tfgrpo.cli.proposals import as_object
+    from tfgrpo.cli.proposal import as_object
 
     proposal = done.proposal
     if as_json:
@@ -176,4 +176,4 @@ def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
     if done.outcome == "accepted" and app.store.head.branch == done.target:
         checkout.materialise(app)
     if done.outcome == "proposed" and proposal is not None and not as_json:
-        text.echo(f"next: `tfgrpo accept {proposal.id}` or `tfgrpo reject {proposal.id} --why …`")
+        text.echo(f"next: `tfgrpo proposal accept {id}` or `tfgrpo proposal reject {id} --why …`")

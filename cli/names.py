@@ -42,6 +42,8 @@ def naming(
 
 @click.command()
 @naming(BRANCH, "-m", "--rename")
+@click.option("--back", is_flag=True, help="Move it back: to REVISION, or where it stood before.")
+@click.option("--why", help="With --back: the reason, for the record.")
 @pass_app
 def branch(app: App, /, **flags: Any) -> None:
     """List branches, or create, move, rename, protect or delete one.
@@ -50,11 +52,17 @@ def branch(app: App, /, **flags: Any) -> None:
     NAME@{1} is where the branch was. A protected branch refuses new versions, merges, resets,
     undo, renames and deletion without --force.
 
+    --back is for an incident: the next request has that library. It is one move of a name, nothing
+    is deleted, a second one goes further back, and an experiment on the branch is stopped. Who did
+    it, when and why is in `tfgrpo log --decisions` and `tfgrpo reflog`.
+
     \b
     Examples:
       tfgrpo branch draft v1
       tfgrpo branch -m trunk
       tfgrpo branch --protect main
+      tfgrpo branch --back prod --why "answers in the wrong unit"
+      tfgrpo branch --back prod v1 --why "incident 214"
     """
     _work(app, "branch", NameFlags(**flags))
 
@@ -88,22 +96,28 @@ class NameFlags(NamedTuple):
     unprotect: str | None
     as_json: bool
     message: str | None = None
+    back: bool = False
+    why: str | None = None
 
 
 def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
-    name, revision, force, delete_, rename, protect, unprotect, as_json, message = flags
-    actions = [rename, protect is not None, unprotect is not None, delete_]
-    if sum(actions) > 1 or (not rename and not delete_ and any(actions) and name is not None):
-        raise click.UsageError("give only one of NAME, --rename, --protect and --unprotect")
-    if (delete_ or rename or message) and name is None:
-        flag = "--delete" if delete_ else "--rename" if rename else "--message"
-        raise click.UsageError(f"{flag} needs a name")
+    name, revision, force, delete_, rename, protect, unprotect, as_json, message, back, why = flags
+    actions = [rename, back, protect is not None, unprotect is not None, delete_]
+    if sum(actions) > 1 or (any(actions[2:4]) and name is not None):
+        raise click.UsageError("give only one of NAME, --rename, --back, --protect and --unprotect")
+    if (delete_ or rename or back or message) and name is None:
+        wanting = {"--delete": delete_, "--rename": rename, "--back": back, "--message": message}
+        raise click.UsageError(f"{next(f for f, given in wanting.items() if given)} needs a name")
+    if back != (why is not None):
+        raise click.UsageError("--back needs --why REASON" if back else "--why goes with --back")
     if delete_ and revision is not None:
         raise click.UsageError(f"--delete takes one name: what is {revision}?")
     if force:
         app.force()
     store, at = app.store, "HEAD" if revision is None else revision
-    if rename:
+    if back:
+        _go_back(app, str(name), revision, str(why))
+    elif rename:
         old, new = _renaming(app, kind, str(name), revision)
         name_moves.rename(store, kind, old, new)
         text.echo(f"renamed {kind} {old} to {new}")
@@ -130,6 +144,18 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     else:
         version = store.create_branch(name, at)
         text.echo(f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it")
+
+
+def _go_back(app: App, branch: str, to: str | None, why: str) -> None:
+    """Moves a branch back, on record."""
+    from tfgrpo.production.rollback import rollback
+
+    done = rollback(app.store, branch, why=why, to=to)
+    if app.store.head.branch == branch:
+        checkout.materialise(app)
+    text.echo(f"{branch} is at {done.after.name} again (was {done.before.name})")
+    if done.experiment is not None:
+        text.echo(f"experiment {done.experiment} was stopped")
 
 
 def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:

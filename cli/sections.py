@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from tfgrpo.cli import text
+from tfgrpo.cli.suggest import EVERYTHING
 
 SECTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "Run": (
@@ -38,8 +39,6 @@ SECTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """A section → its options in their order: those that `--help` lists, and those that `--help-all`
 adds. What is in none is of one command alone, and stands in its first section."""
 PLACED = {name for parts in SECTIONS.values() for part in parts for name in part}
-EVERYTHING = "tfgrpo.everything"
-"""What a context's `meta` has where help is to leave nothing out."""
 
 
 def _help_all(ctx: click.Context, param: click.Parameter, value: bool) -> None:

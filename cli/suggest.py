@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+EVERYTHING = "tfgrpo.everything"
+"""What a context's `meta` has where help is to leave nothing out."""
 MEANT = {
     "rm": ("delete", "remove"),
     "remove": ("delete", "rm"),
@@ -16,6 +18,14 @@ MEANT = {
     "models": ("model",),
     "commit": ("add", "edit"),
     "rebase": ("merge", "cherry-pick"),
+    "worker": ("workers run",),
+    "up": ("workers start",),
+    "proposals": ("proposal list",),
+    "accept": ("proposal accept",),
+    "reject": ("proposal reject",),
+    "history": ("show",),
+    "stats": ("status -v",),
+    "rollback": ("branch --back",),
 }
 """What people call a command elsewhere → what it may be called here, in whichever group."""
 
@@ -55,9 +65,19 @@ class SuggestingGroup(click.Group):
 def _hint(word: str, there: list[str], path: str) -> str:
     if not path and word in NEEDLESS:
         return f": {NEEDLESS[word]}"
-    near = [name for name in MEANT.get(word, ()) if name in there]
+    near = [name for name in MEANT.get(word, ()) if name.split()[0] in there]
     if not near:
         import difflib
 
         near = difflib.get_close_matches(word, there, n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(path + name for name in near)}?" if near else ""
+
+
+class ListingGroup(SuggestingGroup):
+    """A group that lists without a command: `tfgrpo remote -v` is `tfgrpo remote list -v`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads arguments; those of no command are `list`'s."""
+        own = {flag for option in self.get_params(ctx) for flag in option.opts}
+        bare = not args or (args[0].startswith("-") and args[0] not in own)
+        return super().parse_args(ctx, ["list", *args] if bare else args)

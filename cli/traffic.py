@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 from click.core import ParameterSource
@@ -17,6 +18,8 @@ from tfgrpo.wording import money
 
 if TYPE_CHECKING:
     from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, LiveFigures, Traffic
+
+Tags: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @click.command()
@@ -39,7 +42,13 @@ if TYPE_CHECKING:
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
 @click.option("--below", type=FINITE, help="Only calls whose mean score is below this.")
-@click.option("-n", "--number", type=click.IntRange(1), default=50, show_default=True, help="Most.")
+@click.option("-n", "--number", type=click.IntRange(1), help="Most.  [50; 5 experiences]")
+@click.option("--figures", is_flag=True, help="Show what the calls came to instead, in figures.")
+@click.option(
+    "--by",
+    metavar="DIMENSION",
+    help="Figures by version, arm, day, user, key, model, provider, or a tag's name.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def traffic(
@@ -47,18 +56,30 @@ def traffic(
 ) -> None:
     """List the calls that went through the proxy, or show one with its feedback.
 
+    With --figures or --by: calls, errors, tokens, latency, cost and feedback, by version, arm and
+    experience, or by one dimension.
+
     The words of a call are there if the proxy was told to keep them (--record content).
 
     \b
     Examples:
       tfgrpo traffic --since 1d --failed
       tfgrpo traffic --below 0.5 --json
+      tfgrpo traffic --figures
+      tfgrpo traffic --by day --tag team=blue
     """
     from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import CallFilter, keyed
 
+    by, number = flags.pop("by"), flags.pop("number")
+    start = parse_time(since, now=time.time_ns() // 1000)
+    flags["tags"] = tuple(map(parse_tag, flags["tags"]))
+    if flags.pop("figures") or by:
+        _refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
+        _print_figures(app, start, flags["tags"], by, number or 5, as_json)
+        return
     if call is not None:
-        _refuse_filters(click.get_current_context())
+        _refuse_others(("call",), "filters the list: it cannot be given with CALL")
     with opened(app) as log:
         if call is not None:
             cost = dollars_of(app)
@@ -67,15 +88,12 @@ def traffic(
             else:
                 text.emit(app, _shown(log, call, cost))
             return
-        number = flags.pop("number")
-        start = parse_time(since, now=time.time_ns() // 1000)
         who = (
             None
             if subject is None
             else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
         )
-        flags["tags"] = tuple(map(parse_tag, flags["tags"]))
-        calls = log.calls(CallFilter(since=start, subject=who, **flags), number)
+        calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
         cost = dollars_of(app)
         if as_json:
             text.emit_json([_object(one, cost) for one in calls])
@@ -150,14 +168,68 @@ def _set_scale(app: App, setting: str) -> None:
     text.echo(f"scores of {label} are from {scale}")
 
 
-def _refuse_filters(context: click.Context) -> None:
-    """Raises UsageError where options that choose among calls stand beside one call."""
-    for option in context.command.params:
-        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if given and option.name not in ("call", "as_json"):
-            raise click.UsageError(
-                f"{option.opts[0]} filters the list: it cannot be given with CALL"
-            )
+def _refuse_others(names: tuple[str, ...], why: str) -> None:
+    """Raises UsageError where anything is given that is none of these, nor --json."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name not in (*names, "as_json"):
+            raise click.UsageError(f"{parameter.opts[0]} {why}")
+
+
+def _print_figures(
+    app: App, start: int, tags: Tags, by: str | None, number: int, as_json: bool
+) -> None:
+    """Prints calls in figures: by version, by arm, and by the experiences that were in the
+    prompt, or by another dimension alone."""
+    from tfgrpo.store.errors import TfgrpoError
+    from tfgrpo.store.traffic import by_dimension, by_experience, traffic_path
+
+    store = app.store
+
+    def library_of(digest: str) -> list[str]:
+        try:
+            return [experience.id for experience in store.library(digest)]
+        except TfgrpoError:  # of another store, or redacted away
+            return []
+
+    cost = dollars_of(app)
+    if not os.path.isfile(traffic_path(app.file)):
+        raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
+    with opened(app) as traffic:
+        calls = traffic.measured(start, tags)
+        if by:
+            groups = by_dimension(calls, by, cost)
+            if as_json:
+                text.emit_json([one._asdict() for one in groups])
+            else:
+                text.emit(app, live_lines(shown(by), groups, {}))
+            return
+        versions = by_dimension(calls, "version", cost)
+        arms = sorted(by_dimension(calls, "arm", cost))
+        experiences = by_experience(calls, library_of)
+        lost = traffic.lost()
+    if as_json:
+        text.emit_json(
+            {
+                "versions": [one._asdict() for one in versions],
+                "arms": [one._asdict() for one in arms],
+                "experiences": [one._asdict() for one in experiences],
+                "lost": lost,
+            }
+        )
+        return
+    texts = {e.id: shown(e.text)[:40] for e in store.library("HEAD")}
+
+    def lines() -> Iterator[str]:
+        yield from live_lines("version", versions, {})
+        if arms:
+            yield from live_lines("arm", arms, {})
+        yield from live_lines("experience", experiences[:number], texts)
+        if lost:
+            yield f"{text.plural(lost, 'call')} lost with workers that were killed"
+
+    text.emit(app, lines())
 
 
 def opened(app: App) -> Any:

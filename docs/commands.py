@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.cli.sections import EVERYTHING
+from tfgrpo.cli.suggest import EVERYTHING
 
 
 def pages(name: str, command: click.Command, parent: click.Context | None) -> Iterator[str]:

@@ -269,6 +269,19 @@ def test_help_is_a_verb_and_what_a_bare_command_prints(verb: Verb) -> None:
     assert (unknown.code, "did you mean merge" in unknown.err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("worker", "workers run"), ("up", "workers start"), ("proposals", "proposal list")),
+        *(("accept", "proposal accept"), ("reject", "proposal reject"), ("history", "show")),
+        *(("stats", "status -v"), ("rollback", "branch --back")),
+    ],
+)
+def test_a_verb_that_became_part_of_another_is_told(verb: Verb, typed: str, meant: str) -> None:
+    done = verb(typed, "p1")
+    assert (done.code, f"did you mean {meant}?" in done.err) == (2, True), done.err
+
+
 def test_a_csv_is_a_csv_and_an_unknown_ending_is_refused(shop: Verb, tmp_path: Path) -> None:
     assert shop("export", "-o", "shop.csv").out.endswith("to shop.csv as csv\n")
     assert (tmp_path / "shop.csv").read_text().startswith('"id","label","text"\n"')

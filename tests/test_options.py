@@ -14,7 +14,8 @@ from conftest import ROOT
 from tfgrpo.agents.settings import AgentSettings
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.cli.options import FLAGS
-from tfgrpo.cli.sections import EVERYTHING, SECTIONS, SectionedCommand
+from tfgrpo.cli.sections import SECTIONS, SectionedCommand
+from tfgrpo.cli.suggest import EVERYTHING
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import open_project, read_options
 from tfgrpo.settings import EvalSettings, TrainSettings, build

@@ -35,11 +35,11 @@ def shop(cli: Cli, tmp_path: Path) -> Cli:
         ("compare main", "tfgrpo compare DATA.jsonl --library main"),
         ("eval HEAD data.jsonl", "tfgrpo eval data.jsonl --library HEAD"),
         ("eval v0", "tfgrpo eval DATA.jsonl --library v0"),
-        ("blame G0", "tfgrpo history G0"),
+        ("blame G0", "tfgrpo show G0"),
         ("log -- G0", "tfgrpo log --experience G0"),
         ("log G0", "tfgrpo log --experience G0"),
-        ("diff G0", "tfgrpo history G0"),
-        ("checkout G0", "tfgrpo history G0"),
+        ("diff G0", "tfgrpo show G0"),
+        ("checkout G0", "tfgrpo show G0"),
         ("trust data.jsonl", "a settings file (.toml)"),
     ],
 )
@@ -52,7 +52,7 @@ def test_what_was_meant_is_told(shop: Cli, command: str, hint: str) -> None:
 def test_an_experiences_whole_id_is_known_too(shop: Cli, tmp_path: Path) -> None:
     with Store.open(tmp_path / ".tfgrpo/store.db") as store:
         (experience,) = store.library()
-    one_line_error(shop("blame", experience.id, ok=False), f"tfgrpo history {experience.id}")
+    one_line_error(shop("blame", experience.id, ok=False), f"tfgrpo show {experience.id}")
 
 
 def test_eval_takes_one_file(shop: Cli) -> None:
