@@ -19,7 +19,7 @@ with suppress(ValueError):  # not in the main thread
 import click  # noqa: E402
 
 from tfgrpo.cli.context import App  # noqa: E402
-from tfgrpo.cli.suggest import EVERYTHING, SuggestingGroup  # noqa: E402
+from tfgrpo.cli.suggest import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
 
 if COLLECTS:
@@ -160,6 +160,11 @@ class Verbs(SuggestingGroup):
             formatter.write_text(f"`tfgrpo help --all` lists all {len(COMMANDS)} commands.")
 
 
+def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> None:
+    if folder is not None:
+        os.chdir(folder)
+
+
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "TFGRPO"},
@@ -171,10 +176,26 @@ class Verbs(SuggestingGroup):
     help="Store file, or postgresql://USER@HOST/DATABASE; by default .tfgrpo/store.db here or in a"
     " parent folder.",
 )
+@click.option(
+    "-C",
+    "folder",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    is_eager=True,
+    expose_value=False,
+    allow_from_autoenv=False,
+    callback=_go_to,
+    help="Work as if started in DIR.",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Colours; NO_COLOR and FORCE_COLOR in the environment say the same.  [auto]",
+)
 @click.option("--no-pager", is_flag=True, help="Do not page long output.")
 @click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")
 @click.pass_context
-def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
+def tfgrpo(ctx: click.Context, store: str | None, color: str | None, no_pager: bool) -> None:
     """git for what a model has learned.
 
     A frozen model attempts problems in groups. What its right answers do, and its wrong ones do
@@ -188,8 +209,11 @@ def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
     """
     ctx.obj = App(store, pager=not no_pager)
     ctx.call_on_close(ctx.obj.close)
-    if os.environ.get("NO_COLOR"):
-        ctx.color = False
+    if color is not None:  # for whatever this process prints with, and what it starts
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        if color != "auto":
+            os.environ["NO_COLOR" if color == "never" else "FORCE_COLOR"] = "1"
 
 
 def main() -> None:
@@ -248,6 +272,9 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
     context = error.ctx
     if context is None:
         return error.format_message(), None
+    if isinstance(error, click.NoSuchOption):
+        near = nearest(error.option_name, error.possibilities or ())
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=context)
     if isinstance(error, click.NoSuchOption) and context.parent is not None:
         for option in tfgrpo.params:
             if isinstance(option, click.Option) and error.option_name in option.opts:
@@ -256,6 +283,8 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
                 rest = "" if option.is_eager else f" {verb} …"  # --version is all there is
                 hint = f"tfgrpo {error.option_name}{value}{rest}"
                 return f"{error.option_name} goes before the command", hint
+    if context.parent is None:
+        return error.format_message(), "`tfgrpo help --all` lists the commands"
     return error.format_message(), f"`{context.command_path} --help` shows how"
 
 

@@ -29,6 +29,7 @@ def naming(
         click.option(*rename, "rename", is_flag=True, help="Rename OLD (a branch: HEAD's) to NEW."),
         click.option("--protect", type=type, help="Refuse to move it without --force."),
         click.option("--unprotect", type=type, help="Allow it to move again."),
+        click.option("-l", "--list", "list_", is_flag=True, help="List those like NAME: 'web*'."),
         click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     )
 
@@ -42,10 +43,14 @@ def naming(
 
 @click.command()
 @naming(BRANCH, "-m", "--rename")
+@click.option("-a", "--all", "all_", is_flag=True, help="List the remotes' branches too.")
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Taken, as the list is so.")
+@click.option("--show-current", "current", is_flag=True, help="Print the name of HEAD's branch.")
+@click.option("-D", "delete_forced", is_flag=True, help="The same as --delete --force.")
 @click.option("--back", is_flag=True, help="Move it back: to REVISION, or where it stood before.")
 @click.option("--why", help="With --back: the reason, for the record.")
 @pass_app
-def branch(app: App, /, **flags: Any) -> None:
+def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> None:
     """List branches, or create, move, rename, protect or delete one.
 
     Each domain's library is a branch. Every move is recorded in the reflog: after a move,
@@ -64,6 +69,11 @@ def branch(app: App, /, **flags: Any) -> None:
       tfgrpo branch --back prod --why "answers in the wrong unit"
       tfgrpo branch --back prod v1 --why "incident 214"
     """
+    if current:
+        text.echo(app.store.head.branch or "")
+        return
+    if delete_forced:
+        flags |= {"delete_": True, "force": True}
     _work(app, "branch", NameFlags(**flags))
 
 
@@ -95,13 +105,19 @@ class NameFlags(NamedTuple):
     protect: str | None
     unprotect: str | None
     as_json: bool
+    list_: bool
     message: str | None = None
     back: bool = False
     why: str | None = None
+    all_: bool = False
 
 
 def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
-    name, revision, force, delete_, rename, protect, unprotect, as_json, message, back, why = flags
+    name, revision, force, delete_, rename, protect, unprotect = flags[:7]
+    message, back, why = flags.message, flags.back, flags.why
+    if flags.list_ or (name is None and flags.all_):
+        _list(app, kind, flags)
+        return
     actions = [rename, back, protect is not None, unprotect is not None, delete_]
     if sum(actions) > 1 or (any(actions[2:4]) and name is not None):
         raise click.UsageError("give only one of NAME, --rename, --back, --protect and --unprotect")
@@ -128,7 +144,7 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
         was = name_moves.unprotect(store, kind, unprotect)
         text.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
     elif name is None:
-        _list(app, kind, as_json)
+        _list(app, kind, flags)
     elif delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
         text.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
@@ -168,11 +184,18 @@ def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple
     return here, first
 
 
-def _list(app: App, kind: NameKind, as_json: bool) -> None:
-    store = app.store
+def _list(app: App, kind: NameKind, flags: NameFlags) -> None:
+    """Lists names: those that are like NAME, if it is given."""
+    store, like = app.store, flags.name or "*"
     names = store.branches() if kind == "branch" else store.tags()
+    if flags.all_:
+        names |= store.remote_branches()
+    if like != "*":
+        from fnmatch import fnmatchcase
+
+        names = {name: number for name, number in names.items() if fnmatchcase(name, like)}
     protected = name_moves.protected(store, kind)
-    if as_json:
+    if flags.as_json:
         fields = {"branches": names} if kind == "branch" else {"tags": names}
         head = {"head": store.head.branch} if kind == "branch" else {}
         text.emit_json({**head, **fields, "protected": sorted(protected & set(names))})

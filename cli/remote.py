@@ -26,6 +26,7 @@ def remote() -> None:
 
 
 @remote.command("list")
+@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Taken, as the list is so.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def list_(app: App, as_json: bool) -> None:

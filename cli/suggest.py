@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
 EVERYTHING = "tfgrpo.everything"
@@ -16,8 +18,31 @@ MEANT = {
     "fetch": ("get",),
     "download": ("get",),
     "models": ("model",),
+    "amend": ("edit", "modify"),
+    "annotate": ("blame",),
+    "apply": ("import",),
+    "archive": ("export", "bundle"),
+    "br": ("branch",),
+    "cat": ("show",),
+    "ci": ("add", "edit"),
+    "co": ("checkout",),
     "commit": ("add", "edit"),
+    "describe": ("show", "tag"),
+    "evaluate": ("eval",),
+    "find": ("log --grep",),
+    "format-patch": ("export", "bundle"),
+    "grep": ("log --grep",),
+    "learn": ("train",),
+    "ls-files": ("show",),
+    "mergetool": ("merge --edit",),
+    "notes": ("tag -m",),
     "rebase": ("merge", "cherry-pick"),
+    "restore": ("checkout", "undo"),
+    "rev-parse": ("show",),
+    "search": ("log --grep",),
+    "st": ("status",),
+    "test": ("eval", "compare"),
+    "whatchanged": ("log -p",),
     "worker": ("workers run",),
     "up": ("workers start",),
     "proposals": ("proposal list",),
@@ -33,7 +58,10 @@ SENTENCE = 400
 """More characters than the first sentence of any command's help has."""
 NEEDLESS = {
     "stash": "nothing is ever uncommitted",
+    "stage": "there is no index: a change is a version at once",
     "gc": "versions are append-only, so there is nothing to collect",
+    "prune": "versions are append-only, so there is nothing to collect",
+    "config": "settings are in tfgrpo.toml; `tfgrpo train --help-all` lists them",
 }
 """What git has and we have not, by design."""
 
@@ -65,12 +93,27 @@ class SuggestingGroup(click.Group):
 def _hint(word: str, there: list[str], path: str) -> str:
     if not path and word in NEEDLESS:
         return f": {NEEDLESS[word]}"
-    near = [name for name in MEANT.get(word, ()) if name.split()[0] in there]
+    near = _meant(word, there)
     if not near:
-        import difflib
+        known = [*there, *(name for name in MEANT if _meant(name, there))]
+        for name in nearest(word, known):
+            near += [name] if name in there else _meant(name, there)
+    listed = [path + name for name in dict.fromkeys(near)][:2]
+    return f"; did you mean {' or '.join(listed)}?" if near else ""
 
-        near = difflib.get_close_matches(word, there, n=2, cutoff=0.6)
-    return f"; did you mean {' or '.join(path + name for name in near)}?" if near else ""
+
+def _meant(word: str, there: list[str]) -> list[str]:
+    return [name for name in MEANT.get(word, ()) if name.split()[0] in there]
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Returns which of the known words may be meant by one: as good as the same, nearest first."""
+    import difflib
+
+    known = list(known)
+    begun = [name for name in known if len(word) > 3 and name.startswith(word)]
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.7)
+    return list(dict.fromkeys([*begun, *close]))
 
 
 class ListingGroup(SuggestingGroup):

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from conftest import Verb
 
 from tfgrpo.author import AUTHOR
-from tfgrpo.cli.main import main
 from tfgrpo.mirror import mirror
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.remotes import Remotes, apart_from_remote
 
 DAYS, EUROS = "Count both days of a hire.", "Round up to whole euros."
-
-
-class Printed(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    out: str
-    err: str
-    code: int
-
-
-Verb = Callable[..., Printed]
-
-
-@pytest.fixture
-def verb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Verb:
-    """Runs `tfgrpo` in this process, in `tmp_path`, as ann."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(AUTHOR, "ann")
-    monkeypatch.delenv("TFGRPO_STORE", raising=False)
-
-    def run(*words: str, typed: str = "") -> Printed:
-        monkeypatch.setattr(sys, "argv", ["tfgrpo", *words])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Printed(captured.out, captured.err, int(stop.value.code or 0))
-
-    return run
 
 
 @pytest.fixture
