@@ -167,7 +167,7 @@ def revert(
     Examples:
       tfgrpo revert HEAD
       tfgrpo revert v2 -m "the rule was dropped"
-      tfgrpo revert v1..v3
+      tfgrpo revert HEAD HEAD~1
     """
     _apply_each(app, merges.revert_all, revisions, take, message, as_json)
 
