@@ -12,6 +12,7 @@ from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import RANGE, REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.moves import left_in_place, move_objects
+from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
@@ -107,7 +108,6 @@ def merge(app: App, revision: str, take: str | None, message: str | None, as_jso
       tfgrpo merge web
       tfgrpo merge web --theirs
     """
-    from tfgrpo.rendering.near_duplicates import near_duplicates
 
     store = app.store
     branch, before = _branch(app)

@@ -10,7 +10,9 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.evaluate import run_evaluation
 from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.evaluation.figures import conditions_words
 from tfgrpo.settings import EvalSettings
 from tfgrpo.wording import plural
 
@@ -65,7 +67,6 @@ def compare(
       tfgrpo compare heldout.jsonl --samples 4
       tfgrpo compare heldout.jsonl --library web --against main --samples 2
     """
-    from tfgrpo.cli.evaluate import run_evaluation
     from tfgrpo.evaluation.comparison import compared
 
     options.refuse_revisions(app, "compare", data)
@@ -97,7 +98,6 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yields a row for each comparison, with a column for each thing that differs."""
     from tfgrpo.evaluation.comparison import difference_words, library_name
-    from tfgrpo.evaluation.figures import conditions_words
 
     named = {
         "dataset": [one.dataset for one in comparisons],

@@ -10,7 +10,9 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.notices import Notice, ScoresReady
 from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
@@ -56,7 +58,6 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
-    from tfgrpo.cli.cost import print_figures
     from tfgrpo.evaluation.scores import scores_object
     from tfgrpo.training.estimate import estimate_evaluation
 
@@ -105,7 +106,6 @@ def run_evaluation(
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
     from tfgrpo.cli import interrupts, live
     from tfgrpo.evaluation.setup import score
-    from tfgrpo.notices import Notice, ScoresReady
 
     plan = _planned(app, config, versions, given, trained)
     with live.Reporter(app.store) as report:

@@ -10,7 +10,9 @@ import click
 
 from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import BRANCH, FINITE, App, force_option, pass_app
+from tfgrpo.cli.proposal import as_object
 from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.notices import ScoresReady
 from tfgrpo.settings import TrainSettings
 
 if TYPE_CHECKING:
@@ -151,14 +153,10 @@ def _without(report: Reporter) -> OnProgress:
         if not isinstance(notice, ScoresReady):
             report(notice)
 
-    from tfgrpo.notices import ScoresReady
-
     return show
 
 
 def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
-    from tfgrpo.cli.proposal import as_object
-
     proposal = done.proposal
     if as_json:
         text.emit_json(

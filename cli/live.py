@@ -22,6 +22,7 @@ from tfgrpo.cli import text
 from tfgrpo.evaluation.evaluate import EvalProgress
 from tfgrpo.evaluation.scores import Scores
 from tfgrpo.model.client import Meter
+from tfgrpo.model.fleet import describe_endpoints
 from tfgrpo.notices import DownloadProgress, Notice, ScoresReady, StepFinished, WarningNotice
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -159,7 +160,6 @@ def _usage_lines(meter: Meter) -> list[str]:
     """Returns what calls have come to, and where several endpoints serve them which does what."""
     if not meter.endpoints:
         return [_describe_usage(meter)]
-    from tfgrpo.model.fleet import describe_endpoints
 
     return [_describe_usage(meter), text.shown(describe_endpoints(meter.endpoints))]
 

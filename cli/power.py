@@ -8,6 +8,7 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
+from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.comparison import Power
@@ -99,7 +100,6 @@ def power(
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
     """Returns difference, between and within as recorded evaluations have them."""
     from tfgrpo.evaluation.comparison import power_of, recorded_pairs
-    from tfgrpo.store.errors import InvalidOperation
 
     a, b = app.store.resolve(control), app.store.resolve(library)
     pairs = recorded_pairs(

@@ -13,6 +13,7 @@ import click
 
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import App, force_option, pass_app
+from tfgrpo.cli.edit import edit_file, read_file
 from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.visible import shown
 
@@ -223,7 +224,6 @@ def _edited(
     app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the labels that are taken, and other words for some, as somebody edited them."""
-    from tfgrpo.cli.edit import edit_file, read_file
 
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
     before = {one.label: " ".join((one.after or "").split()) for one in changes}

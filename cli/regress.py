@@ -11,6 +11,8 @@ import click
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import BRANCH, REVISION, App, pass_app
 from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli.traffic import opened
+from tfgrpo.notices import ignore
 from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
@@ -79,7 +81,6 @@ def regress(
     from tfgrpo.improvement import estimates
     from tfgrpo.improvement.regression import RegressRequest, regression_object
     from tfgrpo.improvement.regression import regress as compare_sides
-    from tfgrpo.notices import ignore
 
     if unused is not None:
         _unused(app, unused, library, target, as_json)
@@ -118,7 +119,6 @@ def _tell(regression: Regression) -> None:
 
 def _unused(app: App, unused: str, library: str, target: str | None, as_json: bool) -> None:
     """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
-    from tfgrpo.cli.traffic import opened
     from tfgrpo.improvement.expiry import propose_expiry, unused_experiences
     from tfgrpo.store.log_filter import parse_time
 

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import checkout, combine, text
+from tfgrpo.cli import checkout, combine, text, trust
 from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, force_option, pass_app
+from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store import merge as merges
 from tfgrpo.store.address import named_by, project_root, store_path
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.remotes import Remotes
 
 if TYPE_CHECKING:
     from tfgrpo.store.transfer.locations import Location
@@ -52,7 +55,6 @@ def clone(app: App, location: str, folder: Path | None) -> None:
       tfgrpo clone team copy
       tfgrpo clone "$PWD/team" elsewhere/copy
     """
-    from tfgrpo.store.store import Store
     from tfgrpo.store.transfer import locations
     from tfgrpo.trust.ledger import remember_own
     from tfgrpo.trust.permissions import of_remote
@@ -88,7 +90,6 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -
       tfgrpo fetch
       tfgrpo fetch origin main
     """
-    from tfgrpo.store.transfer.remotes import Remotes
 
     if all_ and remote is not None:
         raise click.UsageError(f"--all fetches from every remote, {remote} among them")
@@ -132,7 +133,6 @@ def pull(
       tfgrpo pull
       tfgrpo pull origin main --theirs
     """
-    from tfgrpo.rendering.near_duplicates import near_duplicates
     from tfgrpo.store.transfer import locations, sync
 
     store = app.store
@@ -232,9 +232,7 @@ def push(
 
 def find(app: App, given: str | None) -> Other:
     """Returns the remote of that name, or a location as it is; without one, the default."""
-    from tfgrpo.cli import trust
     from tfgrpo.store.transfer import locations
-    from tfgrpo.store.transfer.remotes import Remotes
     from tfgrpo.trust import gate
     from tfgrpo.trust.permissions import of_remote
 

@@ -6,13 +6,17 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 from click.core import ParameterSource
 
-from tfgrpo.cli import text
+from tfgrpo.author import default_author
+from tfgrpo.cli import options, text
 from tfgrpo.cli.context import FINITE, App, pass_app
+from tfgrpo.proxy.patterns import clean_feedback
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.visible import shown
 from tfgrpo.wording import money
 
@@ -126,9 +130,7 @@ def feedback(
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
-    from tfgrpo.author import default_author
     from tfgrpo.proxy.metrics import sums_of_feedback
-    from tfgrpo.proxy.patterns import clean_feedback
     from tfgrpo.store.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -182,7 +184,6 @@ def _print_figures(
 ) -> None:
     """Prints calls in figures: by version, by arm, and by the experiences that were in the
     prompt, or by another dimension alone."""
-    from tfgrpo.store.errors import TfgrpoError
     from tfgrpo.store.traffic import by_dimension, by_experience, traffic_path
 
     store = app.store
@@ -234,7 +235,6 @@ def _print_figures(
 
 def opened(app: App) -> Any:
     """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
-    from contextlib import closing
 
     from tfgrpo.store.opening import open_traffic
     from tfgrpo.store.traffic import traffic_path
@@ -244,7 +244,6 @@ def opened(app: App) -> Any:
 
 def dollars_of(app: App) -> Cost:
     """Returns what tells the price of a call."""
-    from tfgrpo.cli import options
     from tfgrpo.production.dollars import Dollars
 
     return Dollars(options.open_project(app, None).table("prices")).of

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, options, text
+from tfgrpo.cli import checkout, cost, options, text
 from tfgrpo.cli.context import RUN, App, force_option, pass_app
 from tfgrpo.cli.sections import SectionedCommand
 from tfgrpo.settings import TrainSettings
+from tfgrpo.store.errors import StoreError
+from tfgrpo.training.next_steps import next_steps
+from tfgrpo.wording import span
+from tfgrpo.workers.queue import queue_address
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
@@ -87,12 +91,9 @@ def train(
             "--json needs --estimate; `tfgrpo runs --json` prints a finished run"
         )
     if workers:
-        from tfgrpo.workers.queue import queue_address
-
         queue_address(app.location)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
-    from tfgrpo.cli import cost
     from tfgrpo.training.setup import RunChoice, plan_choice, ready_run, run_budget
 
     there = _has_store(app)
@@ -117,7 +118,6 @@ def train(
 
 
 def _has_store(app: App) -> bool:
-    from tfgrpo.store.errors import StoreError
     from tfgrpo.store.opening import is_there
 
     if app.is_shared:  # whose errors are worth a line of their own
@@ -171,9 +171,7 @@ def _steps_done(store: Store, run: Run) -> int:
 def _tell(app: App, result: TrainResult) -> None:
     """Says what came of a run, and writes the library for inference."""
     from tfgrpo.training.choice import best_tag, final_version
-    from tfgrpo.training.next_steps import next_steps
     from tfgrpo.training.run_report import issue_counts
-    from tfgrpo.wording import span
 
     store, run = app.store, result.run
     done = _steps_done(store, run)

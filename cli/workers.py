@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +14,11 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.options import CONFIG
 from tfgrpo.cli.suggest import ListingGroup
+from tfgrpo.store.address import with_password
+from tfgrpo.wording import span
+from tfgrpo.workers.local import is_orphan, keep_workers, parent
+from tfgrpo.workers.queue import queue_address
+from tfgrpo.workers.view import read_crew, state_of
 
 if TYPE_CHECKING:
     from tfgrpo.workers.view import Crew
@@ -83,8 +89,6 @@ def run(
     import asyncio
 
     from tfgrpo.project import open_project
-    from tfgrpo.workers.local import is_orphan, parent
-    from tfgrpo.workers.queue import queue_address
     from tfgrpo.workers.waiting import store_when_there
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
@@ -137,8 +141,6 @@ def list_(app: App, as_json: bool) -> None:
       tfgrpo --store postgresql://ann@db/team workers list
       tfgrpo workers list --json
     """
-    from tfgrpo.workers.queue import queue_address
-    from tfgrpo.workers.view import read_crew
 
     crew = read_crew(queue_address(app.location))
     if as_json:
@@ -150,9 +152,6 @@ def list_(app: App, as_json: bool) -> None:
 
 
 def _lines(crew: Crew) -> Iterator[str]:
-    from tfgrpo.wording import span
-    from tfgrpo.workers.view import state_of
-
     rows = []
     for one in crew.members:
         figures = one.figures
@@ -204,11 +203,7 @@ def start(app: App, count: int, slots: int, heartbeat: float) -> None:
       tfgrpo --store postgresql://ann@db/team workers start --count 4
       tfgrpo workers start --count 2 --slots 16
     """
-    from threading import Event
 
-    from tfgrpo.store.address import with_password
-    from tfgrpo.workers.local import keep_workers
-    from tfgrpo.workers.queue import queue_address
     from tfgrpo.workers.waiting import store_when_there
 
     queue_address(app.location)
