@@ -75,7 +75,7 @@ def from_settings(kind: type[Settings], *, own: Collection[str] | None = None) -
     def added(command: F) -> F:
         there = {flag for one in getattr(command, "__click_params__", ()) for flag in one.opts}
         for name, option in reversed(listed.items()):
-            command = command if f"--{name}" in there else option(command)
+            command = command if f"--{name.replace('_', '-')}" in there else option(command)
         return command
 
     return added

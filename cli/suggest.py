@@ -123,4 +123,5 @@ class ListingGroup(SuggestingGroup):
         """Reads arguments; those of no command are `list`'s."""
         own = {flag for option in self.get_params(ctx) for flag in option.opts}
         bare = not args or (args[0].startswith("-") and args[0] not in own)
+        bare = bare and not ctx.resilient_parsing  # the shell is offered the commands
         return super().parse_args(ctx, ["list", *args] if bare else args)

@@ -66,6 +66,10 @@ def shop(cli: Cli) -> Cli:
 OFFERED: dict[str, set[str]] = {
     "show G": {"G0", "G1"},
     "show we": {"web"},
+    "remote ": {"add", "list", "remove", "set-url"},
+    "proposal acc": {"accept"},
+    "workers r": {"run"},
+    "-C . switch w": {"web"},
     "log v0..w": {"v0..web"},
     "switch ": {"main", "web"},
     "branch --rename w": {"web"},
