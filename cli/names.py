@@ -80,6 +80,7 @@ def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> Non
 @click.command()
 @naming(TAG, "--rename")
 @click.option("-m", "--message", help="Why; recorded in the reflog, and listed.")
+@click.option("-a", "--annotate", is_flag=True, expose_value=False, help="Taken, as all tags are.")
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
     """List tags, or create, move, rename, protect or delete one.

@@ -119,7 +119,7 @@ def colour() -> bool | None:
     """Returns whether the user wants colours; None where the terminal decides."""
     if os.environ.get("NO_COLOR"):
         return False
-    return True if os.environ.get("FORCE_COLOR", "0") != "0" else None
+    return True if os.environ.get("FORCE_COLOR", "") not in ("", "0") else None
 
 
 def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:

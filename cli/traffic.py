@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import options, text
+from tfgrpo.cli import figures, options, text
 from tfgrpo.cli.context import FINITE, App, pass_app
+from tfgrpo.cli.figures import token_count
 from tfgrpo.proxy.patterns import clean_feedback
-from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.visible import shown
 from tfgrpo.wording import money
 
 if TYPE_CHECKING:
-    from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, LiveFigures, Traffic
-
-Tags: TypeAlias = tuple[tuple[str, str], ...]
+    from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
 
 
 @click.command()
@@ -78,15 +75,21 @@ def traffic(
     by, number = flags.pop("by"), flags.pop("number")
     start = parse_time(since, now=time.time_ns() // 1000)
     flags["tags"] = tuple(map(parse_tag, flags["tags"]))
-    if flags.pop("figures") or by:
+    in_figures = flags.pop("figures") or by
+    if in_figures:
         _refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
-        _print_figures(app, start, flags["tags"], by, number or 5, as_json)
-        return
-    if call is not None:
+    elif call is not None:
         _refuse_others(("call",), "filters the list: it cannot be given with CALL")
+    cost = dollars_of(app)
     with opened(app) as log:
+        if in_figures:
+            calls = log.measured(start, flags["tags"])
+            if by:
+                figures.show_by(app, calls, by, cost, as_json)
+            else:
+                figures.show(app, calls, log.lost(), cost, number or 5, as_json)
+            return
         if call is not None:
-            cost = dollars_of(app)
             if as_json:
                 text.emit_json(_whole(log, call, cost))
             else:
@@ -98,7 +101,6 @@ def traffic(
             else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
         )
         calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
-        cost = dollars_of(app)
         if as_json:
             text.emit_json([_object(one, cost) for one in calls])
         else:
@@ -179,63 +181,8 @@ def _refuse_others(names: tuple[str, ...], why: str) -> None:
             raise click.UsageError(f"{parameter.opts[0]} {why}")
 
 
-def _print_figures(
-    app: App, start: int, tags: Tags, by: str | None, number: int, as_json: bool
-) -> None:
-    """Prints calls in figures: by version, by arm, and by the experiences that were in the
-    prompt, or by another dimension alone."""
-    from tfgrpo.store.traffic import by_dimension, by_experience, traffic_path
-
-    store = app.store
-
-    def library_of(digest: str) -> list[str]:
-        try:
-            return [experience.id for experience in store.library(digest)]
-        except TfgrpoError:  # of another store, or redacted away
-            return []
-
-    cost = dollars_of(app)
-    if not os.path.isfile(traffic_path(app.file)):
-        raise TfgrpoError("no calls are on record", hint="`tfgrpo proxy` records them")
-    with opened(app) as traffic:
-        calls = traffic.measured(start, tags)
-        if by:
-            groups = by_dimension(calls, by, cost)
-            if as_json:
-                text.emit_json([one._asdict() for one in groups])
-            else:
-                text.emit(app, live_lines(shown(by), groups, {}))
-            return
-        versions = by_dimension(calls, "version", cost)
-        arms = sorted(by_dimension(calls, "arm", cost))
-        experiences = by_experience(calls, library_of)
-        lost = traffic.lost()
-    if as_json:
-        text.emit_json(
-            {
-                "versions": [one._asdict() for one in versions],
-                "arms": [one._asdict() for one in arms],
-                "experiences": [one._asdict() for one in experiences],
-                "lost": lost,
-            }
-        )
-        return
-    texts = {e.id: shown(e.text)[:40] for e in store.library("HEAD")}
-
-    def lines() -> Iterator[str]:
-        yield from live_lines("version", versions, {})
-        if arms:
-            yield from live_lines("arm", arms, {})
-        yield from live_lines("experience", experiences[:number], texts)
-        if lost:
-            yield f"{text.plural(lost, 'call')} lost with workers that were killed"
-
-    text.emit(app, lines())
-
-
 def opened(app: App) -> Any:
     """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
-
     from tfgrpo.store.opening import open_traffic
     from tfgrpo.store.traffic import traffic_path
 
@@ -255,35 +202,6 @@ def parse_tag(given: str) -> tuple[str, str]:
     if not (name and equals):
         raise click.UsageError(f"{given!r} is no tag: write team=blue")
     return name, value
-
-
-def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
-    """Yields the figures of calls as a table."""
-    rows = [
-        (
-            names.get(one.name, one.name),
-            str(one.calls),
-            str(one.errors),
-            _count(one.prompt_tokens),
-            _count(one.completion_tokens),
-            f"{one.p50 / 1000:.0f}",
-            f"{one.p95 / 1000:.0f}",
-            f"{one.added / 1000:.2f}",
-            "" if one.dollars is None else _sum(one),
-            "" if one.score is None else f"{one.score:.3f} ({one.scored})",
-        )
-        for one in figures
-    ]
-    head = ("calls", "errors", "tokens in", "out", "p50 ms", "p95", "added", "cost", "score")
-    yield from text.table(rows, header=(title, *head))
-
-
-def _sum(one: LiveFigures) -> str:
-    """What calls cost together: more than the sum that is known, where some prices are not."""
-    known = one.calls - one.unpriced
-    if not known:
-        return "unknown"
-    return money(one.dollars) + (f" + {one.unpriced} unknown" if one.unpriced else "")
 
 
 def _score(value: str) -> bool | float:
@@ -346,17 +264,13 @@ def _price(call: CallRecord, cost: Cost) -> str:
 def _tokens(call: CallRecord) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return ""  # nobody knows, which is not none
-    return f"{_count(call.prompt_tokens)}+{_count(call.completion_tokens)}"
-
-
-def _count(tokens: int | None) -> str:
-    return "?" if tokens is None else str(tokens)
+    return f"{token_count(call.prompt_tokens)}+{token_count(call.completion_tokens)}"
 
 
 def _counted(call: CallRecord) -> str:
     if not _tokens(call):
         return "its tokens are not known"
-    return f"{_count(call.prompt_tokens)} tokens in, {_count(call.completion_tokens)} out"
+    return f"{token_count(call.prompt_tokens)} tokens in, {token_count(call.completion_tokens)} out"
 
 
 def _shown(log: Traffic, id: str, cost: Cost) -> Iterator[str]:

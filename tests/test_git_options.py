@@ -70,6 +70,7 @@ def test_tags_are_listed_by_a_pattern_and_pushed_at_once(shop: Verb, tmp_path: P
         "approved",
     ]
     assert shop("tag", "-l").out == shop("tag").out
+    assert shop("tag", "-a", "read", "-m", "by both of us").code == 0
     with Store.init(tmp_path / "team.db", author="ann"):
         pass
     shop("remote", "add", "team", str(tmp_path / "team.db"))
@@ -218,6 +219,7 @@ def test_a_folder_is_gone_to_first(verb: Verb, tmp_path: Path) -> None:
         ([], {}, False),
         ([], {"FORCE_COLOR": "1"}, True),
         ([], {"FORCE_COLOR": "0"}, False),
+        ([], {"FORCE_COLOR": ""}, False),
         ([], {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
         (["--color", "always"], {}, True),
         (["--color", "always"], {"NO_COLOR": "1"}, True),

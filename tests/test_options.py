@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 
 from tfgrpo.agents.settings import AgentSettings
-from tfgrpo.cli.main import tfgrpo
+from tfgrpo.cli.main import COMMANDS, FIRST, tfgrpo
 from tfgrpo.cli.options import FLAGS
 from tfgrpo.cli.sections import SECTIONS, SectionedCommand
 from tfgrpo.cli.suggest import EVERYTHING
@@ -159,6 +159,18 @@ def test_the_help_of_train_is_short_and_has_each_section() -> None:
     brief = help_of("train", everything=False)
     assert sum(row.startswith("  -") for row in brief.splitlines()) <= 28
     assert [row[:-1] for row in brief.splitlines() if row[:-1] in SECTIONS] == list(SECTIONS)
+
+
+def test_the_first_help_shows_about_ten_verbs_and_says_how_to_see_all() -> None:
+    context = click.Context(tfgrpo, info_name="tfgrpo")
+    brief = tfgrpo.get_help(context)
+    listed = brief.partition("\nCommands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in listed] == list(FIRST)
+    assert 8 <= len(FIRST) <= 12
+    assert f"`tfgrpo help --all` lists all {len(COMMANDS)} commands" in brief
+    context.meta[EVERYTHING] = True
+    whole = tfgrpo.get_help(context)
+    assert all(f"\n  {verb} " in whole for verb in COMMANDS)
 
 
 def test_an_evaluation_tells_its_own_default() -> None:
