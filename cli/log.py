@@ -29,7 +29,9 @@ from tfgrpo.store.store import Store
 @click.option("--all", "all_", is_flag=True, help="Every version that a branch or tag stands on.")
 @click.option("--reverse", is_flag=True, help="Oldest first.")
 @click.option("--no-merges", is_flag=True, help="Leave merges out.")
-@click.option("--decorate", is_flag=True, expose_value=False, help="Taken, as names always show.")
+@click.option(
+    "--decorate", is_flag=True, expose_value=False, help="Changes nothing: names are always shown."
+)
 @click.option("--format", "--pretty", "format", metavar="FORMAT", help="Such as '%h %an %s'.")
 @click.option("--oneline", is_flag=True, help="One line per version.")
 @click.option("--graph", is_flag=True, help="Draw the branch and merge graph.")

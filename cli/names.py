@@ -44,7 +44,9 @@ def naming(
 @click.command()
 @naming(BRANCH, "-m", "--rename")
 @click.option("-a", "--all", "all_", is_flag=True, help="List the remotes' branches too.")
-@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Taken, as the list is so.")
+@click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, help="Changes nothing: the list is whole."
+)
 @click.option("--show-current", "current", is_flag=True, help="Print the name of HEAD's branch.")
 @click.option("-D", "delete_forced", is_flag=True, help="The same as --delete --force.")
 @click.option("--back", is_flag=True, help="Move it back: to REVISION, or where it stood before.")
@@ -80,7 +82,9 @@ def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> Non
 @click.command()
 @naming(TAG, "--rename")
 @click.option("-m", "--message", help="Why; recorded in the reflog, and listed.")
-@click.option("-a", "--annotate", is_flag=True, expose_value=False, help="Taken, as all tags are.")
+@click.option(
+    "-a", "--annotate", is_flag=True, expose_value=False, help="Changes nothing: every tag is so."
+)
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
     """List tags, or create, move, rename, protect or delete one.
@@ -116,7 +120,7 @@ class NameFlags(NamedTuple):
 def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
     name, revision, force, delete_, rename, protect, unprotect = flags[:7]
     message, back, why = flags.message, flags.back, flags.why
-    if flags.list_ or (name is None and flags.all_):
+    if flags.list_ or flags.all_:
         _list(app, kind, flags)
         return
     actions = [rename, back, protect is not None, unprotect is not None, delete_]

@@ -26,7 +26,9 @@ def remote() -> None:
 
 
 @remote.command("list")
-@click.option("-v", "--verbose", is_flag=True, expose_value=False, help="Taken, as the list is so.")
+@click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, help="Changes nothing: the list is whole."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def list_(app: App, as_json: bool) -> None:
