@@ -98,7 +98,7 @@ def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
 ) -> None:
     paged: list[str] = []
     monkeypatch.setattr(text.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(text.click, "echo_via_pager", paged.extend)
+    monkeypatch.setattr(text.click, "echo_via_pager", lambda lines, color: paged.extend(lines))
     lines = [text.style(f"{n} {HOSTILE}", fg="green") for n in range(200)]
     text.emit(App(None), lines)
     assert [line.split()[0].removeprefix("\x1b[32m") for line in paged] == [
