@@ -103,8 +103,8 @@ def _row(scene: Scene, folder: Path, cluster: Any, forks: Any, reference: Any) -
             through = stack.enter_context(Pooler(cluster.folder, scene.pooler)).address(library)
         crew = [
             forks.start(
-                folder / f"w{n}", "--store", through, "worker", "--slots", "2", "--grace", "1",
-                clock=clock,
+                folder / f"w{n}", "--store", through, "workers", "run",
+                "--slots", "2", "--grace", "1", clock=clock,
             )
             for n, clock in enumerate(scene.clocks)
         ]  # fmt: skip

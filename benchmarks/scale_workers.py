@@ -1,7 +1,7 @@
 """One, two, four and eight workers on this machine: what of the ideal they make, and their costs.
 
-The processes are `tfgrpo worker` and `tfgrpo train --workers` themselves, beside a PostgreSQL that
-writes as one in use does. The model answers after a second, or at once. What is read of the
+The processes are `tfgrpo workers run` and `tfgrpo train --workers` themselves, beside a PostgreSQL
+that writes as one in use does. The model answers after a second, or at once. What is read of the
 journal: from the first request of a run to its last answer. An ideal crew has every slot busy from
 the one to the other.
 """
@@ -79,7 +79,15 @@ class Bench:
         begin(folder, store, (groups, step or groups), concurrency, url)
         crew = [
             self.forks.start(
-                folder / f"w{n}", "--store", store, "worker", "--slots", str(SLOTS), "--grace", "1"
+                folder / f"w{n}",
+                "--store",
+                store,
+                "workers",
+                "run",
+                "--slots",
+                str(SLOTS),
+                "--grace",
+                "1",
             )
             for n in range(workers)
         ]
@@ -208,7 +216,7 @@ def measure() -> list[str]:
             fast_alone = place.run(AT_ONCE, 0, SLOTS * GROUP, url)
             fast = {n: place.run(AT_ONCE, n, n * SLOTS * GROUP, url) for n in CREWS}
     lines = [
-        f"`tfgrpo worker --slots {SLOTS}`, groups of {GROUP} attempts, `--concurrency` of "
+        f"`tfgrpo workers run --slots {SLOTS}`, groups of {GROUP} attempts, `--concurrency` of "
         f"{IN_FLIGHT} for each worker, answers after 1 s; every place for a request is filled "
         f"{ROUNDS} times. *Ideal* is places × time / latency: of a whole run, from its first "
         "request to its last answer, and of its middle, without the first and the last tenth of "

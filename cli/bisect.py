@@ -11,6 +11,8 @@ from tfgrpo.cli import log, options, text
 from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.events import event_lines
 from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.evaluation import bisect_judges
+from tfgrpo.evaluation.bisect_judges import forget, materialise
 from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store import bisect as searches
 from tfgrpo.store.bisect import BisectError, BisectProgress, BisectSearch, BisectVerdict, Mark
@@ -114,7 +116,6 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
       tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
       tfgrpo bisect run --data heldout.jsonl --below 0.7
     """
-    from tfgrpo.evaluation import bisect_judges
 
     store = app.store
     if bool(command) == (score is not None) or (score is None) != (below is None):
@@ -202,7 +203,6 @@ def reset(app: App) -> None:
       tfgrpo bisect reset
       tfgrpo bisect reset && tfgrpo bisect start web v1
     """
-    from tfgrpo.evaluation.bisect_judges import forget
 
     was_on = searches.reset(app.store)
     forget(trial_folder(app))
@@ -253,7 +253,6 @@ def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[
 
 def _print_state(app: App, search: BisectSearch) -> None:
     """Says where the search stands, and writes the library that is to be tried."""
-    from tfgrpo.evaluation.bisect_judges import materialise
 
     store = app.store
     progress = searches.progress(store, search)

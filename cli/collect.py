@@ -35,7 +35,7 @@ MOST = 10
     metavar="DOMAIN",
     help="First score the calls by this, such as rubric:style.toml, and go by its scores.",
 )
-@options.MODEL
+@click.option("--model", help="Model of the judge.")
 @click.option("--base-url", help="OpenAI-compatible endpoint of the judge's model.")
 @click.option("--api-key-env", help="Environment variable with its API key.")
 @click.option("--budget", help="Most that judging may cost: 5.00 (US dollars) or 200000tok.")

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfgrpo.cli import checkout, measuring, options, text
+from tfgrpo.cli import checkout, measuring, text
 from tfgrpo.cli.context import RANGE, REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines, version_move_lines
 from tfgrpo.projections.moves import left_in_place, move_objects
+from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.merge import Conflict, MergeConflict, Resolve
@@ -60,24 +61,25 @@ def sides(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 TAKEN = "tfgrpo.taken"
 
 
-def _nothing_to_abort(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+def _nothing_begun(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         verb = ctx.info_name
-        text.echo(f"nothing to abort: a {verb} with conflicts has recorded nothing")
+        text.echo(f"nothing is under way: a {verb} with conflicts has recorded nothing")
         text.echo(f"`tfgrpo undo` takes back a {verb} that was made")
         ctx.exit()
 
 
+ABORT = click.option(
+    *("--continue", "--skip", "--quit", "--abort"),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_nothing_begun,
+    help="There is never anything to go on with or to abort: a conflict records nothing.",
+)
 resolutions = (
     sides("ours", "theirs", "edit"),
-    click.option(
-        "--abort",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_nothing_to_abort,
-        help="There is never anything to abort: a conflict records nothing.",
-    ),
+    ABORT,
     click.option("-m", "--message", help="Message for the new version."),
     click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     force_option,
@@ -95,7 +97,7 @@ def resolving(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("revision", type=REVISION)
 @click.option("--measure", is_flag=True, help="Have a trial find what the two sides do together.")
 @click.option("--data", help="With --measure: problems to try it on; by default data in [train].")
-@options.MODEL
+@click.option("--model", help="With --measure: the model that is asked.")
 @click.option("--base-url", help="With --measure: OpenAI-compatible endpoint.")
 @click.option("--budget", help="With --measure: 5.00 (US dollars) or 200000tok, at most.")
 @resolving
@@ -127,7 +129,6 @@ def merge(
       tfgrpo merge web --theirs
       tfgrpo merge web --measure --data problems.jsonl --model mine
     """
-    from tfgrpo.rendering.near_duplicates import near_duplicates
 
     store = app.store
     branch, before = _branch(app)
@@ -180,48 +181,52 @@ def cherry_pick(
       tfgrpo cherry-pick web
       tfgrpo cherry-pick main..web --ours
     """
+    _apply_each(app, merges.cherry_pick_all, revisions, take, message, as_json)
+
+
+@click.command()
+@click.argument("revisions", nargs=-1, required=True, type=RANGE, metavar="REVISION...")
+@resolving
+@pass_app
+def revert(
+    app: App, revisions: tuple[str, ...], take: str | None, message: str | None, as_json: bool
+) -> None:
+    """Reverse the changes of versions, each as a new version. History is not rewritten.
+
+    They are reversed in the order given, those of A..B newest first, as one operation. Experiences
+    that later versions changed again are conflicts; they are listed and left alone.
+
+    \b
+    Examples:
+      tfgrpo revert HEAD
+      tfgrpo revert v2 -m "the rule was dropped"
+      tfgrpo revert HEAD HEAD~1
+    """
+    _apply_each(app, merges.revert_all, revisions, take, message, as_json)
+
+
+def _apply_each(
+    app: App,
+    work: Callable[..., list[Version]],
+    revisions: tuple[str, ...],
+    take: str | None,
+    message: str | None,
+    as_json: bool,
+) -> None:
+    """Makes a version of each that is named, all or none, and prints them."""
     store = app.store
     branch, before = _branch(app)
     resolve = _resolve(take)
     if take == "edit" and len(revisions) > 1:  # nobody else could write while the editor is open
         raise click.UsageError("--edit decides one version at a time")
-    picked = [version for one in revisions for version in merges.picked(store, one)]
     versions = _trying(
-        lambda: merges.cherry_pick_all(store, branch, picked, message=message, resolve=resolve),
-        as_json,
+        lambda: work(store, branch, revisions, message=message, resolve=resolve), as_json
     )
     if as_json:
         _emit(app, versions[-1], branch, before)
         return
     for version in versions:
         print_version(app, version, branch)
-
-
-@click.command()
-@click.argument("revision", type=REVISION)
-@resolving
-@pass_app
-def revert(app: App, revision: str, take: str | None, message: str | None, as_json: bool) -> None:
-    """Reverse the changes of one version, as a new version. History is not rewritten.
-
-    Experiences that later versions changed again are conflicts; they are listed and left alone.
-
-    \b
-    Examples:
-      tfgrpo revert HEAD
-      tfgrpo revert v2 -m "the rule was dropped"
-    """
-    store = app.store
-    branch, before = _branch(app)
-    reverted = store.resolve(revision)
-    message_text = message or f"revert {reverted.name}: {reverted.message}"
-    version = _trying(
-        lambda: merges.revert(
-            store, branch, reverted, message=message_text, resolve=_resolve(take)
-        ),
-        as_json,
-    )
-    print_version(app, version, branch, before if as_json else None)
 
 
 def _branch(app: App) -> tuple[str, Version]:

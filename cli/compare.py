@@ -1,4 +1,4 @@
-"""`tfgrpo compare` and `tfgrpo power`: is one library better than another, and what would tell."""
+"""`tfgrpo compare`: is one library better than another."""
 
 from __future__ import annotations
 
@@ -9,25 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, text
-from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli.evaluate import run_evaluation
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.evaluation.figures import conditions_words
+from tfgrpo.settings import EvalSettings
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.comparison import Comparison, Power
+    from tfgrpo.evaluation.comparison import Comparison
 
 
-LEAST = 1e-9
-"""A smaller difference in mean reward is taken for none."""
-GROUPS = {
-    "Comparison": (
-        *("--library", "--against", "--samples", "--problems", "--budget", "--json", "--config"),
-    ),
-    **options.SHARED_GROUPS,
-}
-
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(EvalSettings)
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @click.option(
     "--library",
@@ -43,14 +37,11 @@ GROUPS = {
     default="v0",
     help="Control; v0 is the empty library.  [v0]",
 )
-@click.option("--samples", type=int, help="Attempts per problem.  [8]")
 @click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
 @click.option("--model", "models", multiple=True, help="Model to test with; repeatable.")
-@click.option(
-    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
-)
+@options.BUDGET
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@options.shared_by_models
+@options.CONFIG
 @pass_app
 def compare(
     app: App,
@@ -76,7 +67,6 @@ def compare(
       tfgrpo compare heldout.jsonl --samples 4
       tfgrpo compare heldout.jsonl --library web --against main --samples 2
     """
-    from tfgrpo.cli.evaluate import run_evaluation
     from tfgrpo.evaluation.comparison import compared
 
     options.refuse_revisions(app, "compare", data)
@@ -108,7 +98,6 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
 def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yields a row for each comparison, with a column for each thing that differs."""
     from tfgrpo.evaluation.comparison import difference_words, library_name
-    from tfgrpo.evaluation.figures import conditions_words
 
     named = {
         "dataset": [one.dataset for one in comparisons],
@@ -139,101 +128,3 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 def _p(one: Comparison) -> str:
     return f"{one.difference.p:.2g}"
-
-
-@click.command()
-@click.argument("data", required=False)
-@click.option("--library", type=REVISION, help="Evaluated library.  [HEAD]")
-@click.option("--against", type=REVISION, help="Its control.  [v0]")
-@click.option("--difference", type=FINITE, help="Difference in mean reward to detect.")
-@click.option("--within", type=FINITE, help="Standard deviation of samples within a problem.")
-@click.option("--between", type=FINITE, help="Standard deviation of differences across problems.")
-@click.option(
-    "--samples",
-    "counts",
-    type=click.IntRange(1),
-    multiple=True,
-    help="Samples per problem; repeatable.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@pass_app
-def power(
-    app: App,
-    data: str | None,
-    library: str | None,
-    against: str | None,
-    difference: float | None,
-    within: float | None,
-    between: float | None,
-    counts: tuple[int, ...],
-    as_json: bool,
-) -> None:
-    """Show how many problems it takes to detect a difference, at how many samples each.
-
-    The numbers are read from recorded evaluations of --library and --against on DATA (by default
-    the latest), or given with --difference, --within and --between. A difference is detected if its
-    95 % interval excludes zero; with this many problems that happens four times out of five. With
-    --difference you can ask about a different effect than the observed one.
-
-    \b
-    Examples:
-      tfgrpo power --difference 0.03 --within 0.45 --between 0.1
-      tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
-    """
-    from tfgrpo.evaluation.comparison import SAMPLES, Power
-
-    if difference is not None and abs(difference) < LEAST:
-        difference = 0.0
-    given = (difference, between, within)
-    if min(between or 0.0, within or 0.0) < 0:
-        raise click.UsageError("a standard deviation is not below 0")
-    recorded = (data, library, against)
-    if difference is not None and between is not None and within is not None:
-        planned = Power(difference, between, within)
-    elif any(g is not None for g in given) and all(r is None for r in recorded):
-        raise click.UsageError(
-            "give --difference, --within and --between, or DATA, --library or --against"
-        )
-    else:
-        control = "v0" if against is None else against
-        seen = _seen(app, control, "HEAD" if library is None else library, data)
-        planned = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
-    rows = planned.table(counts or SAMPLES)
-    if as_json:
-        text.emit_json(
-            {
-                "difference": planned.difference,
-                "within": planned.within,
-                "between": planned.between,
-                "decided_by": [{"samples": n, "problems": problems} for n, problems in rows],
-            }
-        )
-        return
-    text.echo(
-        f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
-        f"problems and {planned.between:.3f} between them"
-    )
-    if not rows:
-        text.echo("no number of problems can detect a difference of 0")
-        return
-    cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
-    for line in text.table(cells, header=("samples", "problems", "attempts in total")):
-        text.echo(line)
-
-
-def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
-    """Returns difference, between and within as recorded evaluations have them."""
-    from tfgrpo.evaluation.comparison import power_of, recorded_pairs
-    from tfgrpo.store.errors import InvalidOperation
-
-    a, b = app.store.resolve(control), app.store.resolve(library)
-    pairs = recorded_pairs(
-        app.store, a, b, dataset and options.open_project(app, None).record_path(dataset)
-    )
-    if not pairs:
-        raise InvalidOperation(
-            f"{b.name} and {a.name} were not evaluated on the same problems",
-            hint=f"`tfgrpo compare {dataset or 'DATA'} --library {library} --against {control}`",
-        )
-    measured: Power = power_of(app.store, *pairs[-1])
-    return measured.difference, measured.between, measured.within

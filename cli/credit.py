@@ -9,6 +9,7 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.evaluation.figures import interval_object
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.credit import Credited
@@ -93,8 +94,6 @@ def words(credit: Credit | None) -> list[text.Word]:
 
 
 def _object(one: Credited) -> dict[str, Any]:
-    from tfgrpo.evaluation.figures import interval_object
-
     known = one.credit
     fields = {"label": one.label, "id": one.experience.id, "text": one.experience.text}
     if known is None:

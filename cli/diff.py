@@ -22,6 +22,7 @@ from tfgrpo.store.store import Store
 @click.argument("b", required=False, type=REVISION)
 @click.option("--stat", is_flag=True, help="Only count the changes.")
 @click.option("--name-only", is_flag=True, help="Only list the ids of changed experiences.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing, and exit with 1 if they differ.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if the two differ.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
@@ -31,6 +32,7 @@ def diff(
     b: str | None,
     stat: bool,
     name_only: bool,
+    quiet: bool,
     exit_code: bool,
     as_json: bool,
 ) -> None:
@@ -57,7 +59,9 @@ def diff(
         else:
             before, after = store.resolve(a), store.resolve("HEAD" if b is None else b)
     changes, moved = store.diff(before, after), moves(store, before, after)
-    if as_json:
+    if quiet:
+        exit_code = True
+    elif as_json:
         text.emit_json(
             {
                 "from": before.name,

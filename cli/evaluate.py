@@ -10,7 +10,10 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.cost import print_figures
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.notices import Notice, ScoresReady
+from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.scores import Scores
@@ -18,29 +21,18 @@ if TYPE_CHECKING:
     from tfgrpo.store.records import Version
 
 
-GROUPS = {
-    "Evaluation": (
-        *("--library", "--against", "--samples", "--problems", "--budget", "--estimate"),
-        *("--details", "--json", "--config"),
-    ),
-    **options.SHARED_GROUPS,
-}
-
-
-@click.command("eval", cls=GroupedCommand, groups=GROUPS)
+@click.command("eval", cls=SectionedCommand)
+@options.from_settings(EvalSettings)
 @click.argument("data", nargs=-1, metavar="[DATA]")
 @click.option(
     "--library", default="HEAD", type=REVISION, show_default=True, help="Library to score."
 )
 @click.option("--against", type=REVISION, help="Library to compare it with; v0 is the empty one.")
-@click.option("--samples", type=int, help="Attempts per problem.  [8]")
 @click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
-@click.option(
-    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
-)
+@options.BUDGET
 @options.estimate
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@options.shared
+@options.CONFIG
 @pass_app
 def eval_(
     app: App,
@@ -66,7 +58,6 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
-    from tfgrpo.cli.cost import print_figures
     from tfgrpo.evaluation.scores import scores_object
     from tfgrpo.training.estimate import estimate_evaluation
 
@@ -115,7 +106,6 @@ def run_evaluation(
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
     from tfgrpo.cli import interrupts, live
     from tfgrpo.evaluation.setup import score
-    from tfgrpo.notices import Notice, ScoresReady
 
     plan = _planned(app, config, versions, given, trained)
     with live.Reporter(app.store) as report:

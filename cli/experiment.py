@@ -11,6 +11,8 @@ import click
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import BRANCH, REVISION, App, Named, force_option, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.cli.traffic import parse_tag
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 
 if TYPE_CHECKING:
     from tfgrpo.production.evidence import Compared, Evidence
@@ -170,7 +172,6 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
       tfgrpo experiment status shorter --tag team=blue
       tfgrpo experiment status shorter --json
     """
-    from tfgrpo.cli.traffic import parse_tag
     from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
 
@@ -222,7 +223,6 @@ def promote(app: App, name: str, why: str | None) -> None:
     from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment import promote as promoted
-    from tfgrpo.store.errors import InvalidOperation
 
     store = app.store
     shown = evidence(store, named(store, name))
@@ -284,7 +284,6 @@ def stop(app: App, name: str, why: str | None) -> None:
 def candidate_of(store: Store, named: str) -> str:
     """Returns the revision that a candidate is: a proposal's id stands for what it proposes."""
     from tfgrpo.improvement.proposals import get_proposal
-    from tfgrpo.store.errors import UnknownRevision
 
     try:
         store.resolve(named)
@@ -338,8 +337,6 @@ def _moved(app: App, done: Experiment) -> None:
 
 
 def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
-    from tfgrpo.store.errors import TfgrpoError
-
     names = []
     for arm in (experiment.control, experiment.candidate):
         try:
@@ -351,7 +348,6 @@ def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
 
 def _state(store: Store, experiment: Experiment) -> str:
     from tfgrpo.production.experiment import RUNNING, at_work
-    from tfgrpo.store.errors import UnknownRevision
 
     if experiment.state != RUNNING:
         return experiment.state

@@ -5,20 +5,24 @@ from __future__ import annotations
 import click
 
 from tfgrpo.cli import text
+from tfgrpo.cli.suggest import EVERYTHING
 
 
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.option("-a", "--all", "everything", is_flag=True, help="Leave no command or option out.")
 @click.pass_context
-def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
+def help_(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
     """Show the help of a command; without one, the list of commands.
 
     \b
     Examples:
+      tfgrpo help --all
       tfgrpo help merge
       tfgrpo help remote add
     """
     here = ctx.find_root()
+    here.meta[EVERYTHING] = everything
     for word in words:
         group = here.command
         if not isinstance(group, click.Group):

@@ -10,25 +10,19 @@ import click
 
 from tfgrpo.cli import checkout, options, text
 from tfgrpo.cli.context import BRANCH, FINITE, App, force_option, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.proposal import as_object
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.notices import ScoresReady
+from tfgrpo.settings import TrainSettings
 
 if TYPE_CHECKING:
     from tfgrpo.cli.live import Reporter
     from tfgrpo.improvement.improve import Improvement
     from tfgrpo.notices import Notice, OnProgress
 
-GROUPS = {
-    "Improve": (
-        *("--target", "--least", "--heldout-samples", "--budget", "--accept-better", "--new"),
-        *("--estimate", "--details"),
-        *("--force", "--quiet", "--json", "--config"),
-    ),
-    "Collect": ("--since", "--library", "--below", "--by", "--from", "--redact", "--no-system"),
-    **options.SHARED_GROUPS,
-}
 
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(TrainSettings, own=("temperature",))
 @click.option(
     "--target", type=BRANCH, default="prod", show_default=True, help="Branch to make better."
 )
@@ -73,7 +67,7 @@ GROUPS = {
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing unless there is a proposal.")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @force_option
-@options.shared
+@options.CONFIG
 @pass_app
 def improve(
     app: App,
@@ -96,7 +90,7 @@ def improve(
     What calls came to since the last time becomes problems (see `tfgrpo collect`). With enough new
     ones, a training on a branch of its own, with a gate, learns from them, and what it learned is
     compared with the target on held-out problems. What is not worse becomes a proposal: `tfgrpo
-    proposals` lists it, `accept` and `reject` decide. The target does not move before, except with
+    proposal` lists, shows, accepts and rejects it. The target does not move before, except with
     --accept-better.
 
     For cron: nothing to do is success, a second one beside it exits with 75, and one that was
@@ -159,14 +153,10 @@ def _without(report: Reporter) -> OnProgress:
         if not isinstance(notice, ScoresReady):
             report(notice)
 
-    from tfgrpo.notices import ScoresReady
-
     return show
 
 
 def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
-    from tfgrpo.cli.proposals import as_object
-
     proposal = done.proposal
     if as_json:
         text.emit_json(
@@ -184,4 +174,4 @@ def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
     if done.outcome == "accepted" and app.store.head.branch == done.target:
         checkout.materialise(app)
     if done.outcome == "proposed" and proposal is not None and not as_json:
-        text.echo(f"next: `tfgrpo accept {proposal.id}` or `tfgrpo reject {proposal.id} --why …`")
+        text.echo(f"next: `tfgrpo proposal accept {id}` or `tfgrpo proposal reject {id} --why …`")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -10,6 +12,7 @@ import click
 from tfgrpo.author import default_author
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.address import project_root
 
 if TYPE_CHECKING:
     from tfgrpo.data.columns import ColumnGuess, Kind
@@ -93,7 +96,6 @@ def init(
 
 def _folder(app: App) -> Path:
     """Returns the folder that the store belongs to, or would: settings lie beside it."""
-    from tfgrpo.store.address import project_root
 
     return project_root(app.new_path)
 
@@ -115,8 +117,6 @@ def _make_store(app: App) -> None:
 
 def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
     """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
-    import sys
-    from dataclasses import replace
 
     from tfgrpo.data.columns import KINDS, guess_columns
     from tfgrpo.model.settings import DEFAULT_MODEL

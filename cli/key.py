@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.visible import shown
+from tfgrpo.wording import money
 
 if TYPE_CHECKING:
     from tfgrpo.store.ledger import KeyLimits, Spent, VirtualKey
@@ -137,7 +139,6 @@ def revoke(app: App, name: str) -> None:
 
 def _opened(app: App, *, create: bool = False) -> Any:
     """Opens the keys beside the store, for a `with` block. Raises StoreError."""
-    from contextlib import closing
 
     from tfgrpo.store.ledger import ledger_path
     from tfgrpo.store.opening import open_ledger
@@ -177,7 +178,6 @@ def _object(one: VirtualKey, spent: Spent) -> dict[str, Any]:
 
 def _lines(listed: list[VirtualKey], spent: Spent) -> Iterator[str]:
     from tfgrpo.store.ledger import spent_by
-    from tfgrpo.wording import money
 
     rows = []
     for one in listed:

@@ -6,6 +6,7 @@ work updates; elsewhere plain lines are printed, now and then, so that a log sho
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from tfgrpo.cli import text
 from tfgrpo.evaluation.evaluate import EvalProgress
 from tfgrpo.evaluation.scores import Scores
 from tfgrpo.model.client import Meter
+from tfgrpo.model.fleet import describe_endpoints
 from tfgrpo.notices import DownloadProgress, Notice, ScoresReady, StepFinished, WarningNotice
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -42,7 +44,7 @@ class Shown:
 
     def __init__(self, draw: Callable[[], Group], line: Callable[[], str]) -> None:
         self._console = Console(stderr=True)
-        self._terminal = self._console.is_terminal
+        self._terminal = sys.stderr.isatty()  # which forced colours do not make of a file
         self._draw, self._line = draw, line
         self._live = Live(
             console=self._console,
@@ -159,7 +161,6 @@ def _usage_lines(meter: Meter) -> list[str]:
     """Returns what calls have come to, and where several endpoints serve them which does what."""
     if not meter.endpoints:
         return [_describe_usage(meter)]
-    from tfgrpo.model.fleet import describe_endpoints
 
     return [_describe_usage(meter), text.shown(describe_endpoints(meter.endpoints))]
 
@@ -281,7 +282,7 @@ class Fetch:
         self._name, self._at = name, (done, max(total, 1))
         if done >= total:
             return
-        if self._console.is_terminal:
+        if sys.stderr.isatty():
             if self._bar is None:
                 self._bar = Live(
                     console=self._console,

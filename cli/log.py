@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 @click.argument("revision", required=False, type=RANGE)
 @click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many; or just -3.")
 @click.option("--all", "all_", is_flag=True, help="Every version that a branch or tag stands on.")
+@click.option("--reverse", is_flag=True, help="Oldest first.")
+@click.option("--no-merges", is_flag=True, help="Leave merges out.")
+@click.option(
+    "--decorate", is_flag=True, expose_value=False, help="Changes nothing: names are always shown."
+)
+@click.option("--format", "--pretty", "format", metavar="FORMAT", help="Such as '%h %an %s'.")
 @click.option("--oneline", is_flag=True, help="One line per version.")
 @click.option("--graph", is_flag=True, help="Draw the branch and merge graph.")
 @click.option("-p", "--patch", is_flag=True, help="Show each version's events with word diffs.")
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     help="Only versions with such an event; repeatable.",
 )
 @click.option("--grep", "words", metavar="TEXT", help="Only versions that contain this text.")
+@click.option("-S", "counted", metavar="TEXT", help="Only versions that add or remove this text.")
 @click.option("--author", metavar="NAME", help="Only versions whose author's name has this in it.")
 @click.option("--since", metavar="TIME", help="Only versions since this time.")
 @click.option("--until", metavar="TIME", help="Only versions until this time.")
@@ -61,22 +68,19 @@ if TYPE_CHECKING:
 @pass_app
 def log(
     app: App,
+    /,
     revision: str | None,
     number: int | None,
     all_: bool,
+    reverse: bool,
+    format: str | None,
     oneline: bool,
     graph: bool,
     patch: bool,
-    run: str | None,
-    experience: str | None,
-    ops: tuple[Op, ...],
-    words: str | None,
-    author: str | None,
-    since: str | None,
-    until: str | None,
     decided: bool,
     signatures: bool,
     as_json: bool,
+    **which: Any,
 ) -> None:
     """Show versions, newest first: the history of REVISION, or the versions in A..B.
 
@@ -87,7 +91,11 @@ def log(
 
     --grep searches messages and the texts and reasons of events, ignoring case. With --experience
     or --op it searches only matching events, and -p shows only those. TIME is 2026-11-20,
-    2026-11-20T18:30, or an age: 30m, 2h, 3d, 1w, '2 days ago'. An --until day is included.
+    2026-11-20T18:30, yesterday, or an age: 30m, 2h, 3d, 1w, '2 days ago'. An --until day is
+    included.
+
+    FORMAT takes git's placeholders: %H and %h for the digest, %s, %an, %ad, %ar, %d, %n, and %v for
+    the version's name.
 
     --decisions shows what was decided about production: experiments, promotions, rollbacks,
     redactions, each with its author, evidence and reason; --grep, --author and times apply.
@@ -103,25 +111,23 @@ def log(
         raise click.UsageError(
             "--graph cannot be combined with --json, which has each version's parents"
         )
-    if decided and (graph or oneline or patch or all_ or run or experience or ops or signatures):
+    if graph and reverse:
+        raise click.UsageError("a graph is drawn from the newest on: --graph or --reverse")
+    only = which["run"] or which["experience"] or which["ops"] or which["counted"]
+    if decided and (graph or oneline or patch or all_ or reverse or format or signatures or only):
         raise click.UsageError(
             "--decisions takes -n, --grep, --author, --since, --until and --json"
         )
     if all_ and revision is not None:
         raise click.UsageError(f"--all shows every history, so what is {revision} for?")
-    if since is not None or until is not None:
-        from tfgrpo.store.log_filter import parse_time
+    if format is not None:
+        from tfgrpo.cli import log_format
+
+        format = log_format.checked(format)
+        oneline = oneline or format == log_format.NAMED[0]
+        format = None if format in log_format.NAMED else format
     store = app.store
-    now = time.time_ns() // 1000
-    filter = log_filter.Filter(
-        run=None if run is None else _known(store, run),
-        experience=None if experience is None else store.experience_id(experience),
-        words=words,
-        author=author,
-        ops=frozenset(ops),
-        since=None if since is None else parse_time(since, now=now),
-        until=None if until is None else parse_time(until, now=now, end=True),
-    )
+    filter = _filter(store, **which)
     if decided:
         from tfgrpo.cli import decisions
 
@@ -131,15 +137,41 @@ def log(
         versions = store.log(None if all_ else "HEAD" if revision is None else revision)
         names = StandingNames(store)
     marked = log_filter.marked(store, versions, filter)
-    view = LogView(store, names, oneline, filter if patch else None, signatures)
+    view = LogView(store, names, oneline, filter if patch else None, format, signatures)
     if graph:
         text.emit(app, view.drawn(marked, number))
         return
-    shown = text.first((version for version, fits in marked if fits), number)
+    shown: Iterable[Version] = text.first((one for one, fits in marked if fits), number)
+    if reverse:
+        shown = list(shown)[::-1]
     if as_json:
         text.emit_json_list(view.as_object(version) for version in shown)
     else:
         text.emit(app, view.listed(shown))
+
+
+def _filter(
+    store: Store,
+    run: str | None,
+    experience: str | None,
+    ops: tuple[Op, ...],
+    since: str | None,
+    until: str | None,
+    no_merges: bool,
+    **words: str | None,
+) -> log_filter.Filter:
+    """Returns what the options ask of a version."""
+    now = time.time_ns() // 1000
+    parse = log_filter.parse_time
+    return log_filter.Filter(
+        run=None if run is None else _known(store, run),
+        experience=None if experience is None else store.experience_id(experience),
+        ops=frozenset(ops),
+        since=None if since is None else parse(since, now=now),
+        until=None if until is None else parse(until, now=now, end=True),
+        merges=not no_merges,
+        **words,
+    )
 
 
 def _known(store: Store, run: str) -> str:
@@ -158,12 +190,13 @@ class LogView(NamedTuple):
     names: StandingNames
     oneline: bool
     patch: log_filter.Filter | None
+    format: str | None = None
     signatures: bool = False
 
     def listed(self, versions: Iterable[Version]) -> Iterator[str]:
         """Yields each version's lines, with a blank one between where there are several."""
         for number, version in enumerate(versions):
-            if number and not self.oneline:
+            if number and not (self.oneline or self.format):
                 yield ""
             yield from self.lines(version)
 
@@ -193,7 +226,11 @@ class LogView(NamedTuple):
 
     def lines(self, version: Version) -> list[str]:
         """Returns a version's lines, with its events where they are asked for."""
-        if self.oneline:
+        if self.format is not None:
+            from tfgrpo.cli import log_format
+
+            lines = log_format.line(self.format, self.store, version, self.names).split("\n")
+        elif self.oneline:
             lines = [one_line(self.store, version, self.names)]
         else:
             lines = heading(self.store, version, self.names)

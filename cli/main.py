@@ -19,132 +19,103 @@ with suppress(ValueError):  # not in the main thread
 import click  # noqa: E402
 
 from tfgrpo.cli.context import App  # noqa: E402
-from tfgrpo.cli.suggest import SuggestingGroup  # noqa: E402
+from tfgrpo.cli.suggest import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
 
 if COLLECTS:
     gc.enable()
 
-COMMANDS = {
-    "init": ("init", "create a store here"),
-    "train": ("train", "learn from problems"),
-    "eval": ("evaluate", "score a library on a dataset"),
-    "compare": ("compare", "test whether one library beats another"),
-    "prove": ("prove", "test each experience on your model and problems"),
-    "power": ("compare", "how many problems a comparison needs"),
-    "verify": ("verify", "try a verifier on test cases"),
-    "runs": ("runs", "list training runs, or show one"),
-    "cost": ("cost", "tokens and money spent, by stage and step"),
-    "rollouts": ("rollouts", "the attempts of a run, with their trajectories"),
-    "plot": ("plot", "plot the metrics of a run"),
-    "log": ("log", "versions, newest first"),
-    "show": ("show", "a version and its events, or one experience's history"),
-    "diff": ("diff", "what changed between two versions"),
-    "status": ("status", "where HEAD is, and unfinished runs"),
-    "checkout": ("checkout", "move HEAD and write the library to a file"),
-    "branch": ("names", "list, create, move, protect or delete branches"),
-    "tag": ("names", "list, create, move, protect or delete tags"),
-    "add": ("change", "add an experience by hand"),
-    "modify": ("change", "change an experience's text"),
-    "delete": ("change", "delete experiences"),
-    "keep": ("change", "confirm experiences"),
-    "move": ("change", "move experiences within the library"),
-    "edit": ("edit", "edit the library in your editor"),
-    "history": ("history", "every event of one experience"),
-    "blame": ("history", "who last changed each experience, and on what evidence"),
-    "credit": ("credit", "which experiences help and which hurt"),
-    "switch": ("moves", "switch to a branch"),
-    "reset": ("moves", "move HEAD's branch to a version"),
-    "undo": ("moves", "undo the last operation"),
-    "redo": ("moves", "redo what was undone"),
-    "reflog": ("moves", "every move of HEAD, branches and tags"),
-    "merge": ("combine", "merge a branch into HEAD's"),
-    "cherry-pick": ("combine", "apply the changes of one version"),
-    "revert": ("combine", "reverse the changes of one version"),
-    "bisect": ("bisect", "find the version that introduced a problem"),
-    "stats": ("stats", "size, churn and confirmations of a library"),
-    "redact": ("redact", "permanently remove a text"),
-    "fsck": ("fsck", "check the integrity of the store"),
-    "export": ("transfer", "write a library to a file"),
-    "import": ("transfer", "read experiences from a file or a mirror"),
-    "mirror": ("mirror", "mirror the history to a git repository"),
-    "clone": ("sync", "copy another store"),
-    "fetch": ("sync", "download versions, branches and tags"),
-    "pull": ("sync", "fetch, then merge into HEAD's branch"),
-    "push": ("sync", "send branches and tags to a remote"),
-    "remote": ("remote", "manage remotes: list, add, remove, set-url"),
-    "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
-    "worker": ("worker", "make groups for the runs of a shared store"),
-    "workers": ("worker", "who works for the runs of a shared store"),
-    "up": ("worker", "start workers on this machine"),
-    "ui": ("ui", "show the store in a browser"),
-    "proxy": ("proxy", "put the library into an application's requests"),
-    "mcp": ("mcp", "offer the library to agents over MCP"),
-    "watch": ("watch", "keep an AGENTS.md or a SKILL.md up to date"),
-    "traffic": ("traffic", "the calls that went through the proxy"),
-    "feedback": ("traffic", "record what became known of a call"),
-    "improve": ("improve", "learn from what went wrong, and propose"),
-    "regress": ("regress", "see whether a library still helps"),
-    "proposals": ("proposals", "changes that wait for a decision"),
-    "accept": ("proposals", "bring a proposal into its branch"),
-    "reject": ("proposals", "turn a proposal down, for a reason"),
-    "collect": ("collect", "turn calls that went wrong into problems"),
-    "key": ("key", "keys of the proxy's own: new, list, change, revoke"),
-    "experiment": ("experiment", "two versions in production at once, compared"),
-    "rollout": ("rollout", "give a change to a share, watched, until it is decided"),
-    "rollback": ("rollback", "move a branch back in an incident, on record"),
-    "store": ("members", "who may do what in a shared store"),
-    "trust": ("trust", "allow what a folder's settings would run or send"),
-    "serve": ("serve", "answer a fetch or push over standard input"),
-    "model": ("model", "local models: list, get, serve, rm"),
-    "completion": ("completion", "print a shell completion script"),
-    "help": ("help", "the help of a command"),
+SECTIONS = {
+    "Learn": {
+        "init": ("init", "create a store here"),
+        "train": ("train", "learn from problems"),
+        "eval": ("evaluate", "score a library on a dataset"),
+        "compare": ("compare", "test whether one library beats another"),
+        "prove": ("prove", "test each experience on your model and problems"),
+        "power": ("power", "how many problems a comparison needs"),
+        "verify": ("verify", "try a verifier on test cases"),
+        "runs": ("runs", "list training runs, or show one"),
+        "rollouts": ("rollouts", "the attempts of a run, with their trajectories"),
+        "plot": ("plot", "plot the metrics of a run"),
+        "cost": ("cost", "tokens and money spent, by stage and step"),
+        "workers": ("workers", "make the groups of a run on other machines"),
+    },
+    "Look": {
+        "log": ("log", "versions, newest first"),
+        "show": ("show", "a version and its events, or one experience's history"),
+        "diff": ("diff", "what changed between two versions"),
+        "blame": ("blame", "who last changed each experience, and on what evidence"),
+        "credit": ("credit", "which experiences help and which hurt"),
+        "bisect": ("bisect", "find the version that introduced a problem"),
+        "status": ("status", "where HEAD is, unfinished runs, a library in figures"),
+        "ui": ("ui", "show the store in a browser"),
+    },
+    "Move": {
+        "checkout": ("checkout", "move HEAD and write the library to a file"),
+        "switch": ("moves", "switch to a branch"),
+        "branch": ("names", "list, create, move, protect or delete branches"),
+        "tag": ("names", "list, create, move, protect or delete tags"),
+        "reset": ("moves", "move HEAD's branch to a version"),
+        "undo": ("moves", "undo the last operation"),
+        "redo": ("moves", "redo what was undone"),
+        "reflog": ("moves", "every move of HEAD, branches and tags"),
+    },
+    "Change": {
+        "add": ("change", "add an experience by hand"),
+        "modify": ("change", "change an experience's text"),
+        "delete": ("change", "delete experiences"),
+        "keep": ("change", "confirm experiences"),
+        "move": ("change", "move experiences within the library"),
+        "edit": ("edit", "edit the library in your editor"),
+        "merge": ("combine", "merge a branch into HEAD's"),
+        "cherry-pick": ("combine", "apply the changes of versions"),
+        "revert": ("combine", "reverse the changes of versions"),
+    },
+    "Share": {
+        "clone": ("sync", "copy another store"),
+        "fetch": ("sync", "download versions, branches and tags"),
+        "pull": ("sync", "fetch, then merge into HEAD's branch"),
+        "push": ("sync", "send branches and tags to a remote"),
+        "remote": ("remote", "manage remotes: list, add, remove, set-url"),
+        "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
+        "export": ("transfer", "write a library to a file"),
+        "import": ("transfer", "read experiences from a file or a mirror"),
+        "mirror": ("mirror", "mirror the history to a git repository"),
+    },
+    "Serve": {
+        "proxy": ("proxy", "put the library into an application's requests"),
+        "key": ("key", "keys of the proxy's own: new, list, change, revoke"),
+        "mcp": ("mcp", "offer the library to agents over MCP"),
+        "watch": ("watch", "keep an AGENTS.md or a SKILL.md up to date"),
+        "traffic": ("traffic", "the calls that went through the proxy"),
+        "feedback": ("traffic", "record what became known of a call"),
+        "experiment": ("experiment", "two versions in production at once, compared"),
+        "rollout": ("rollout", "give a change to a share, watched, until it is decided"),
+    },
+    "Learn from it": {
+        "collect": ("collect", "turn calls that went wrong into problems"),
+        "improve": ("improve", "learn from what went wrong, and propose"),
+        "proposal": ("proposal", "changes that wait for a decision: list, accept, reject"),
+        "regress": ("regress", "see whether a library still helps"),
+    },
+    "Maintain": {
+        "trust": ("trust", "allow what a folder's settings would run or send"),
+        "store": ("members", "who may do what in a shared store"),
+        "redact": ("redact", "permanently remove a text"),
+        "fsck": ("fsck", "check the integrity of the store"),
+        "model": ("model", "local models: list, get, serve, rm"),
+        "serve": ("serve", "answer a fetch or push over standard input"),
+        "completion": ("completion", "print a shell completion script"),
+        "help": ("help", "the help of a command"),
+    },
 }
-SECTIONS = (
-    (
-        "Learn",
-        (
-            *("init", "train", "eval", "compare", "prove", "power", "verify"),
-            *("runs", "rollouts", "plot", "cost"),
-        ),
-    ),
-    (
-        "Look",
-        (
-            *("log", "show", "diff", "blame", "credit", "history", "bisect", "status", "stats"),
-            "ui",
-        ),
-    ),
-    ("Work together", ("worker", "workers", "up")),
-    ("Move", ("checkout", "switch", "branch", "tag", "reset", "undo", "redo", "reflog")),
-    (
-        "Change",
-        ("add", "modify", "delete", "keep", "move", "edit", "merge", "cherry-pick", "revert"),
-    ),
-    (
-        "Share",
-        (
-            *("clone", "fetch", "pull", "push", "remote", "bundle"),
-            *("export", "import", "mirror"),
-        ),
-    ),
-    (
-        "Serve",
-        (
-            "proxy",
-            "key",
-            "mcp",
-            "watch",
-            "traffic",
-            "feedback",
-            "experiment",
-            "rollout",
-            "rollback",
-        ),
-    ),
-    ("Learn from it", ("collect", "improve", "proposals", "accept", "reject", "regress")),
-    ("Maintain", ("trust", "store", "redact", "fsck", "model", "serve", "completion", "help")),
+"""Each verb's file in this folder, and a line about it."""
+COMMANDS = {verb: entry for verbs in SECTIONS.values() for verb, entry in verbs.items()}
+FIRST = (
+    *("init", "train", "compare", "status", "log", "show"),
+    *("edit", "undo", "proxy", "ui", "help"),
 )
+"""The verbs of somebody who is new, in the order in which they meet them."""
 
 
 BROKEN = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -181,9 +152,18 @@ class Verbs(SuggestingGroup):
             raise explained(ctx.obj if isinstance(ctx.obj, App) else None, error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, names in SECTIONS:
+        everything = ctx.meta.get(EVERYTHING, False)
+        for title, verbs in (SECTIONS if everything else {"Commands": FIRST}).items():
             with formatter.section(title):
-                formatter.write_dl([(name, COMMANDS[name][1]) for name in names])
+                formatter.write_dl([(verb, COMMANDS[verb][1]) for verb in verbs])
+        if not everything:
+            formatter.write_paragraph()
+            formatter.write_text(f"`tfgrpo help --all` lists all {len(COMMANDS)} commands.")
+
+
+def _go_to(ctx: click.Context, param: click.Parameter, folder: str | None) -> None:
+    if folder is not None:
+        os.chdir(folder)
 
 
 @click.group(
@@ -197,10 +177,26 @@ class Verbs(SuggestingGroup):
     help="Store file, or postgresql://USER@HOST/DATABASE; by default .tfgrpo/store.db here or in a"
     " parent folder.",
 )
+@click.option(
+    "-C",
+    "folder",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False),
+    is_eager=True,
+    expose_value=False,
+    allow_from_autoenv=False,
+    callback=_go_to,
+    help="Work as if started in DIR.",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    help="Colours; NO_COLOR and FORCE_COLOR in the environment say the same.  [auto]",
+)
 @click.option("--no-pager", is_flag=True, help="Do not page long output.")
 @click.version_option(package_name="tfgrpo", message="%(prog)s %(version)s")
 @click.pass_context
-def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
+def tfgrpo(ctx: click.Context, store: str | None, color: str | None, no_pager: bool) -> None:
     """git for what a model has learned.
 
     A frozen model attempts problems in groups. What its right answers do, and its wrong ones do
@@ -214,8 +210,11 @@ def tfgrpo(ctx: click.Context, store: str | None, no_pager: bool) -> None:
     """
     ctx.obj = App(store, pager=not no_pager)
     ctx.call_on_close(ctx.obj.close)
-    if os.environ.get("NO_COLOR"):
-        ctx.color = False
+    if color is not None:  # for whatever this process prints with, and what it starts
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            os.environ.pop(name, None)
+        if color != "auto":
+            os.environ["NO_COLOR" if color == "never" else "FORCE_COLOR"] = "1"
 
 
 def main() -> None:
@@ -274,6 +273,9 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
     context = error.ctx
     if context is None:
         return error.format_message(), None
+    if isinstance(error, click.NoSuchOption):
+        near = nearest(error.option_name, error.possibilities or ())
+        error = click.NoSuchOption(error.option_name, possibilities=near, ctx=context)
     if isinstance(error, click.NoSuchOption) and context.parent is not None:
         for option in tfgrpo.params:
             if isinstance(option, click.Option) and error.option_name in option.opts:
@@ -282,6 +284,8 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
                 rest = "" if option.is_eager else f" {verb} …"  # --version is all there is
                 hint = f"tfgrpo {error.option_name}{value}{rest}"
                 return f"{error.option_name} goes before the command", hint
+    if context.parent is None:
+        return error.format_message(), "`tfgrpo help --all` lists the commands"
     return error.format_message(), f"`{context.command_path} --help` shows how"
 
 

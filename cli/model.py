@@ -12,6 +12,7 @@ import click
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.local.registry import MODELS, find
 
 if TYPE_CHECKING:
     from tfgrpo.local.serve import LocalServer
@@ -43,7 +44,6 @@ def list_(as_json: bool) -> None:
       tfgrpo model list --json
     """
     from tfgrpo.connect import model_cache
-    from tfgrpo.local.registry import MODELS
 
     cache = model_cache(os.environ)
     if as_json:
@@ -86,7 +86,6 @@ def get(name: str) -> None:
     from tfgrpo.cli.live import Fetch
     from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
-    from tfgrpo.local.registry import find
 
     with Fetch() as bar:
         weights = find(name)
@@ -97,9 +96,9 @@ def get(name: str) -> None:
 
 
 @model.command()
-@click.option("--model", "name", help="local:NAME, or the name of a model at --base-url.")
-@click.option("--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1.")
-@click.option("--api-key-env", help="Environment variable with the API key.")
+@click.option("--model", "name", help="What is checked: local:NAME, or a model at --base-url.")
+@click.option("--base-url", help="Its OpenAI-compatible endpoint.")
+@click.option("--api-key-env", help="Environment variable with its API key.")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
 )
@@ -208,7 +207,6 @@ def serve(name: str, port: int, slots: int | None, context: int) -> None:
     from tfgrpo.cli.live import Fetch
     from tfgrpo.connect import local_slots, model_cache
     from tfgrpo.local.fetch import fetch
-    from tfgrpo.local.registry import find
     from tfgrpo.local.serve import ServerOptions, serve_forever
 
     with Fetch() as bar:

@@ -31,6 +31,7 @@ def naming(
         click.option(*rename, "rename", is_flag=True, help="Rename OLD (a branch: HEAD's) to NEW."),
         click.option("--protect", type=type, help="Refuse to move it without --force."),
         click.option("--unprotect", type=type, help="Allow it to move again."),
+        click.option("-l", "--list", "list_", is_flag=True, help="List those like NAME: 'web*'."),
         click.option("--json", "as_json", is_flag=True, help="Output JSON."),
     )
 
@@ -44,20 +45,39 @@ def naming(
 
 @click.command()
 @naming(BRANCH, "-m", "--rename")
+@click.option("-a", "--all", "all_", is_flag=True, help="List the remotes' branches too.")
+@click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, help="Changes nothing: the list is whole."
+)
+@click.option("--show-current", "current", is_flag=True, help="Print the name of HEAD's branch.")
+@click.option("-D", "delete_forced", is_flag=True, help="The same as --delete --force.")
+@click.option("--back", is_flag=True, help="Move it back: to REVISION, or where it stood before.")
+@click.option("--why", help="With --back: the reason, for the record.")
 @pass_app
-def branch(app: App, /, **flags: Any) -> None:
+def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> None:
     """List branches, or create, move, rename, protect or delete one.
 
     Each domain's library is a branch. Every move is recorded in the reflog: after a move,
     NAME@{1} is where the branch was. A protected branch refuses new versions, merges, resets,
     undo, renames and deletion without --force.
 
+    --back is for an incident: the next request has that library. It is one move of a name, nothing
+    is deleted, a second one goes further back, and an experiment on the branch is stopped. Who did
+    it, when and why is in `tfgrpo log --decisions` and `tfgrpo reflog`.
+
     \b
     Examples:
       tfgrpo branch draft v1
       tfgrpo branch -m trunk
       tfgrpo branch --protect main
+      tfgrpo branch --back prod --why "answers in the wrong unit"
+      tfgrpo branch --back prod v1 --why "incident 214"
     """
+    if current:
+        text.echo(app.store.head.branch or "")
+        return
+    if delete_forced:
+        flags |= {"delete_": True, "force": True}
     _work(app, "branch", NameFlags(**flags))
 
 
@@ -66,6 +86,9 @@ def branch(app: App, /, **flags: Any) -> None:
 @click.option("-m", "--message", help="Why; recorded in the reflog, and listed.")
 @click.option("-s", "--sign", is_flag=True, help="Sign the tag with your SSH key.")
 @click.option("--verify", type=TAG, help="Check a tag's signature; exit with 1 unless it is good.")
+@click.option(
+    "-a", "--annotate", is_flag=True, expose_value=False, help="Changes nothing: every tag is so."
+)
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
     """List tags, or create, move, rename, protect or delete one.
@@ -95,27 +118,43 @@ class NameFlags(NamedTuple):
     protect: str | None
     unprotect: str | None
     as_json: bool
+    list_: bool
     message: str | None = None
+    back: bool = False
+    why: str | None = None
+    all_: bool = False
     sign: bool = False
     verify: str | None = None
 
 
 def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
-    name, revision, force, delete_, rename, protect, unprotect, as_json, message, *_ = flags
+    name, revision, force, delete_, rename, protect, unprotect = flags[:7]
+    message, back, why = flags.message, flags.back, flags.why
+    if flags.list_ or flags.all_:
+        _list(app, kind, flags)
+        return
     given = [flag is not None for flag in (protect, unprotect, flags.verify)]
-    actions = [rename, delete_, *given]
-    if sum(actions) > 1 or (any(given) and name is not None):
-        raise click.UsageError("give only one of NAME, --rename, --protect and --unprotect")
-    if (delete_ or rename or message or flags.sign) and name is None:
-        flag = "--delete" if delete_ else "--rename" if rename else "--message"
-        flag = "--sign" if flags.sign else flag
-        raise click.UsageError(f"{flag} needs a name")
+    if sum((rename, back, delete_, *given)) > 1 or (any(given) and name is not None):
+        raise click.UsageError("give only one of NAME, --rename, --back, --protect and --unprotect")
+    wanting = {
+        "--delete": delete_,
+        "--rename": rename,
+        "--back": back,
+        "--message": message,
+        "--sign": flags.sign,
+    }
+    if any(wanting.values()) and name is None:
+        raise click.UsageError(f"{next(f for f, given in wanting.items() if given)} needs a name")
+    if back != (why is not None):
+        raise click.UsageError("--back needs --why REASON" if back else "--why goes with --back")
     if delete_ and revision is not None:
         raise click.UsageError(f"--delete takes one name: what is {revision}?")
     if force:
         app.force()
     store, at = app.store, "HEAD" if revision is None else revision
-    if rename:
+    if back:
+        _go_back(app, str(name), revision, str(why))
+    elif rename:
         old, new = _renaming(app, kind, str(name), revision)
         name_moves.rename(store, kind, old, new)
         text.echo(f"renamed {kind} {old} to {new}")
@@ -126,9 +165,9 @@ def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
         was = name_moves.unprotect(store, kind, unprotect)
         text.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
     elif flags.verify is not None:
-        _verify(app, flags.verify, as_json)
+        _verify(app, flags.verify, flags.as_json)
     elif name is None:
-        _list(app, kind, as_json)
+        _list(app, kind, flags)
     elif delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
         text.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
@@ -168,6 +207,18 @@ def _verify(app: App, name: str, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
+def _go_back(app: App, branch: str, to: str | None, why: str) -> None:
+    """Moves a branch back, on record."""
+    from tfgrpo.production.rollback import rollback
+
+    done = rollback(app.store, branch, why=why, to=to)
+    if app.store.head.branch == branch:
+        checkout.materialise(app)
+    text.echo(f"{branch} is at {done.after.name} again (was {done.before.name})")
+    if done.experiment is not None:
+        text.echo(f"experiment {done.experiment} was stopped")
+
+
 def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:
     """Returns the old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
     if second is not None:
@@ -178,16 +229,23 @@ def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple
     return here, first
 
 
-def _list(app: App, kind: NameKind, as_json: bool) -> None:
-    store = app.store
+def _list(app: App, kind: NameKind, flags: NameFlags) -> None:
+    """Lists names: those that are like NAME, if it is given."""
+    store, like = app.store, flags.name or "*"
     names = store.branches() if kind == "branch" else store.tags()
+    if flags.all_:
+        names |= store.remote_branches()
+    if like != "*":
+        from fnmatch import fnmatchcase
+
+        names = {name: number for name, number in names.items() if fnmatchcase(name, like)}
     protected, signed = name_moves.protected(store, kind), set[str]()
     if kind == "tag":
         own = {v.number: v for v in store.versions_at(set(names.values())) if TAGGED in v.meta}
         signed = {name for name, number in names.items() if number in own}
         at = {name: tagged(store, own[names[name]]).number for name in signed}
         names = {**names, **at}
-    if as_json:
+    if flags.as_json:
         tags = {"tags": names} | ({"signed": sorted(signed)} if signed else {})
         fields: dict[str, object] = {"branches": names} if kind == "branch" else {**tags}
         head = {"head": store.head.branch} if kind == "branch" else {}

@@ -1,146 +1,125 @@
-"""Flags that `train` and `eval` share, and how flags and `tfgrpo.toml` become settings."""
+"""Options made from the records of settings, and those that several commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
 
 import click
 
-from tfgrpo.cli.context import App
+from tfgrpo.cli.context import BRANCH, App
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from tfgrpo.project import Project
+    from tfgrpo.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
+Decorator: TypeAlias = Callable[[Any], Any]
 
-MODEL = click.option("--model", help="local:NAME, or the name of a model at --base-url.")
 CONFIG = click.option(
     "--config",
     type=click.Path(path_type=Path),
     help="Settings file; by default tfgrpo.toml next to the store.",
 )
-SHARED = (
-    CONFIG,
-    click.option(
-        "--field",
-        "fields",
-        multiple=True,
-        metavar="OURS=THEIRS",
-        help="Field names in DATA for problem, answer, id or kind, such as answer=gold.",
-    ),
-    click.option(
-        "--skip-unverifiable",
-        is_flag=True,
-        default=None,
-        help="Leave out problems whose ground truth cannot be compared with any answer.",
-    ),
-    click.option("--domain", help="Kind of problem: a name or package.module:object.  [math]"),
-    click.option(
-        "--agent",
-        metavar="AGENT",
-        help="Have attempts made by a command, or a Python function as module:function.",
-    ),
-    click.option(
-        "--inspect",
-        metavar="FILE[@TASK]",
-        help="In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
-    ),
-    click.option(
-        "--workspace",
-        type=click.Path(),
-        metavar="FOLDER",
-        help="With --agent: make each attempt in a copy of this folder.",
-    ),
-    click.option(
-        "--answer-file",
-        metavar="FILE",
-        help="File in the workspace with the answer.  [standard output]",
-    ),
-    click.option(
-        "--reward",
-        metavar="COMMAND",
-        help="Judge by a command that prints a number from 0 to 1.  [the domain's verifier]",
-    ),
-    click.option(
-        "--mode",
-        type=click.Choice(["prompt", "agent"]),
-        help="Answer directly, or use the tools from [tools] in tfgrpo.toml.  [prompt]",
-    ),
-    click.option("--turns", type=int, help="Maximum turns of an agent's attempt.  [10]"),
-    click.option("--corpus", help="JSONL file of passages that an agent can search and visit."),
-    click.option(
-        "--sandbox",
-        type=click.Choice(["auto", "require", "off"]),
-        help="Run an agent's code in bubblewrap if it works here, only there, or without it.  "
-        "[auto]",
-    ),
-    click.option(
-        "--answers",
-        type=click.Choice(["sampled", "exact"]),
-        help="Sample each answer, or, where answers are few and the endpoint tells their "
-        "probabilities, take the mean reward over all of them.  [sampled]",
-    ),
-    click.option(
-        "--top-k",
-        type=int,
-        help="Put only the N experiences that fit a problem best in its prompt; 0 for all.  "
-        "[0; 2 for a local model where problems have one answer]",
-    ),
-    MODEL,
-    click.option(
-        "--base-url", help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1."
-    ),
-    click.option("--api-key-env", help="Environment variable with the API key."),
-    click.option("--agent-objective", help="What attempts should achieve, in your own words."),
-    click.option("--prompts", help="Folder of prompts that replace the built-in ones."),
-    click.option("--concurrency", type=int, help="Maximum requests in flight.  [128]"),
-    click.option("--temperature", type=float, help="Sampling temperature of attempts."),
-    click.option("--max-tokens", type=int, help="Maximum tokens per answer.  [16384]"),
-    click.option("--task-timeout", type=float, help="Seconds per attempt.  [1800]"),
-    click.option(
-        "--patience",
-        metavar="TIME",
-        help="Stop after this long without any answer, such as 90s or 2h.  [10m]",
-    ),
-    click.option(
-        "--verify-timeout",
-        type=float,
-        help="Seconds after which judging an answer is given up.  [10]",
-    ),
-    click.option("--seed", type=int, help="Random seed for batches and samples.  [0]"),
+BUDGET = click.option(
+    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
 )
-SHARED_GROUPS = {
-    "Problems": (
-        *("--field", "--skip-unverifiable", "--domain"),
-        "--verify-timeout",
-    ),
-    "Model": (
-        *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
-        *("--concurrency", "--task-timeout", "--patience", "--seed"),
-    ),
-    "Attempts": ("--agent-objective", "--answers", "--prompts", "--top-k"),
-    "Agents": (
-        *("--agent", "--inspect", "--workspace", "--answer-file", "--reward"),
-        *("--mode", "--turns", "--corpus", "--sandbox"),
-    ),
+INSPECT = click.option(
+    "--inspect",
+    metavar="FILE[@TASK]",
+    help="In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
+)
+FLAGS = {"fields": "field", "run": "agent"}
+"""Settings whose options are not called as they are."""
+METAVARS = {
+    "field": "OURS=THEIRS",
+    "agent": "AGENT",
+    "reward": "COMMAND",
+    "policy": "NAME",
+    "workspace": "FOLDER",
+    "prompts": "FOLDER",
+    "answer_file": "FILE",
+    "corpus": "FILE",
+    "patience": "TIME",
+    "heldout": "DATA",
+    "gate": "DATA",
+    "sealed": "DATA",
 }
-"""How the help of a command with the shared flags, and few of its own, lists them."""
+"""Options whose text the settings read, and what that is."""
+PATHS = ("FOLDER", "FILE", "DATA")
+DEFAULTS = {
+    "answer_file": "standard output",
+    "library_tokens": "no limit",
+    "patience": "10m",
+    "reflection_api_key_env": "--api-key-env",
+    "reflection_base_url": "--base-url",
+    "reward": "the domain's verifier",
+    "top_k": "0; 2 for a local model where problems have one answer",
+    **dict.fromkeys(("branch", "model", "agent_objective", "learning_objective"), ""),
+}
+"""Defaults that are told in other words than the record's; an empty one is not told."""
 
 
-def shared(command: F) -> F:
-    """Adds the flags that training and evaluation share."""
-    for option in reversed(SHARED):
-        command = option(command)
-    return command
+def from_settings(kind: type[Settings], *, own: Collection[str] | None = None) -> Decorator:
+    """Gives a command the options of a record of settings: all, or of those that are not shared
+    by training and evaluation only the `own` ones."""
+    from tfgrpo.settings import Settings
+
+    shared = Settings.model_fields
+    mine = [name for name in kind.model_fields if name not in shared and name in (own or {name})]
+    listed = dict([*_options_of(kind, mine), *_options_of(kind, shared), ("inspect", INSPECT)])
+
+    def added(command: F) -> F:
+        there = {flag for one in getattr(command, "__click_params__", ()) for flag in one.opts}
+        for name, option in reversed(listed.items()):
+            command = command if f"--{name.replace('_', '-')}" in there else option(command)
+        return command
+
+    return added
 
 
-def shared_by_models(command: F) -> F:
-    """Adds the flags that `shared` does, without --model, for a command that takes several."""
-    for option in reversed(SHARED):
-        command = command if option is MODEL else option(command)
-    return command
+def _options_of(kind: type[BaseModel], names: Iterable[str]) -> Iterator[tuple[str, Decorator]]:
+    """Yields the options of some settings of a record: those with words, which are their help."""
+    for name in names:
+        field = kind.model_fields[name]
+        shape = field.annotation
+        if isinstance(shape, type) and hasattr(shape, "model_fields"):
+            yield from _options_of(shape, shape.model_fields)
+        elif field.description is not None:
+            name = FLAGS.get(name, name)
+            yield name, _option(name, shape, field.description, field.default)
+
+
+def _option(name: str, shape: Any, help: str, default: object) -> Decorator:
+    """Returns the option of a setting, by its type, words and default."""
+    flag, metavar = f"--{name.replace('_', '-')}", METAVARS.get(name)
+    words = DEFAULTS.get(name, _default_words(default))
+    help += f"  [{words}]" if words else ""
+    if shape is bool:
+        pair = f"{flag}/--no-{flag[2:]}" if default else flag
+        return click.option(pair, is_flag=True, default=None, help=help)
+    kind: Any = str
+    if name == "branch":
+        kind = BRANCH
+    elif metavar is not None:
+        kind = click.Path() if metavar in PATHS else str
+    elif get_origin(shape) is Literal:
+        kind = click.Choice(get_args(shape))
+    else:
+        kind = next((one for one in (int, float) if one in (shape, *get_args(shape))), str)
+    return click.option(flag, type=kind, multiple=name == "field", metavar=metavar, help=help)
+
+
+def _default_words(default: object) -> str:
+    """Returns how help tells a default: nothing where there is none to tell."""
+    if isinstance(default, bool):
+        return "yes" if default else ""
+    if isinstance(default, int | float):
+        return f"{default:g}"
+    return default if isinstance(default, str) else ""
 
 
 def estimate(command: F) -> F:

@@ -9,6 +9,8 @@ import click
 from tfgrpo.cli import text
 from tfgrpo.cli.context import RUN, App, pass_app
 from tfgrpo.cli.ui import needed_for_pages
+from tfgrpo.store import atomic_write
+from tfgrpo.store.errors import UnknownRevision
 
 
 @click.command()
@@ -37,8 +39,6 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
       tfgrpo plot -o run.html
       tfgrpo plot --html report.html
     """
-    from tfgrpo.store import atomic_write
-    from tfgrpo.store.errors import UnknownRevision
     from tfgrpo.training.dynamics import draw, dynamics, page
 
     if (output is not None) + (html is not None) + as_json > 1:

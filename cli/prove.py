@@ -10,7 +10,8 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import App, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.settings import Settings
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
@@ -18,28 +19,19 @@ if TYPE_CHECKING:
     from tfgrpo.training.proving import Proof, Wanted
     from tfgrpo.training.setup import RunPlan
 
-GROUPS = {
-    "Proof": (
-        *("--data", "--epochs", "--batch-size", "--group-size", "--budget", "--new"),
-        *("--estimate", "--details", "--json", "--config"),
-    ),
-    **options.SHARED_GROUPS,
-}
 
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(Settings)
 @click.argument("what", metavar="FILE | REVISION")
 @click.option("--data", help="Problems to prove it on; by default data in [train].")
 @click.option("--epochs", type=int, help="Passes over the data, at most.  [12]")
 @click.option("--batch-size", type=int, help="Problems between two looks.  [8]")
 @click.option("--group-size", type=int, help="Attempts per problem and pass, an even number.  [2]")
-@click.option(
-    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
-)
+@options.BUDGET
 @click.option("--new", is_flag=True, help="Start a new proof even if one like it exists.")
 @options.estimate
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@options.shared
+@options.CONFIG
 @pass_app
 def prove(
     app: App,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text, trust
+from tfgrpo.cli import options, text, trust
 from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.store.errors import TfgrpoError, install_hint
+from tfgrpo.store.errors import SettingsError, TfgrpoError, install_hint
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.settings import ProxySettings
@@ -133,7 +133,6 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         upstreams,
         with_key,
     )
-    from tfgrpo.store.errors import SettingsError
 
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
@@ -178,7 +177,5 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
             )
     settings = ProxySettings(**values, keep=keep, token=os.environ.get(TOKEN) or None)
     if settings.has_keys or settings.budgets:  # a project is 12 MB of modules
-        from tfgrpo.cli import options
-
         return replace(settings, prices=options.open_project(app, None).table("prices"))
     return settings

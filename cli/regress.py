@@ -10,21 +10,17 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import BRANCH, REVISION, App, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli.traffic import opened
+from tfgrpo.notices import ignore
+from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.regression import Regression
 
-GROUPS = {
-    "Regress": (
-        *("--library", "--samples", "--problems", "--unused", "--propose", "--budget"),
-        *("--estimate", "--details", "--json", "--config"),
-    ),
-    **options.SHARED_GROUPS,
-}
 
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(EvalSettings, own=("temperature",))
 @click.argument("data", required=False)
 @click.option("--library", default="HEAD", type=REVISION, show_default=True, help="What is asked.")
 @click.option(
@@ -50,7 +46,7 @@ GROUPS = {
 @click.option("--budget", help="Most to spend on each side: 5.00 (US dollars) or 200000tok.")
 @options.estimate
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@options.shared
+@options.CONFIG
 @pass_app
 def regress(
     app: App,
@@ -85,7 +81,6 @@ def regress(
     from tfgrpo.improvement import estimates
     from tfgrpo.improvement.regression import RegressRequest, regression_object
     from tfgrpo.improvement.regression import regress as compare_sides
-    from tfgrpo.notices import ignore
 
     if unused is not None:
         _unused(app, unused, library, target, as_json)
@@ -124,7 +119,6 @@ def _tell(regression: Regression) -> None:
 
 def _unused(app: App, unused: str, library: str, target: str | None, as_json: bool) -> None:
     """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
-    from tfgrpo.cli.traffic import opened
     from tfgrpo.improvement.expiry import propose_expiry, unused_experiences
     from tfgrpo.store.log_filter import parse_time
 

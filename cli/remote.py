@@ -6,14 +6,13 @@ import click
 
 from tfgrpo.cli import text
 from tfgrpo.cli.context import REMOTE, App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.cli.suggest import ListingGroup
 
 LOCATION = "a path, a bundle file, host:path or ssh://host/path"
 
 
-@click.group(cls=SuggestingGroup, invoke_without_command=True)
-@click.pass_context
-def remote(ctx: click.Context) -> None:
+@click.group(cls=ListingGroup)
+def remote() -> None:
     """List, add, change or remove remotes: other stores, each with a name.
 
     A location is a path, a bundle file, host:path or ssh://host/path. Remotes are settings of this
@@ -24,11 +23,12 @@ def remote(ctx: click.Context) -> None:
       tfgrpo remote
       tfgrpo remote add team ../team
     """
-    if ctx.invoked_subcommand is None:
-        ctx.invoke(list_)
 
 
 @remote.command("list")
+@click.option(
+    "-v", "--verbose", is_flag=True, expose_value=False, help="Changes nothing: the list is whole."
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def list_(app: App, as_json: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +12,8 @@ import click
 from tfgrpo.cli import text
 from tfgrpo.cli.context import BRANCH, App, pass_app
 from tfgrpo.cli.experiment import candidate_of, guards_of, parse_share, scale_of, why_option
+from tfgrpo.production.webhook import checked_webhook
+from tfgrpo.store.errors import UnknownRevision
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
@@ -53,7 +57,6 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
     """
     from tfgrpo.production import experiment as records
     from tfgrpo.production.rollout import outcome, tell, watch
-    from tfgrpo.production.webhook import checked_webhook
 
     store = app.store
     control = flags["on"] or _target(store, candidate)
@@ -95,7 +98,6 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
 def _target(store: Store, candidate: str) -> str:
     """Returns the branch that a proposal is for. Raises UsageError."""
     from tfgrpo.improvement.proposals import get_proposal
-    from tfgrpo.store.errors import UnknownRevision
 
     try:
         return get_proposal(store, candidate).target
@@ -107,8 +109,6 @@ def _target(store: Store, candidate: str) -> str:
 
 def _free_name(store: Store, candidate: str) -> str:
     """Returns a name that no experiment had: names are used once."""
-    import re
-    from itertools import count
 
     from tfgrpo.production.experiment import experiments
 

@@ -9,6 +9,7 @@ import click
 
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import REVISION, RUN, App, pass_app
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.by_problem import ProblemPairs
@@ -91,7 +92,6 @@ def _read(
     app: App, name: str | None, evaluated: str | None, data: str | None, which: dict[str, Any]
 ) -> AttemptList:
     """Returns the attempts that were asked for. Raises UnknownRevision where there are none."""
-    from tfgrpo.store.errors import UnknownRevision
     from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 
     store = app.store
@@ -120,7 +120,6 @@ def _read(
 def _paired(app: App, evaluated: str, against: str, data: str | None) -> ProblemPairs:
     from tfgrpo.evaluation.by_problem import paired_problems
     from tfgrpo.evaluation.comparison import recorded_pairs
-    from tfgrpo.store.errors import InvalidOperation
 
     control, version = app.store.resolve(against), app.store.resolve(evaluated)
     dataset = data and options.open_project(app, None).record_path(data)

@@ -10,6 +10,7 @@ import click
 
 from tfgrpo.author import default_author
 from tfgrpo.cli.context import App, pass_app
+from tfgrpo.store.address import located
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
@@ -28,7 +29,6 @@ def serve(app: App) -> None:
       tfgrpo serve
       tfgrpo --store team.db serve
     """
-    from tfgrpo.store.address import located
     from tfgrpo.store.store import Store
     from tfgrpo.store.transfer.ssh import serve as answer
 

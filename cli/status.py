@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.store.log_filter import subject
 from tfgrpo.store.name_moves import protected
 from tfgrpo.store.revisions import run_of_history
@@ -13,21 +16,54 @@ from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
 from tfgrpo.tools.known_strength import known_strength
 from tfgrpo.training.run_report import issue_counts, report
 
+if TYPE_CHECKING:
+    from tfgrpo.store.blame import Confirmed, Stats
+    from tfgrpo.store.store import Store
+
 
 @click.command()
+@click.argument("revision", required=False, type=REVISION)
+@click.option("-s", "--short", is_flag=True, help="The first line alone.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Also the library in figures: its history, and what is confirmed and changed most.",
+)
+@click.option(
+    "-n",
+    "--number",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="With -v: how many experiences to list in each group.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
-def status(app: App, as_json: bool) -> None:
+def status(
+    app: App, revision: str | None, short: bool, verbose: bool, number: int, as_json: bool
+) -> None:
     """Show where HEAD is, whether its branch is protected, how far it is from its remote's branch
     as of the last fetch, the size of the library, what an agent's Python runs in here, and any
-    running or unfinished runs.
+    running or unfinished runs. With -v, REVISION is what the figures are of.
 
     \b
     Examples:
       tfgrpo status
-      tfgrpo status --json
+      tfgrpo status -v --json
+      tfgrpo status -v v1
     """
+    if revision is not None and not verbose:
+        raise click.UsageError(
+            f"what is {revision}? `tfgrpo status -v {revision}` has a library in figures, "
+            f"`tfgrpo show {revision}` its texts"
+        )
     store = app.store
+    figures = None
+    if verbose:
+        from tfgrpo.store.blame import stats
+
+        figures = stats(store, store.resolve(revision or "HEAD"))
     head = store.head
     library = store.library(head.version)
     runs = [(run, store.runs.state(run)) for run in store.runs.listed()]
@@ -57,12 +93,15 @@ def status(app: App, as_json: bool) -> None:
                 },
                 "unfinished": [{"run": run.name, "state": state} for run, state in unfinished],
                 "sandbox": {"level": sandbox.level, "lacks": list(sandbox.lacks)},
+                **({} if figures is None else {"library": _object(figures)}),
             }
         )
         return
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
     note = ", protected: it moves only with --force" if head.branch in guarded else ""
     text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{note}")
+    if short:
+        return
     for line in text.wrap(text.words(subject(store, head.version)), first="  ", indent=2):
         text.echo(line)
     if apart is not None:
@@ -90,6 +129,9 @@ def status(app: App, as_json: bool) -> None:
         if states and states[-1].detail:
             text.echo(f"  {states[-1].words}")
         text.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
+    if figures is not None:
+        text.echo()
+        text.emit(app, _figures(store, figures, number))
 
 
 def _apart(apart: Apart) -> str:
@@ -105,3 +147,83 @@ def _apart(apart: Apart) -> str:
         f"{text.plural(ahead, 'version')} ahead of {apart.name} and {behind} behind: `tfgrpo pull` "
         "merges them"
     )
+
+
+def _figures(store: Store, stats: Stats, number: int) -> Iterator[str]:
+    size = text.plural(len(stats.experiences), "experience")
+    letters = sum(len(c.experience.text) for c in stats.experiences)
+    yield f"{text.style(stats.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
+    share = f"{stats.snapshot_share:.1%} of it in {text.plural(stats.snapshots, 'snapshot')}"
+    yield (
+        f"file     {stats.bytes / 1e6:.2f} MB, {share if stats.snapshots else 'no snapshots'}; "
+        f"{text.plural(stats.file_versions, 'version')}, {text.plural(stats.file_events, 'event')}"
+    )
+    counted = " ".join(word.styled() for word in text.counts(stats.events)) or "no events"
+    since = "" if stats.first is None else f", since {text.when(stats.first.time)}"
+    age = "" if stats.first is None else f" ({text.age(stats.first.time)})"
+    yield f"history  {text.plural(stats.versions, 'version')} with {counted}{since}{age}"
+    most = [c for c in stats.most_confirmed if c.keeps][:number]
+    least = [c for c in stats.least_confirmed if c not in most][:number]
+    label = {c.experience.id: f"G{i}" for i, c in enumerate(stats.experiences)}
+    for title, sign, listed in (
+        ("most confirmed", "=", most),
+        ("least confirmed", "=", least),
+        ("most often changed", "~", stats.churn[:number]),
+    ):
+        if listed:
+            yield text.style(title, bold=True)
+            yield from _listed(listed, sign, label)
+    if stats.steps:
+        rows = [
+            (
+                s.run,
+                str(s.step + 1),
+                s.version.name,
+                text.age(s.version.time),
+                " ".join(word.text for word in text.counts(s.events)),
+            )
+            for s in stats.steps
+        ]
+        yield from text.table(rows, header=("run", "step", "version", "age", "events"))
+
+
+def _listed(listed: Sequence[Confirmed], sign: str, label: dict[str, str]) -> Iterator[str]:
+    for confirmed in listed:
+        count = confirmed.keeps if sign == "=" else confirmed.modified
+        version = confirmed.version
+        line = [
+            text.Word(f"{sign}{count}", fg="cyan" if sign == "=" else "yellow"),
+            text.Word(f"[{label[confirmed.experience.id]}]", fg="cyan"),
+            *text.words(confirmed.experience.text),
+            *text.words(f"({version.name}, {text.age(version.time)})", dim=True),
+        ]
+        yield from text.wrap(line, first="  ", indent=6)
+
+
+def _object(stats: Stats) -> dict[str, Any]:
+    return {
+        "version": stats.version.name,
+        "experiences": [
+            {
+                "id": c.experience.id,
+                "text": c.experience.text,
+                "keeps": c.keeps,
+                "modified": c.modified,
+            }
+            for c in stats.experiences
+        ],
+        "versions": stats.versions,
+        "events": stats.events,
+        "since": None if stats.first is None else stats.first.when.isoformat(),
+        "steps": [
+            {"run": s.run, "step": s.step + 1, "version": s.version.name, "events": s.events}
+            for s in stats.steps
+        ],
+        "file": {
+            "bytes": stats.bytes,
+            "versions": stats.file_versions,
+            "events": stats.file_events,
+            "snapshots": stats.snapshots,
+            "snapshot_bytes": stats.snapshot_bytes,
+        },
+    }

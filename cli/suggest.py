@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import click
 
+EVERYTHING = "tfgrpo.everything"
+"""What a context's `meta` has where help is to leave nothing out."""
 MEANT = {
     "rm": ("delete", "remove"),
     "remove": ("delete", "rm"),
@@ -14,8 +18,39 @@ MEANT = {
     "fetch": ("get",),
     "download": ("get",),
     "models": ("model",),
+    "amend": ("edit", "modify"),
+    "annotate": ("blame",),
+    "apply": ("import",),
+    "archive": ("export", "bundle"),
+    "br": ("branch",),
+    "cat": ("show",),
+    "ci": ("add", "edit"),
+    "co": ("checkout",),
     "commit": ("add", "edit"),
+    "describe": ("show", "tag"),
+    "evaluate": ("eval",),
+    "find": ("log --grep",),
+    "format-patch": ("export", "bundle"),
+    "grep": ("log --grep",),
+    "learn": ("train",),
+    "ls-files": ("show",),
+    "mergetool": ("merge --edit",),
+    "notes": ("tag -m",),
     "rebase": ("merge", "cherry-pick"),
+    "restore": ("checkout", "undo"),
+    "rev-parse": ("show",),
+    "search": ("log --grep",),
+    "st": ("status",),
+    "test": ("eval", "compare"),
+    "whatchanged": ("log -p",),
+    "worker": ("workers run",),
+    "up": ("workers start",),
+    "proposals": ("proposal list",),
+    "accept": ("proposal accept",),
+    "reject": ("proposal reject",),
+    "history": ("show",),
+    "stats": ("status -v",),
+    "rollback": ("branch --back",),
 }
 """What people call a command elsewhere → what it may be called here, in whichever group."""
 
@@ -23,7 +58,10 @@ SENTENCE = 400
 """More characters than the first sentence of any command's help has."""
 NEEDLESS = {
     "stash": "nothing is ever uncommitted",
+    "stage": "there is no index: a change is a version at once",
     "gc": "versions are append-only, so there is nothing to collect",
+    "prune": "versions are append-only, so there is nothing to collect",
+    "config": "settings are in tfgrpo.toml; `tfgrpo train --help-all` lists them",
 }
 """What git has and we have not, by design."""
 
@@ -55,9 +93,35 @@ class SuggestingGroup(click.Group):
 def _hint(word: str, there: list[str], path: str) -> str:
     if not path and word in NEEDLESS:
         return f": {NEEDLESS[word]}"
-    near = [name for name in MEANT.get(word, ()) if name in there]
+    near = _meant(word, there)
     if not near:
-        import difflib
+        known = [*there, *(name for name in MEANT if _meant(name, there))]
+        for name in nearest(word, known):
+            near += [name] if name in there else _meant(name, there)
+    listed = [path + name for name in dict.fromkeys(near)][:2]
+    return f"; did you mean {' or '.join(listed)}?" if near else ""
 
-        near = difflib.get_close_matches(word, there, n=2, cutoff=0.6)
-    return f"; did you mean {' or '.join(path + name for name in near)}?" if near else ""
+
+def _meant(word: str, there: list[str]) -> list[str]:
+    return [name for name in MEANT.get(word, ()) if name.split()[0] in there]
+
+
+def nearest(word: str, known: Iterable[str]) -> list[str]:
+    """Returns which of the known words may be meant by one: as good as the same, nearest first."""
+    import difflib
+
+    known = list(known)
+    begun = [name for name in known if len(word) > 3 and name.startswith(word)]
+    close = difflib.get_close_matches(word, known, n=2, cutoff=0.7)
+    return list(dict.fromkeys([*begun, *close]))
+
+
+class ListingGroup(SuggestingGroup):
+    """A group that lists without a command: `tfgrpo remote -v` is `tfgrpo remote list -v`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads arguments; those of no command are `list`'s."""
+        own = {flag for option in self.get_params(ctx) for flag in option.opts}
+        bare = not args or (args[0].startswith("-") and args[0] not in own)
+        bare = bare and not ctx.resilient_parsing  # the shell is offered the commands
+        return super().parse_args(ctx, ["list", *args] if bare else args)

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import checkout, combine, text
+from tfgrpo.cli import checkout, combine, text, trust
 from tfgrpo.cli.context import BRANCH, REF, REMOTE, App, force_option, pass_app
+from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store import merge as merges
 from tfgrpo.store.address import named_by, project_root, store_path
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.remotes import Remotes
 
 if TYPE_CHECKING:
     from tfgrpo.store.transfer.locations import Location
@@ -52,7 +55,6 @@ def clone(app: App, location: str, folder: Path | None) -> None:
       tfgrpo clone team copy
       tfgrpo clone "$PWD/team" elsewhere/copy
     """
-    from tfgrpo.store.store import Store
     from tfgrpo.store.transfer import locations
     from tfgrpo.trust.ledger import remember_own
     from tfgrpo.trust.permissions import of_remote
@@ -75,8 +77,9 @@ def clone(app: App, location: str, folder: Path | None) -> None:
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("branches", nargs=-1, type=BRANCH)
+@click.option("--all", "all_", is_flag=True, help="Fetch from every remote.")
 @pass_app
-def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
+def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -> None:
     """Download a remote's new versions, branches and tags; none of your branches move.
 
     The branch main of the remote origin is called origin/main here. REMOTE defaults to origin, and
@@ -87,9 +90,16 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
       tfgrpo fetch
       tfgrpo fetch origin main
     """
+
+    if all_ and remote is not None:
+        raise click.UsageError(f"--all fetches from every remote, {remote} among them")
+    for one in Remotes(app.store).all() if all_ else [remote]:
+        _fetch(app, find(app, one), branches)
+
+
+def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
     from tfgrpo.store.transfer import locations, sync
 
-    other = find(app, remote)
     if other.name is None:
         raise UnknownRevision(
             f"{other.called} is not a remote, so its branches have no names here",
@@ -106,6 +116,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...]) -> None:
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("branch", required=False, type=BRANCH)
 @combine.sides("ours", "theirs")
+@combine.ABORT
 @click.option("-m", "--message", help="Message for a merge version.")
 @force_option
 @pass_app
@@ -122,7 +133,6 @@ def pull(
       tfgrpo pull
       tfgrpo pull origin main --theirs
     """
-    from tfgrpo.rendering.near_duplicates import near_duplicates
     from tfgrpo.store.transfer import locations, sync
 
     store = app.store
@@ -168,6 +178,7 @@ def pull(
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("names", nargs=-1, type=REF)
 @click.option("--all", "all_", is_flag=True, help="Push every branch of this store.")
+@click.option("--tags", "tags", is_flag=True, help="Push every tag of this store too.")
 @click.option("-f", "--force", is_flag=True, help="Move protected or diverged names on the remote.")
 @click.option(
     "-d", "--delete", "delete_", is_flag=True, help="Delete NAMES on the remote; versions are kept."
@@ -178,6 +189,7 @@ def push(
     remote: str | None,
     names: tuple[str, ...],
     all_: bool,
+    tags: bool,
     force: bool,
     delete_: bool,
 ) -> None:
@@ -207,6 +219,7 @@ def push(
                 hint="name one: `tfgrpo push origin main`",
             )
         chosen = [branch]
+    chosen += [tag for tag in store.tags() if tag not in chosen] if tags else []
     with locations.peer(other.location, author=app.store.author, ssh=ssh()) as peer:
         done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
     if not done.moved:
@@ -219,9 +232,7 @@ def push(
 
 def find(app: App, given: str | None) -> Other:
     """Returns the remote of that name, or a location as it is; without one, the default."""
-    from tfgrpo.cli import trust
     from tfgrpo.store.transfer import locations
-    from tfgrpo.store.transfer.remotes import Remotes
     from tfgrpo.trust import gate
     from tfgrpo.trust.permissions import of_remote
 

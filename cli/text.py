@@ -115,13 +115,19 @@ def safe(line: str) -> str:
     return "".join(part if n % 2 else shown(part) for n, part in enumerate(re.split(LOOKS, line)))
 
 
+def colour() -> bool | None:
+    """Returns whether the user wants colours; None where the terminal decides."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR", "") not in ("", "0") else None
+
+
 def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Prints a line, to standard error with `err`: all that the commands print goes through here.
 
     Colours are those that `style` gave. Whatever else would command a terminal is made visible.
     """
-    color = False if os.environ.get("NO_COLOR") else None
-    click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=color)
+    click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=colour())
 
 
 def write_out(piece: str) -> None:
@@ -204,8 +210,8 @@ def word_diff(before: str, after: str) -> list[Word]:
 
 def colourful() -> bool:
     """Returns whether colours will be seen."""
-    context = click.get_current_context(silent=True)
-    return sys.stdout.isatty() and not (context and context.color is False)
+    wanted = colour()
+    return sys.stdout.isatty() if wanted is None else wanted
 
 
 def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
@@ -238,7 +244,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
     for line in lines:
         lines_held.append(line)
         if len(lines_held) > room:
-            click.echo_via_pager(_chain(lines_held, lines))
+            click.echo_via_pager(_chain(lines_held, lines), color=colour())
             return
     for line in lines_held:
         echo(line)
@@ -247,9 +253,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
 def _echo_all(lines: Iterator[str]) -> None:
     """Does what `echo` does for each line; what is the same for all of them is asked once."""
     stream = sys.stdout
-    context = click.get_current_context(silent=True)
-    color = False if os.environ.get("NO_COLOR") else context.color if context else None
-    strip = not (stream.isatty() if color is None else color)
+    strip = not colourful()
     for line in lines:
         line = safe(line).replace(f";{OURS}m", "m")
         stream.write((click.unstyle(line) if strip else line) + "\n")

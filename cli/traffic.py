@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from tfgrpo.cli import text
+from tfgrpo.author import default_author
+from tfgrpo.cli import figures, options, text
 from tfgrpo.cli.context import FINITE, App, pass_app
+from tfgrpo.cli.figures import token_count
+from tfgrpo.proxy.patterns import clean_feedback
 from tfgrpo.visible import shown
 from tfgrpo.wording import money
 
 if TYPE_CHECKING:
-    from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, LiveFigures, Traffic
+    from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
 
 
 @click.command()
@@ -39,7 +43,13 @@ if TYPE_CHECKING:
 @click.option("--failed", is_flag=True, help="Only calls that failed.")
 @click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
 @click.option("--below", type=FINITE, help="Only calls whose mean score is below this.")
-@click.option("-n", "--number", type=click.IntRange(1), default=50, show_default=True, help="Most.")
+@click.option("-n", "--number", type=click.IntRange(1), help="Most.  [50; 5 experiences]")
+@click.option("--figures", is_flag=True, help="Show what the calls came to instead, in figures.")
+@click.option(
+    "--by",
+    metavar="DIMENSION",
+    help="Figures by version, arm, day, user, key, model, provider, or a tag's name.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def traffic(
@@ -47,36 +57,50 @@ def traffic(
 ) -> None:
     """List the calls that went through the proxy, or show one with its feedback.
 
+    With --figures or --by: calls, errors, tokens, latency, cost and feedback, by version, arm and
+    experience, or by one dimension.
+
     The words of a call are there if the proxy was told to keep them (--record content).
 
     \b
     Examples:
       tfgrpo traffic --since 1d --failed
       tfgrpo traffic --below 0.5 --json
+      tfgrpo traffic --figures
+      tfgrpo traffic --by day --tag team=blue
     """
     from tfgrpo.store.log_filter import parse_time
     from tfgrpo.store.traffic import CallFilter, keyed
 
-    if call is not None:
-        _refuse_filters(click.get_current_context())
+    by, number = flags.pop("by"), flags.pop("number")
+    start = parse_time(since, now=time.time_ns() // 1000)
+    flags["tags"] = tuple(map(parse_tag, flags["tags"]))
+    in_figures = flags.pop("figures") or by
+    if in_figures:
+        _refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
+    elif call is not None:
+        _refuse_others(("call",), "filters the list: it cannot be given with CALL")
+    cost = dollars_of(app)
     with opened(app) as log:
+        if in_figures:
+            calls = log.measured(start, flags["tags"])
+            if by:
+                figures.show_by(app, calls, by, cost, as_json)
+            else:
+                figures.show(app, calls, log.lost(), cost, number or 5, as_json)
+            return
         if call is not None:
-            cost = dollars_of(app)
             if as_json:
                 text.emit_json(_whole(log, call, cost))
             else:
                 text.emit(app, _shown(log, call, cost))
             return
-        number = flags.pop("number")
-        start = parse_time(since, now=time.time_ns() // 1000)
         who = (
             None
             if subject is None
             else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
         )
-        flags["tags"] = tuple(map(parse_tag, flags["tags"]))
-        calls = log.calls(CallFilter(since=start, subject=who, **flags), number)
-        cost = dollars_of(app)
+        calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
         if as_json:
             text.emit_json([_object(one, cost) for one in calls])
         else:
@@ -108,9 +132,7 @@ def feedback(
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
-    from tfgrpo.author import default_author
     from tfgrpo.proxy.metrics import sums_of_feedback
-    from tfgrpo.proxy.patterns import clean_feedback
     from tfgrpo.store.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
@@ -150,20 +172,17 @@ def _set_scale(app: App, setting: str) -> None:
     text.echo(f"scores of {label} are from {scale}")
 
 
-def _refuse_filters(context: click.Context) -> None:
-    """Raises UsageError where options that choose among calls stand beside one call."""
-    for option in context.command.params:
-        given = context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-        if given and option.name not in ("call", "as_json"):
-            raise click.UsageError(
-                f"{option.opts[0]} filters the list: it cannot be given with CALL"
-            )
+def _refuse_others(names: tuple[str, ...], why: str) -> None:
+    """Raises UsageError where anything is given that is none of these, nor --json."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        given = context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+        if given and parameter.name not in (*names, "as_json"):
+            raise click.UsageError(f"{parameter.opts[0]} {why}")
 
 
 def opened(app: App) -> Any:
     """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
-    from contextlib import closing
-
     from tfgrpo.store.opening import open_traffic
     from tfgrpo.store.traffic import traffic_path
 
@@ -172,7 +191,6 @@ def opened(app: App) -> Any:
 
 def dollars_of(app: App) -> Cost:
     """Returns what tells the price of a call."""
-    from tfgrpo.cli import options
     from tfgrpo.production.dollars import Dollars
 
     return Dollars(options.open_project(app, None).table("prices")).of
@@ -184,35 +202,6 @@ def parse_tag(given: str) -> tuple[str, str]:
     if not (name and equals):
         raise click.UsageError(f"{given!r} is no tag: write team=blue")
     return name, value
-
-
-def live_lines(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
-    """Yields the figures of calls as a table."""
-    rows = [
-        (
-            names.get(one.name, one.name),
-            str(one.calls),
-            str(one.errors),
-            _count(one.prompt_tokens),
-            _count(one.completion_tokens),
-            f"{one.p50 / 1000:.0f}",
-            f"{one.p95 / 1000:.0f}",
-            f"{one.added / 1000:.2f}",
-            "" if one.dollars is None else _sum(one),
-            "" if one.score is None else f"{one.score:.3f} ({one.scored})",
-        )
-        for one in figures
-    ]
-    head = ("calls", "errors", "tokens in", "out", "p50 ms", "p95", "added", "cost", "score")
-    yield from text.table(rows, header=(title, *head))
-
-
-def _sum(one: LiveFigures) -> str:
-    """What calls cost together: more than the sum that is known, where some prices are not."""
-    known = one.calls - one.unpriced
-    if not known:
-        return "unknown"
-    return money(one.dollars) + (f" + {one.unpriced} unknown" if one.unpriced else "")
 
 
 def _score(value: str) -> bool | float:
@@ -275,17 +264,13 @@ def _price(call: CallRecord, cost: Cost) -> str:
 def _tokens(call: CallRecord) -> str:
     if call.prompt_tokens is None and call.completion_tokens is None:
         return ""  # nobody knows, which is not none
-    return f"{_count(call.prompt_tokens)}+{_count(call.completion_tokens)}"
-
-
-def _count(tokens: int | None) -> str:
-    return "?" if tokens is None else str(tokens)
+    return f"{token_count(call.prompt_tokens)}+{token_count(call.completion_tokens)}"
 
 
 def _counted(call: CallRecord) -> str:
     if not _tokens(call):
         return "its tokens are not known"
-    return f"{_count(call.prompt_tokens)} tokens in, {_count(call.completion_tokens)} out"
+    return f"{token_count(call.prompt_tokens)} tokens in, {token_count(call.completion_tokens)} out"
 
 
 def _shown(log: Traffic, id: str, cost: Cost) -> Iterator[str]:

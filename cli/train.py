@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, options, text
-from tfgrpo.cli.context import BRANCH, RUN, App, force_option, pass_app
-from tfgrpo.cli.grouped import GroupedCommand
+from tfgrpo.cli import checkout, cost, options, text
+from tfgrpo.cli.context import RUN, App, force_option, pass_app
+from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.errors import StoreError
+from tfgrpo.training.next_steps import next_steps
+from tfgrpo.wording import span
+from tfgrpo.workers.queue import queue_address
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
@@ -19,48 +24,8 @@ if TYPE_CHECKING:
     from tfgrpo.training.setup import ReadyRun
 
 
-GROUPS = {
-    "Run": (
-        "--run",
-        "--resume",
-        "--new",
-        "--keep-going",
-        "--workers",
-        "--branch",
-        "--force",
-        "--config",
-        "--preset",
-        "--seed",
-    ),
-    "Problems": (
-        *("--field", "--skip-unverifiable", "--domain"),
-        "--verify-timeout",
-    ),
-    "Model": (
-        *("--model", "--base-url", "--api-key-env", "--temperature", "--max-tokens"),
-        *("--reflection-model", "--reflection-base-url", "--reflection-api-key-env"),
-        *("--concurrency", "--task-timeout", "--patience"),
-    ),
-    "Rollouts": (
-        *("--epochs", "--batch-size", "--group-size", "--answers", "--agent-objective"),
-        *("--prompts", "--top-k"),
-    ),
-    "Agents": (
-        *("--agent", "--inspect", "--workspace", "--answer-file", "--reward"),
-        *("--mode", "--turns", "--corpus", "--sandbox"),
-    ),
-    "Learning": (
-        *("--policy", "--examples", "--learning-objective", "--library-tokens", "--ground-truth"),
-    ),
-    "Gate and evaluation": (
-        *("--gate", "--gate-rule"),
-        *("--heldout", "--heldout-samples", "--heldout-problems", "--sealed"),
-    ),
-    "Cost": ("--estimate", "--details", "--json", "--budget"),
-}
-
-
-@click.command(cls=GroupedCommand, groups=GROUPS)
+@click.command(cls=SectionedCommand)
+@options.from_settings(TrainSettings)
 @click.argument("data", required=False)
 @click.option(
     "--run", "name", help="Name of the run; by default run in [train], or the name of DATA."
@@ -79,56 +44,6 @@ GROUPS = {
     is_flag=True,
     help="Have the workers of a shared store make the groups; without any, this process does.",
 )
-@click.option("--branch", type=BRANCH, help="Branch that learns; by default HEAD's.")
-@click.option("--epochs", type=int, help="Passes over the data.  [3]")
-@click.option("--batch-size", type=int, help="Problems per step.  [100]")
-@click.option("--group-size", type=int, help="Attempts per problem and step.  [5]")
-@click.option(
-    "--policy",
-    metavar="NAME",
-    help="How a step learns: probation tries what the model says on part of the attempts and keeps "
-    "what is measured to help; paper is the published method; or module:Class.  [probation]",
-)
-@click.option(
-    "--examples/--no-examples",
-    default=None,
-    help="Whether right answers and verified attempts may become examples, word for word.  [yes]",
-)
-@click.option(
-    "--reflection-model",
-    help="Model that summarises, compares and controls; by default --model.",
-)
-@click.option("--reflection-base-url", help="Base URL of the reflection model.  [--base-url]")
-@click.option(
-    "--reflection-api-key-env",
-    help="Environment variable with its API key.  [--api-key-env]",
-)
-@click.option("--learning-objective", help="What should be learned, in your own words.")
-@click.option(
-    "--library-tokens",
-    type=int,
-    help="Maximum tokens of the library: what has no room waits.  [no limit]",
-)
-@click.option(
-    "--ground-truth/--no-ground-truth",
-    default=None,
-    help="Whether comparisons see the ground truth.  [yes]",
-)
-@click.option("--heldout", help="Data to compare with the empty library on, at the end.")
-@click.option("--heldout-samples", type=int, help="Attempts per held-out and gate problem.  [2]")
-@click.option(
-    "--heldout-problems",
-    type=int,
-    help="Use only the first N held-out problems, and of the gate's.",
-)
-@click.option("--gate", help="Data on which each step's library must be better, to be kept.")
-@click.option(
-    "--gate-rule",
-    type=click.Choice(["one-se", "above-zero", "significant", "not-worse"]),
-    help="What a candidate must show: a gain of more than one standard error, any gain, a "
-    "significant one, or no significant loss.  [one-se]",
-)
-@click.option("--sealed", help="Data to compare on once, after the last step; recorded.")
 @click.option(
     "--preset",
     type=click.Choice(["fit", "paper"]),
@@ -136,11 +51,9 @@ GROUPS = {
 )
 @options.estimate
 @click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
-@click.option(
-    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
-)
+@options.BUDGET
 @force_option
-@options.shared
+@options.CONFIG
 @pass_app
 def train(
     app: App,
@@ -178,12 +91,9 @@ def train(
             "--json needs --estimate; `tfgrpo runs --json` prints a finished run"
         )
     if workers:
-        from tfgrpo.workers.queue import queue_address
-
         queue_address(app.location)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
-    from tfgrpo.cli import cost
     from tfgrpo.training.setup import RunChoice, plan_choice, ready_run, run_budget
 
     there = _has_store(app)
@@ -208,7 +118,6 @@ def train(
 
 
 def _has_store(app: App) -> bool:
-    from tfgrpo.store.errors import StoreError
     from tfgrpo.store.opening import is_there
 
     if app.is_shared:  # whose errors are worth a line of their own
@@ -262,9 +171,7 @@ def _steps_done(store: Store, run: Run) -> int:
 def _tell(app: App, result: TrainResult) -> None:
     """Says what came of a run, and writes the library for inference."""
     from tfgrpo.training.choice import best_tag, final_version
-    from tfgrpo.training.next_steps import next_steps
     from tfgrpo.training.run_report import issue_counts
-    from tfgrpo.wording import span
 
     store, run = app.store, result.run
     done = _steps_done(store, run)

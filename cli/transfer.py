@@ -12,6 +12,8 @@ from tfgrpo import interchange
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import REVISION, App, force_option, pass_app
 from tfgrpo.cli.events import event_lines
+from tfgrpo.interchange.reference import translated
+from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.visible import unseen_in_words
 
@@ -292,7 +294,6 @@ def _branch(app: App) -> str:
 
 def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
     """Writes the settings of the reference implementation as ours, over no other file."""
-    from tfgrpo.interchange.reference import translated
 
     translation = translated(path)
     target = Path("tfgrpo.toml")
@@ -317,7 +318,6 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
 
 
 def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> None:
-    from tfgrpo.store.address import project_root
     from tfgrpo.training.past_attempts import import_attempts
 
     imported = import_attempts(app.store, project_root(app.store.path), path, name)

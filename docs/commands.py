@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import click
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.cli.suggest import EVERYTHING
 
 
 def pages(name: str, command: click.Command, parent: click.Context | None) -> Iterator[str]:
@@ -22,6 +23,7 @@ def pages(name: str, command: click.Command, parent: click.Context | None) -> It
         terminal_width=80,
         help_option_names=["-h", "--help"],
     )
+    context.meta[EVERYTHING] = True
     yield f"## {name}\n\n```text\n{command.get_help(context)}\n```\n"
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):

@@ -6,7 +6,7 @@ they come from. Here such an event is followed to the one that it repeats, so th
 to whoever wrote the text and not to whoever merged it; a text that a merge put together from both
 sides is the merge's own.
 
-`stats` counts how much a history holds, what changes in it, and what has been confirmed.
+`status -v` counts how much a history holds, what changes in it, and what has been confirmed.
 """
 
 from __future__ import annotations

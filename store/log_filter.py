@@ -4,7 +4,8 @@ Versions are looked at one by one as they are asked for. The walk ends as soon a
 fit. A time is written as `2026-11-20`, `2026-11-20T18:30`, `3d` or `2 days ago`:
 
     moment := date | date and time in ISO 8601 | <n><unit> | <n> <unit>s ago
-    unit   := s | m | h | d | w | y    (second, minute, hour, day, week, year of 365 days)
+    date   := 2026-11-20 | today | yesterday
+    unit   := s | m | h | d | w | month | y    (a month has 30 days, a year 365)
 
 A time without an offset is local. A date alone is its first instant, or, as the end of a period,
 its last.
@@ -35,10 +36,12 @@ NAMED = 3
 LONGEST = 60
 LABEL = r" \(G\d+\)"
 BY_HAND = tuple(f"{verb} " for verb in VERBS.values())
-AGO = r"(\d+)\s*(s|sec|second|m|min|minute|h|hour|d|day|w|week|y|year)s?(?:\s+ago)?\Z"
+AGO = r"(\d+)\s*(s|sec|second|m|min|minute|h|hour|d|day|w|week|mon|month|y|year)s?(?:\s+ago)?\Z"
+MONTH = 30 * 86400
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 LONGEST_AGE = 1 << 60
 """Microseconds that an age may have: some 36,000 years."""
+DAYS_BACK = {"today": 0, "yesterday": 1}
 DAY = r"\d{4}-\d\d-\d\d\Z"
 
 
@@ -47,7 +50,8 @@ class Filter(NamedTuple):
 
     A version fits when its run and time do and, where `experience` or `ops` ask for some, it has
     such an event. `words` are looked for in the message and in the texts and reasons of those
-    events, and `author` in the name of who signed the version, whatever their case.
+    events, and `author` in the name of who signed the version, whatever their case. `counted` is a
+    text that such an event puts in or takes out. Without `merges` no merge fits.
     """
 
     run: str | None = None
@@ -57,6 +61,8 @@ class Filter(NamedTuple):
     ops: frozenset[Op] = frozenset()
     since: int | None = None
     until: int | None = None
+    counted: str | None = None
+    merges: bool = True
 
     def fits_event(self, event: Event) -> bool:
         """Whether an event is one of those that are asked for."""
@@ -110,6 +116,10 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
         return False
     if filter.ops and holding is None and not filter.ops & store.counts(version).keys():
         return False
+    if not filter.merges and version.merged is not None:
+        return False
+    if filter.counted is not None and not _changes_count(store, version, filter):
+        return False
     if filter.words is None:
         return True
     words = filter.words.casefold()
@@ -120,6 +130,14 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
         for event in store.events(version)
         if filter.fits_event(event)
     )
+
+
+def _changes_count(store: Store, version: Version, filter: Filter) -> bool:
+    """Whether a version puts a text in or takes it out."""
+    words = filter.counted or ""
+    events = [e for e in store.events(version) if e.op != "KEEP" and filter.fits_event(e)]
+    before = store.texts_before(events)
+    return any((e.text or "").count(words) != before.get(e.row, "").count(words) for e in events)
 
 
 def by_hand(operations: Sequence[Operation | Event]) -> str:
@@ -182,17 +200,22 @@ def parse_time(text: str, *, now: int, end: bool = False) -> int:
     text = text.strip()
     try:
         if match := re.match(AGO, text, re.IGNORECASE):
-            ago = int(match[1]) * SECONDS[match[2][0].lower()] * 1_000_000
+            unit = match[2].lower()
+            each = MONTH if unit.startswith("mon") else SECONDS[unit[0]]
+            ago = int(match[1]) * each * 1_000_000
             if ago > LONGEST_AGE:
                 raise OverflowError
             return now - ago
-        if re.match(DAY, text):
-            day = date.fromisoformat(text) + timedelta(days=end)
+        back = DAYS_BACK.get(text.lower())
+        if back is not None or re.match(DAY, text):
+            here = datetime.fromtimestamp(now / 1_000_000).date()
+            day = date.fromisoformat(text) if back is None else here - timedelta(days=back)
+            day += timedelta(days=end)
             start = datetime(day.year, day.month, day.day)
             return int(start.timestamp()) * 1_000_000 - end
         return round(datetime.fromisoformat(text).timestamp() * 1_000_000)
     except (ValueError, OverflowError, OSError):
         raise UnknownTime(
             f"{text!r} is not a time",
-            hint="use 2026-11-20, 2026-11-20T18:30, 3d, 2h or '2 weeks ago'",
+            hint="use 2026-11-20, 2026-11-20T18:30, yesterday, 3d, 2h or '2 weeks ago'",
         ) from None

@@ -9,6 +9,7 @@ same one on both sides because its id is, however much its text or place has cha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -221,22 +222,19 @@ def picked(store: Store, revision: str) -> list[Version]:
 def cherry_pick_all(
     store: Store,
     branch: str,
-    versions: Sequence[Version],
+    revisions: Sequence[str],
     *,
     message: str | None = None,
     resolve: Resolve | None = None,
 ) -> list[Version]:
-    """Applies what each of these versions changed, each as a new version, as one operation.
+    """Applies what each of these revisions changed, each as a new version, as one operation; those
+    of a range oldest first.
 
     Without a message, each names the version that it applies. Raises MergeConflict, and then
     nothing at all was recorded.
     """
-    messages = [message or f"cherry-pick {v.name}: {v.message}" for v in versions]
-    work = zip(versions, messages, strict=True)
-    if len(versions) == 1:
-        return [cherry_pick(store, branch, v, message=m, resolve=resolve) for v, m in work]
-    with store.operation(f"cherry-pick {', '.join(version.name for version in versions)}"):
-        return [cherry_pick(store, branch, v, message=m, resolve=resolve) for v, m in work]
+    versions = [version for one in revisions for version in picked(store, one)]
+    return _each(store, cherry_pick, branch, versions, message, resolve)
 
 
 def revert(
@@ -248,6 +246,41 @@ def revert(
     """
     sides = sides_of(store, "revert", branch, version)
     return _apply(store, branch, sides, Joining(message, resolve))
+
+
+def revert_all(
+    store: Store,
+    branch: str,
+    revisions: Sequence[str],
+    *,
+    message: str | None = None,
+    resolve: Resolve | None = None,
+) -> list[Version]:
+    """Does the same for each of these revisions, as `cherry_pick_all` does; those of a range
+    newest first."""
+    versions = [version for one in revisions for version in picked(store, one)[::-1]]
+    return _each(store, revert, branch, versions, message, resolve)
+
+
+def _each(
+    store: Store,
+    work: Callable[..., Version],
+    branch: str,
+    versions: Sequence[Version],
+    message: str | None,
+    resolve: Resolve | None,
+) -> list[Version]:
+    """Makes a version of each, as one operation."""
+    verb = work.__name__.replace("_", "-")
+    with ExitStack() as operation:
+        if len(versions) > 1:
+            names = ", ".join(version.name for version in versions)
+            operation.enter_context(store.operation(f"{verb} {names}"))
+        appended = []
+        for one in versions:
+            words = message or f"{verb} {one.name}: {one.message}"
+            appended.append(work(store, branch, one, message=words, resolve=resolve))
+        return appended
 
 
 def _parent(store: Store, version: Version) -> Version:

@@ -283,7 +283,7 @@ def _named_events(store: Store, target: Target) -> list[EventRow]:
     if not rows:
         raise UnknownRevision(
             f"experience {target.experience} has no such event",
-            hint=f"`tfgrpo history {target.experience}` shows its events",
+            hint=f"`tfgrpo show {target.experience}` shows its events",
         )
     return [row for row in rows if row.salt is not None]
 

@@ -197,7 +197,7 @@ def _base(store: Store, base: str) -> Version:
     if _is_experience(store, base):
         raise UnknownRevision(
             f"{base} is an experience, and no revision",
-            hint=f"`tfgrpo history {base}` tells its life, `tfgrpo log --experience {base}` its "
+            hint=f"`tfgrpo show {base}` tells its life, `tfgrpo log --experience {base}` its "
             "versions",
         )
     raise UnknownRevision(f"there is no revision {base!r}", hint=_near(store, base))

@@ -6,6 +6,7 @@ import atexit
 import compileall
 import gc
 import importlib
+import io
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pytest
 import workers
@@ -26,6 +27,7 @@ from forked import CommandServer
 from hypothesis import HealthCheck, settings
 from scripted import ScriptedEndpoint
 
+from tfgrpo.author import AUTHOR
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.local.serve import available_cpus
 
@@ -307,3 +309,36 @@ def one_line_error(done: subprocess.CompletedProcess[str], *said: str, code: int
     assert "Traceback" not in done.stderr
     for words in said:
         assert words in done.stderr, done.stderr
+
+
+class Printed(NamedTuple):
+    """What a command printed, and its exit code."""
+
+    out: str
+    err: str
+    code: int
+
+
+Verb = Callable[..., Printed]
+
+
+@pytest.fixture
+def verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Verb:
+    """Runs `tfgrpo` in this process, in `tmp_path`, as ann."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(AUTHOR, "ann")
+    monkeypatch.delenv("TFGRPO_STORE", raising=False)
+
+    from tfgrpo.cli.main import main
+
+    def run(*words: str, typed: str = "") -> Printed:
+        monkeypatch.setattr(sys, "argv", ["tfgrpo", *words])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return Printed(captured.out, captured.err, int(stop.value.code or 0))
+
+    return run

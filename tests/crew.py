@@ -231,7 +231,8 @@ class Disturbed:
         verb, relay = ["train", "--resume", "run", "--workers"], self.driver_relay
         if name != "driver":
             relay = self.relay
-            verb = ["worker", "--slots", "2", "--heartbeat", str(self.heartbeat), "--grace", "1"]
+            beat = str(self.heartbeat)
+            verb = ["workers", "run", "--slots", "2", "--heartbeat", beat, "--grace", "1"]
         file = relay.address(parse_address(self.file).library) if relay else self.file
         self._running.add(name)
         parts[name].start("--store", file, *verb)

@@ -23,7 +23,7 @@ from tfgrpo.store.fsck import fsck
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 SEQUENCES, LENGTH = (400, 40) if LONG else (16, 25)
 
-SERVERS = {"mcp", "proxy", "rollout", "ui", "up", "watch", "worker"}
+SERVERS = {"mcp", "proxy", "rollout", "ui", "watch", "workers"}
 SKIPPED = {"train", "eval", "improve", "model", "regress", *SERVERS}
 """These call models, fetch files or serve until they are ended, and have tests of their own."""
 VERBS = [name for name in COMMANDS if name not in SKIPPED]

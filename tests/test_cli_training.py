@@ -135,7 +135,7 @@ def test_shells_complete_revisions_and_experiences(
 
     assert offered("tfgrpo show st") == ["step_0", "step_1", "step_2", "step_3"]
     assert offered("tfgrpo diff ma") == ["main"]
-    assert offered("tfgrpo history G") == ["G0"]
+    assert offered("tfgrpo show G") == ["G0"]
     assert set(offered("tfgrpo che")) == {"checkout", "cherry-pick"}
 
 

@@ -14,7 +14,7 @@ from tfgrpo.cli.context import Named
 ARE_NAMES = ("revision", "experience", "branch", "tag", "run", "library", "against", "resume")
 NEW = {
     **dict.fromkeys(
-        (f"tfgrpo {verb} tags" for verb in ("stats", "traffic", "experiment status")),
+        (f"tfgrpo {verb} tags" for verb in ("traffic", "experiment status")),
         "tags of traffic, NAME=VALUE",
     ),
     "tfgrpo checkout branch": "the name of a branch to be made",
@@ -41,9 +41,10 @@ def test_every_parameter_that_names_something_completes() -> None:
 
 def test_every_verb_that_reads_has_json() -> None:
     changes = "init train checkout add modify delete keep move edit import switch reset undo redo"
-    changes += " clone fetch pull push mirror feedback rollback rollout"
-    other = "export completion serve proxy help mcp ui up watch worker"  # servers, a format
-    groups = "bisect bundle experiment key model remote store"  # the subcommands that read have it
+    changes += " clone fetch pull push mirror feedback rollout"
+    other = "export completion serve proxy help mcp ui watch"  # servers, a format
+    # groups, whose subcommands that read have it
+    groups = "bisect bundle experiment key model proposal remote store workers"
     bare = [
         name.removeprefix("tfgrpo ")
         for name, command in commands()
@@ -65,7 +66,10 @@ def shop(cli: Cli) -> Cli:
 OFFERED: dict[str, set[str]] = {
     "show G": {"G0", "G1"},
     "show we": {"web"},
-    "history G1": {"G1"},
+    "remote ": {"add", "list", "remove", "set-url"},
+    "proposal acc": {"accept"},
+    "workers r": {"run"},
+    "-C . switch w": {"web"},
     "log v0..w": {"v0..web"},
     "switch ": {"main", "web"},
     "branch --rename w": {"web"},

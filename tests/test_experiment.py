@@ -1,4 +1,4 @@
-"""`tfgrpo experiment` and `tfgrpo rollback`: who gets what, what is found, and what follows."""
+"""Experiments, and branches that go back: who gets what, what is found, and what follows."""
 
 from __future__ import annotations
 
@@ -258,12 +258,12 @@ def test_feedback_decides_and_status_shows_it_by_arm(settings: ProxySettings, st
     said = run(store, "experiment", "status")
     assert "the candidate is better: promote" in said
     assert "better" in said.splitlines()[2]
-    live = json.loads(run(store, "stats", "--live", "--json"))
+    live = json.loads(run(store, "traffic", "--figures", "--json"))
     assert {arm["name"]: arm["score"] for arm in live["arms"]} == {
         "e/control": 0.0,
         "e/candidate": 1.0,
     }
-    assert "e/candidate" in run(store, "stats", "--live")
+    assert "e/candidate" in run(store, "traffic", "--figures")
     listed = run(store, "traffic", "--arm", "e/candidate", "--json")
     assert {one["arm"] for one in json.loads(listed)} == {"e/candidate"}
 
@@ -280,7 +280,7 @@ def test_what_was_decided_by_whom_when_and_why_is_asked_of_the_log(
     run(store, "experiment", "share", "e", "50%")
     monkeypatch.setenv("TFGRPO_AUTHOR", "cy")
     assert "prod is at v2" in run(store, "experiment", "promote", "e", "--why", "both read it")
-    assert "again (was v2)" in run(store, "rollback", "prod", "--why", "incident 214")
+    assert "again (was v2)" in run(store, "branch", "--back", "prod", "--why", "incident 214")
     found = json.loads(run(store, "log", "--decisions", "--json"))
     assert [(one["author"], one["kind"], one["content"].get("action")) for one in found] == [
         ("cy", "rollback", None),
@@ -402,9 +402,11 @@ def test_a_rollback_stops_the_experiment_on_the_branch_and_asks_for_force_on_a_p
     with ProxyThread(settings) as proxy:
         ask(proxy)
         with pytest.raises(ProtectedName):
-            run(store, "rollback", "prod", "--why", "wrong")
+            run(store, "branch", "--back", "prod", "--why", "wrong")
         assert ask(proxy)[1] == "e/candidate"
-        assert "experiment e was stopped" in run(store, "rollback", "prod", "--why", "bad", "-f")
+        assert "experiment e was stopped" in run(
+            store, "branch", "--back", "prod", "--why", "bad", "-f"
+        )
         assert ask(proxy)[1] is None
         assert text_of(provider).endswith("[G0] Count both days.")
     assert experiment(store, "e").state == "stopped"

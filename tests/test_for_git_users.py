@@ -55,7 +55,7 @@ def test_another_id_or_time_is_no_difference_but_another_experience_is(
 def test_the_way_from_init_to_merge_is_whole() -> None:
     typed = set(re.findall(r"^\$ (?:EDITOR=.* )?tfgrpo ([\w-]+)", PAGE.read_text(), re.MULTILINE))
     way = "init add log show diff modify keep edit status switch branch merge export revert undo"
-    way += " redo reset reflog blame history bisect tag checkout import stats fsck"
+    way += " redo reset reflog blame bisect tag checkout import fsck"
     assert typed >= set(way.split())
 
 

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from conftest import Verb
 
 from tfgrpo.author import AUTHOR
-from tfgrpo.cli.main import main
 from tfgrpo.mirror import mirror
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.remotes import Remotes, apart_from_remote
 
 DAYS, EUROS = "Count both days of a hire.", "Round up to whole euros."
-
-
-class Printed(NamedTuple):
-    """What a command printed, and its exit code."""
-
-    out: str
-    err: str
-    code: int
-
-
-Verb = Callable[..., Printed]
-
-
-@pytest.fixture
-def verb(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Verb:
-    """Runs `tfgrpo` in this process, in `tmp_path`, as ann."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(AUTHOR, "ann")
-    monkeypatch.delenv("TFGRPO_STORE", raising=False)
-
-    def run(*words: str, typed: str = "") -> Printed:
-        monkeypatch.setattr(sys, "argv", ["tfgrpo", *words])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return Printed(captured.out, captured.err, int(stop.value.code or 0))
-
-    return run
 
 
 @pytest.fixture
@@ -267,6 +232,19 @@ def test_help_is_a_verb_and_what_a_bare_command_prints(verb: Verb) -> None:
     assert verb("help", "remote", "add").out == verb("remote", "add", "--help").out
     unknown = verb("help", "mrege")
     assert (unknown.code, "did you mean merge" in unknown.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        *(("worker", "workers run"), ("up", "workers start"), ("proposals", "proposal list")),
+        *(("accept", "proposal accept"), ("reject", "proposal reject"), ("history", "show")),
+        *(("stats", "status -v"), ("rollback", "branch --back")),
+    ],
+)
+def test_a_verb_that_became_part_of_another_is_told(verb: Verb, typed: str, meant: str) -> None:
+    done = verb(typed, "p1")
+    assert (done.code, f"did you mean {meant}?" in done.err) == (2, True), done.err
 
 
 def test_a_csv_is_a_csv_and_an_unknown_ending_is_refused(shop: Verb, tmp_path: Path) -> None:

@@ -28,18 +28,18 @@ ALONE = (
     "tfgrpo mcp",
     "tfgrpo watch",
     "tfgrpo rollout ",
-    "tfgrpo worker",
+    "tfgrpo workers",
     "tfgrpo --store postgresql:",
-    "tfgrpo up",
     "tfgrpo traffic",
     "tfgrpo feedback",
     "tfgrpo collect",
-    "tfgrpo accept",
+    "tfgrpo proposal accept",
     "tfgrpo improve",
     "tfgrpo regress --unused",
-    "tfgrpo reject",
-    "tfgrpo proposals p1",
-    "tfgrpo stats --live",
+    "tfgrpo proposal reject",
+    "tfgrpo proposal show p1",
+    "tfgrpo proposal reopen",
+    "tfgrpo traffic --figures",
     "tfgrpo redo",
     "tfgrpo bisect run --data",
     "tfgrpo tag -s",
@@ -129,7 +129,7 @@ def run(folder: Path, command: str) -> None:
 
 @pytest.mark.parametrize("example", CASES)
 def test_the_example_runs(example: str, folder: Path) -> None:
-    if example.startswith(("tfgrpo experiment", "tfgrpo rollback")):
+    if example.startswith(("tfgrpo experiment", "tfgrpo branch --back")):
         with Store.open(folder / ".tfgrpo/store.db") as store:
             store.create_branch("prod", "v0")
             store.move_branch("prod", "web")

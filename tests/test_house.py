@@ -56,7 +56,6 @@ LIGHT = (
     ["show"],
     ["checkout", "main"],
     ["status"],
-    ["train", "--help"],
 )
 
 

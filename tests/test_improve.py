@@ -96,13 +96,13 @@ def test_what_went_wrong_becomes_a_proposal_and_nothing_moves_before_it_is_accep
     assert found.branch == "proposal/improve-1"
     parts = {"learned_from": 12, "gate": 9, "held_out": 9}
     assert found.details == {"run": "improve-1", "problems": 30, **parts}
-    shown = CliRunner().invoke(tfgrpo, ["--no-pager", "proposals", found.id]).output
+    shown = CliRunner().invoke(tfgrpo, ["--no-pager", "proposal", "show", found.id]).output
     assert "learned from: 12" in shown
     trained = read(store, "improve-1/train.jsonl")
     parts = [read(store, f"improve-1/{part}.jsonl") for part in ("train", "gate", "heldout")]
     assert list(map(len, parts)) == [12, 9, 9]
     assert trained[0]["from"]["call"].startswith("call-")
-    CliRunner().invoke(tfgrpo, ["accept", found.id, "--why", "good"])
+    CliRunner().invoke(tfgrpo, ["proposal", "accept", found.id, "--why", "good"])
     assert texts(store) == ["Be brief.", LESSON]
 
 
@@ -432,8 +432,8 @@ def test_what_may_not_move_a_protected_branch_waits_for_a_decision(
     assert done.exit_code == 0, done.output
     said = " ".join(done.output.split())
     assert "prod is protected" in said
-    assert "`tfgrpo accept p1 --force`" in said
+    assert "`tfgrpo proposal accept p1 --force`" in said
     (proposal,) = list_proposals(store)
     assert proposal.state == "open"
-    assert CliRunner().invoke(tfgrpo, ["accept", "p1", "--force"]).exit_code == 0
+    assert CliRunner().invoke(tfgrpo, ["proposal", "accept", "p1", "--force"]).exit_code == 0
     assert texts(store) == ["Be brief.", LESSON]

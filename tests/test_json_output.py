@@ -7,13 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from conftest import Cli, problems
 from scripted import ScriptedEndpoint
 
-from tfgrpo.cli.grouped import GroupedCommand
-from tfgrpo.cli.main import tfgrpo
 from tfgrpo.evaluation.figures import interval_object
 
 TIMES = {"time", "since", "opened"}
@@ -40,13 +37,13 @@ def fields(value: Any) -> list[tuple[str, Any]]:
 
 def test_times_are_iso_8601_in_utc(trained: Cli) -> None:
     seen = set()
-    for command in ("log", "reflog", "blame", "stats", "runs", "show HEAD"):
+    for command in ("log", "reflog", "blame", "status -v", "runs", "show HEAD"):
         printed = trained(*command.split(), "--json").stdout
         for name, value in fields(json.loads(printed)):
             if name in TIMES:
                 assert datetime.fromisoformat(value).utcoffset() == timedelta(0), (command, name)
                 seen.add(command)
-    assert seen == {"log", "reflog", "blame", "stats", "runs", "show HEAD"}
+    assert seen == {"log", "reflog", "blame", "status -v", "runs", "show HEAD"}
 
 
 def test_intervals_have_named_bounds(trained: Cli) -> None:
@@ -84,14 +81,3 @@ def test_pass_at_k_stands_in_the_order_of_k(trained: Cli) -> None:
 
 def test_a_bound_that_is_not_known_is_null() -> None:
     assert interval_object(0.5, float("-inf"), None) == {"mean": 0.5, "low": None, "high": None}
-
-
-@pytest.mark.parametrize("verb", ["train", "eval", "compare"])
-def test_every_option_of_a_long_help_is_in_one_group(verb: str) -> None:
-    command = tfgrpo.get_command(click.Context(tfgrpo), verb)
-    assert isinstance(command, GroupedCommand)
-    listed = [flag for flags in command.groups.values() for flag in flags]
-    options = [p.opts[-1] for p in command.params if isinstance(p, click.Option)]
-    assert sorted(listed) == sorted(options)
-    shown = command.get_help(click.Context(command, info_name=verb))
-    assert [shown.count(f"\n{title}:\n") for title in command.groups] == [1] * len(command.groups)

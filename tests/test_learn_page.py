@@ -62,7 +62,9 @@ def test_the_steps_of_the_page_work(
         assert [one.after for one in rejected.changes] == [SECOND]
     assert "appended 24 problems" in outputs["tfgrpo collect --since 1d"]
     assert "proposal for prod from 24 new problems" in outputs["tfgrpo improve"]
-    assert re.search(r"better \(7 held-out problems × 4 samples, m\)", outputs["tfgrpo proposals"])
+    assert re.search(
+        r"better \(7 held-out problems × 4 samples, m\)", outputs["tfgrpo proposal list"]
+    )
     regressed = outputs["tfgrpo regress heldout.jsonl --model gpt-6-mini --propose prod"]
     assert "change of what it adds" in regressed
 

@@ -142,4 +142,4 @@ def test_the_verbs_say_who_it_was(cli: Cli) -> None:
     assert "v2: by wim" in cli("show").stdout
     (event,) = json.loads(cli("show", "--json").stdout)["events"]
     assert event["origin"]["author"] == "wim"
-    assert "=1 [G2] Round up. (v2" in cli("stats").stdout
+    assert "=1 [G2] Round up. (v2" in cli("status", "-v").stdout

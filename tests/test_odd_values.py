@@ -41,7 +41,7 @@ def store(cli: Cli, tmp_path: Path) -> Path:
         ["log", "--since", f"{DIGITS}d"],
         ["log", "--until", "99999999999d"],
         ["traffic", "--since", "99999999999d"],
-        ["stats", "--live", "--since", "99999999999d"],
+        ["traffic", "--figures", "--since", "99999999999d"],
         ["traffic", "-n", "9" * 30],
         ["traffic", "--model", SURROGATE],
         ["traffic", "call-1", "--failed"],
@@ -73,7 +73,7 @@ def test_what_cannot_be_meant_is_a_line_of_error(store: Path, cli: Cli, words: l
     [
         ["log", "--since", "99999d"],
         ["traffic", "--since", "99999d"],
-        ["stats", "--live", "--since", "99999d"],
+        ["traffic", "--figures", "--since", "99999d"],
         ["traffic", "--subject", SURROGATE],
         ["power", "--difference", "1e-320", "--within", "1", "--between", "1"],
     ],

@@ -24,8 +24,7 @@ pytestmark = pytest.mark.postgres
 DRIVEN: set[str] = set()
 ELSEWHERE = {
     *("ui", "proxy", "mcp", "watch", "model", "serve", "completion", "help", "verify"),
-    *("up", "worker", "workers", "store"),
-    *("collect", "feedback", "improve", "regress", "accept", "reject", "rollout"),
+    *("workers", "store", "collect", "feedback", "improve", "regress", "rollout"),
     *("clone", "fetch", "pull", "push"),
 }
 """They run until they are ended, have no store, stand on a file of their own, are below, or
@@ -85,10 +84,10 @@ def test_every_verb_works_on_a_shared_database(
     assert status["store"] == run.store
     assert status["bytes"] > 0
     for line in (
-        "status", "log --oneline", "show HEAD", "diff v1 HEAD", f"history {ids[0]}", "blame",
-        "credit", "stats", "reflog", "export HEAD --format md", "bisect start HEAD v1",
+        "status", "log --oneline", "show HEAD", "diff v1 HEAD", f"show {ids[0]}", "blame",
+        "credit", "status -v", "reflog", "export HEAD --format md", "bisect start HEAD v1",
         "bisect reset", "power --difference 0.1 --within 0.4 --between 0.2", "trust --show",
-        "proposals", "experiment list",
+        "proposal", "experiment list",
     ):  # fmt: skip
         run(*line.split())
     run("traffic", code=1)  # nothing went through a proxy here
@@ -122,7 +121,7 @@ def test_every_verb_works_on_a_shared_database(
     run("branch", "prod")
     run("switch", "prod")
     run("add", "Speak plainly.")
-    run("rollback", "prod", "--why", "in the wrong tone")
+    run("branch", "--back", "prod", "--why", "in the wrong tone")
     run("switch", "main")
     run("key", "new", "shop", "--budget", "5/day")
     assert "shop" in run("key", "list").output

@@ -116,7 +116,7 @@ def test_every_step_of_the_page_works(
     assert sent[0]["content"].startswith("You answer customers of a bike hire.\n\nExperiences")
     assert provider.received[0].header(b"authorization") == b"Bearer sk-page"
     assert "40+8" in outputs["tfgrpo traffic --since 1d"]
-    assert "Give the price in euros." in outputs["tfgrpo stats --live"]
+    assert "Give the price in euros." in outputs["tfgrpo traffic --figures"]
     assert "recorded feedback" in next(out for line, out in outputs.items() if "feedback" in line)
     assert names["library"].prompt() == "[G0] Give the price in euros."
     shown = CliRunner().invoke(tfgrpo, ["traffic", names["call"], "--json"])

@@ -83,20 +83,20 @@ def test_a_proposal_waits_and_shows_its_changes_and_its_evidence(store: Store) -
         ("G2", "ADD"),
         ("G3", "ADD"),
     ]
-    said = run("proposals", id)
+    said = run("proposal", "show", id)
     assert "Give the price in euros." in said
     assert "why: Two calls said dollars." in said
     assert "why: It helped nobody." in said
     assert "+0.200 [+0.050, +0.350], better (20 held-out problems × 4 samples, m)" in said
-    (listed,) = json.loads(run("proposals", "--json"))
+    (listed,) = json.loads(run("proposal", "list", "--json"))
     assert (listed["id"], listed["effect"]["mean"]) == (id, 0.2)
     assert listed["made"].endswith(("Z", "+00:00"))
-    assert "2 additions" in run("proposals")
+    assert "2 additions" in run("proposal", "list")
 
 
 def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None:
     id = proposed(store)
-    said = run("accept", id, "--why", "right on the till")
+    said = run("proposal", "accept", id, "--why", "right on the till")
     assert f"accepted 4 changes of proposal {id}: prod is at v3" in said
     expected = [
         "Count both the first and the last day.",
@@ -112,10 +112,10 @@ def test_accepting_makes_one_version_that_says_who_and_why(store: Store) -> None
     assert (found.state, found.why, found.version) == ("accepted", "right on the till", "v3")
     author = {one.experience.text: one.version.author for one in blame(store, version)}
     assert author["Be brief."] == "tfgrpo (m)", "who taught it, not who accepted it"
-    assert run("proposals").startswith("no proposal")
-    assert json.loads(run("proposals", "--all", "--json"))[0]["state"] == "accepted"
+    assert run("proposal", "list").startswith("no proposal")
+    assert json.loads(run("proposal", "list", "--all", "--json"))[0]["state"] == "accepted"
     with pytest.raises(InvalidOperation, match="was accepted by"):
-        run("accept", id)
+        run("proposal", "accept", id)
     run("undo")
     assert texts(store, "prod") == ["Count both days.", "Shout."]
 
@@ -124,18 +124,20 @@ def test_a_part_can_be_accepted_and_the_rest_turned_down_for_its_own_reason_or_l
     store: Store,
 ) -> None:
     id = proposed(store)
-    said = run("accept", id, "--only", "G2", "G0", "--why", "enough")
+    said = run("proposal", "accept", id, "--only", "G2", "G0", "--why", "enough")
     assert "2 changes still open" in said
     assert not turned_down(store, store.tip("prod"), before=2**62)
     found = get_proposal(store, id)
     assert (found.state, found.measured) == ("open", None)
-    assert "effect: not measured of a part" in run("proposals", id)
-    assert "+0.200" not in run("proposals", id)
-    assert "1 change still open" in run("reject", id, "--only", "G1", "--why", "shouting helps")
+    assert "effect: not measured of a part" in run("proposal", "show", id)
+    assert "+0.200" not in run("proposal", "show", id)
+    assert "1 change still open" in run(
+        "proposal", "reject", id, "--only", "G1", "--why", "shouting helps"
+    )
     with pytest.raises(InvalidOperation, match="G1 was rejected before"):
         accept(store, id, only=["G1"])
     assert not turned_down(store, store.tip("prod"), before=2**62), "there is no text to try again"
-    run("reject", id, "--why", "too brief")
+    run("proposal", "reject", id, "--why", "too brief")
     assert [*turned_down(store, store.tip("prod"), before=2**62).values()] == ["Be brief."]
     assert get_proposal(store, id).state == "accepted"
     assert texts(store, "prod") == [
@@ -154,7 +156,7 @@ def test_words_can_be_edited_on_the_way_in(store: Store, tmp_path: Path) -> None
     id = proposed(store)
     file = tmp_path / "edited.md"
     file.write_text("- [G2] Give prices in euros and cents.\n- [G3] Be brief.\n\n- [G1] \n")
-    run("accept", id, "--edit", "-F", str(file), "--why", "clearer")
+    run("proposal", "accept", id, "--edit", "-F", str(file), "--why", "clearer")
     assert texts(store, "prod") == [
         "Count both days.",
         "Give prices in euros and cents.",
@@ -163,9 +165,9 @@ def test_words_can_be_edited_on_the_way_in(store: Store, tmp_path: Path) -> None
     again = proposed_again(store)
     file.write_text("")
     with pytest.raises(InvalidOperation, match="nothing is taken"):
-        run("accept", again, "-F", str(file))
+        run("proposal", "accept", again, "-F", str(file))
     file.write_text("- [G7] no such line\n")
-    done = CliRunner().invoke(tfgrpo, ["accept", again, "-F", str(file)])
+    done = CliRunner().invoke(tfgrpo, ["proposal", "accept", again, "-F", str(file)])
     assert done.exit_code == 2
     assert "none of the proposal's" in done.output
 
@@ -196,7 +198,7 @@ def test_a_conflict_is_decided_and_records_nothing_before(store: Store) -> None:
         accept(store, id)
     assert store.tip("prod") == before
     assert get_proposal(store, id).state == "open"
-    run("accept", id, "--ours")
+    run("proposal", "accept", id, "--ours")
     assert texts(store, "prod")[0] == "Count nights."
 
 
@@ -204,44 +206,44 @@ def test_a_protected_branch_needs_force(store: Store) -> None:
     id = proposed(store)
     run("branch", "--protect", "prod")
     with pytest.raises(ProtectedName):
-        run("accept", id)
+        run("proposal", "accept", id)
     assert get_proposal(store, id).state == "open"
-    run("accept", id, "--force")
+    run("proposal", "accept", id, "--force")
     assert get_proposal(store, id).state == "accepted"
 
 
 def test_turning_down_needs_a_reason_and_moves_nothing(store: Store) -> None:
     id = proposed(store)
-    assert CliRunner().invoke(tfgrpo, ["reject", id]).exit_code == 2
+    assert CliRunner().invoke(tfgrpo, ["proposal", "reject", id]).exit_code == 2
     with pytest.raises(InvalidOperation, match="reason"):
         reject(store, id, why=" ")
-    run("reject", id, "--why", "the till rounds by itself")
+    run("proposal", "reject", id, "--why", "the till rounds by itself")
     assert texts(store, "prod") == ["Count both days.", "Shout."]
     found = get_proposal(store, id)
     assert (found.state, found.why) == ("rejected", "the till rounds by itself")
     assert "rejected/proposal/1" in store.branches()
     with pytest.raises(UnknownRevision, match="p9"):
-        run("reject", "p9", "--why", "x")
+        run("proposal", "reject", "p9", "--why", "x")
 
 
 def test_a_decision_is_taken_back_and_the_proposal_waits_again(store: Store) -> None:
     id = proposed(store)
     before = store.tip("prod").name
-    assert CliRunner().invoke(tfgrpo, ["reject", id, "--why", "not so"]).exit_code == 0
-    result = CliRunner().invoke(tfgrpo, ["proposals", id, "--reopen", "--why", "it is so"])
+    assert CliRunner().invoke(tfgrpo, ["proposal", "reject", id, "--why", "not so"]).exit_code == 0
+    result = CliRunner().invoke(tfgrpo, ["proposal", "reopen", id, "--why", "it is so"])
     assert (result.exit_code, result.output) == (0, f"proposal {id} waits again\n")
-    assert CliRunner().invoke(tfgrpo, ["accept", id]).exit_code == 0
+    assert CliRunner().invoke(tfgrpo, ["proposal", "accept", id]).exit_code == 0
     version = get_proposal(store, id).version
-    result = CliRunner().invoke(tfgrpo, ["proposals", "--reopen", id, "--why", "it shouts"])
+    result = CliRunner().invoke(tfgrpo, ["proposal", "reopen", id, "--why", "it shouts"])
     assert result.output == f"proposal {id} waits again: prod is at {before}, without {version}\n"
     assert get_proposal(store, id).state == "open"
     assert store.tip("prod").name == before
     last = decisions(store)[-1]
     assert (last.content["took_back"], last.why) == ("accepted", "it shouts")
-    result = CliRunner().invoke(tfgrpo, ["proposals", "--reopen", id])
+    result = CliRunner().invoke(tfgrpo, ["proposal", "reopen", id])
     assert isinstance(result.exception, InvalidOperation)
-    for wrong in (["--reopen"], [id, "--why", "x"]):
-        assert CliRunner().invoke(tfgrpo, ["proposals", *wrong]).exit_code == 2
+    for wrong in (["reopen"], ["show", id, "--why", "x"], [id]):
+        assert CliRunner().invoke(tfgrpo, ["proposal", *wrong]).exit_code == 2
 
 
 def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_path: Path) -> None:
@@ -269,7 +271,7 @@ def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_p
         shown, refused = train("before")
         assert shown
         assert "turned it down" not in refused
-        run("reject", id, "--why", "the till rounds by itself")
+        run("proposal", "reject", id, "--why", "the till rounds by itself")
         for branch in ("prod", "other"):  # that other one's history has where it was proposed
             shown, refused = train(branch)
             assert not shown

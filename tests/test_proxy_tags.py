@@ -88,12 +88,12 @@ def test_tags_are_dimensions_of_traffic_and_figures(settings: ProxySettings, sto
         given = [part for tag in wanted for part in ("--tag", tag)]
         listed = json.loads(run(store, "traffic", "--json", *given))
         assert {one["id"] for one in listed} == found
-    groups = json.loads(run(store, "stats", "--live", "--by", "team", "--json"))
+    groups = json.loads(run(store, "traffic", "--by", "team", "--json"))
     assert {one["name"]: one["calls"] for one in groups} == {"blue": 1, "red": 1}
-    whole = json.loads(run(store, "stats", "--live", "--tag", "team=red", "--json"))
+    whole = json.loads(run(store, "traffic", "--figures", "--tag", "team=red", "--json"))
     assert [one["calls"] for one in whole["versions"]] == [1]
     assert "team=red" in run(store, "traffic", second)
-    assert "team" in run(store, "stats", "--live", "--by", "team")
+    assert "team" in run(store, "traffic", "--by", "team")
 
 
 def test_calls_have_a_price_by_call_user_version_arm_and_day(
@@ -114,9 +114,9 @@ def test_calls_have_a_price_by_call_user_version_arm_and_day(
         ("day", [3 * each]),
         ("model", [0, 3 * each]),
     ):
-        groups = json.loads(run(store, "stats", "--live", "--by", dimension, "--json"))
+        groups = json.loads(run(store, "traffic", "--by", dimension, "--json"))
         assert sorted(one["dollars"] for one in groups) == pytest.approx(costs), dimension
-    assert "+ 1 unknown" in run(store, "stats", "--live")
+    assert "+ 1 unknown" in run(store, "traffic", "--figures")
 
 
 def test_tags_that_are_no_names_are_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`stats` and `status`: figures that add up."""
+"""`status -v`: figures that add up."""
 
 from __future__ import annotations
 
@@ -78,24 +78,27 @@ def test_snapshots_are_a_share_of_the_file(tmp_path: Path) -> None:
         assert 0 < found.snapshot_share < 0.5
 
 
-def test_a_time_without_traffic_is_refused_and_not_ignored(cli: Cli) -> None:
+def test_what_has_no_place_is_refused_and_not_ignored(cli: Cli) -> None:
     cli("init")
-    one_line_error(cli("stats", "--since", "3d", ok=False), "--since", "--live", code=2)
+    one_line_error(cli("status", "v0", ok=False), "tfgrpo status -v v0", code=2)
+    filtered = cli("traffic", "--figures", "--failed", ok=False)
+    one_line_error(filtered, "--failed", "--figures", code=2)
 
 
 def test_the_verbs_say_it(cli: Cli) -> None:
     cli("init")
-    assert "no events" in cli("stats").stdout
+    assert "no events" in cli("status", "-v").stdout
     cli("add", "Count both days.", "Round up.")
     cli("modify", "G0", "Count both the days.")
     cli("keep", "G0")
-    said = cli("stats").stdout
+    said = cli("status", "-v").stdout
     assert "3 versions with +2 ~1 =1" in said
     assert "  =1 [G0] Count both the days. (v2, just now)" in said
     assert "  =0 [G1] Round up. (v1, just now)" in said
-    found = json.loads(cli("stats", "v1", "--json").stdout)
+    found = json.loads(cli("status", "-v", "v1", "--json").stdout)["library"]
     assert found["events"] == {"ADD": 2, "MODIFY": 0, "DELETE": 0, "KEEP": 0}
     assert [e["keeps"] for e in found["experiences"]] == [0, 0]
+    assert cli("status", "-s").stdout == "on branch main, at v3\n"
     cli("branch", "--protect", "main")
     assert "protected: it moves only with --force" in cli("status").stdout
     assert json.loads(cli("status", "--json").stdout)["protected"] is True

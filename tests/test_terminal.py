@@ -26,8 +26,8 @@ MARKS = {"\u200e", "\u200f", "\u061c"}
 COLOURS = re.compile(r"\x1b\[(?:0|1|2|9|3[1-6])m")
 VERBS = (
     *("log", "log -p", "log --oneline", "log --graph", "log --json", "show", "show --json"),
-    *("status", "status --json", "diff v0 HEAD", "blame", "stats", "reflog", "runs", "runs r"),
-    *("runs --json", "cost", "remote", "fsck", "branch", "tag", "history G0", "trust --show"),
+    *("status", "status --json", "diff v0 HEAD", "blame", "status -v", "reflog", "runs", "runs r"),
+    *("runs --json", "cost", "remote", "fsck", "branch", "tag", "show G0", "trust --show"),
     *("export", "export --format md", "export --format prompt", "checkout HEAD -o -"),
     *("train p.jsonl --estimate --skip-unverifiable", "verify cases.jsonl --all", "show nothing"),
     *("eval missing\x1b[2J.jsonl", "export HEAD -o out.nothing\x1b[2J", "help nothing\x1b[2J"),
@@ -98,7 +98,7 @@ def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
 ) -> None:
     paged: list[str] = []
     monkeypatch.setattr(text.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(text.click, "echo_via_pager", paged.extend)
+    monkeypatch.setattr(text.click, "echo_via_pager", lambda lines, color: paged.extend(lines))
     lines = [text.style(f"{n} {HOSTILE}", fg="green") for n in range(200)]
     text.emit(App(None), lines)
     assert [line.split()[0].removeprefix("\x1b[32m") for line in paged] == [

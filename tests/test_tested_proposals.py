@@ -33,7 +33,7 @@ def test_a_proposal_is_a_candidate_and_its_promotion_accepts_it(proposed: Store)
     assert set(done.accepted) == {one.experience for one in done.changes}
     assert done.version == proposed.tip("prod").name
     assert "proposal/x" not in proposed.branches()
-    assert "no proposal waits" in run(proposed, "proposals")
+    assert "no proposal waits" in run(proposed, "proposal", "list")
     with pytest.raises(InvalidOperation, match="accepted with experiment e"):
         reopen(proposed, "p1")
     roll_back(proposed, "e")
@@ -56,7 +56,7 @@ def test_accepting_moves_no_branch_under_an_experiment_unless_forced(proposed: S
     with pytest.raises(OnTrial, match="experiment e is running on prod"):
         accept(proposed, "p1")
     assert proposed.tip("prod").name == "v1"
-    run(proposed, "accept", "p1", "--force")
+    run(proposed, "proposal", "accept", "p1", "--force")
     assert get_proposal(proposed, "p1").state == "accepted"
 
 

@@ -375,7 +375,7 @@ def test_calls_are_listed_filtered_and_shown_in_figures(
     assert len(ids("--failed", "--model", "other")) == 1
     assert ids("--since", "2000-01-01", "--library", "@old") == {calls[2]}
     assert "70+30" in run(store, "traffic")
-    live = json.loads(run(store, "stats", "--live", "--json"))
+    live = json.loads(run(store, "traffic", "--figures", "--json"))
     figures = {one["name"]: one for one in live["versions"]}
     assert (figures["support v2"]["calls"], figures["support v2"]["errors"]) == (3, 1)
     assert figures["support v2"]["score"] == 1.0
@@ -384,7 +384,7 @@ def test_calls_are_listed_filtered_and_shown_in_figures(
     by_id = {one["name"]: one for one in live["experiences"]}
     assert (by_id[first]["calls"], by_id[second]["calls"]) == (4, 3)
     assert (by_id[first]["score"], by_id[second]["score"]) == (0.5, 1.0)
-    assert "Count both days." in run(store, "stats", "--live")
+    assert "Count both days." in run(store, "traffic", "--figures")
 
 
 def test_redaction_reaches_the_record(
@@ -550,7 +550,7 @@ def test_a_worker_that_is_killed_loses_only_what_it_had_not_written_and_that_is_
     process, port = listen(["--upstream", provider.url], tmp_path)
     process.terminate()
     process.communicate()
-    live = json.loads(run(store, "stats", "--live", "--json"))
+    live = json.loads(run(store, "traffic", "--figures", "--json"))
     kept = sum(one["calls"] for one in live["versions"])
     assert kept + live["lost"] == made
     assert not list(store.path.parent.glob("*worker*"))
@@ -578,7 +578,7 @@ def test_a_killed_recorder_loses_nothing_and_another_takes_its_place(
         wait(lambda: recorder.process not in (None, process))
         for _ in range(2):
             ask(proxy)
-    live = json.loads(run(store, "stats", "--live", "--json"))
+    live = json.loads(run(store, "traffic", "--figures", "--json"))
     assert (live["versions"][0]["calls"], live["lost"]) == (6, 0)
     assert not list(store.path.parent.glob("*worker*"))
     assert "starting another" in caplog.text
@@ -598,7 +598,7 @@ def test_a_recorder_that_is_killed_before_the_end_loses_nothing(
             ask(proxy)
         else:
             threading.Timer(1.0, process.kill).start()  # in the end itself
-    live = json.loads(run(store, "stats", "--live", "--json"))
+    live = json.loads(run(store, "traffic", "--figures", "--json"))
     assert (live["versions"][0]["calls"], live["lost"]) == (5 if seen else 4, 0)
     assert not list(store.path.parent.glob("*worker*"))
 
@@ -616,7 +616,7 @@ def test_what_a_killed_worker_had_handed_over_is_recorded(
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
     wait(lambda: not list(store.path.parent.glob("*worker*")))
-    live = json.loads(run(store, "stats", "--live", "--json"))
+    live = json.loads(run(store, "traffic", "--figures", "--json"))
     kept = sum(one["calls"] for one in live["versions"])
     assert kept >= 19
     assert kept + live["lost"] == 20
@@ -688,7 +688,7 @@ def test_tokens_that_nobody_said_are_not_shown_as_none(
     with ProxyThread(settings) as proxy:
         ask(proxy)
     assert " 5+? " in run(store, "traffic")
-    (figures,) = json.loads(run(store, "stats", "--live", "--json"))["versions"]
+    (figures,) = json.loads(run(store, "traffic", "--figures", "--json"))["versions"]
     assert (figures["prompt_tokens"], figures["completion_tokens"]) == (5, None)
 
 

@@ -145,7 +145,17 @@ def test_a_setting_that_runs_or_sends_waits_for_trust(
 def test_reading_needs_no_trust(stranger: Path) -> None:
     forged(stranger, domain="evil:DOMAIN", agent_objective="x", learning_objective="x")
     (stranger / "tfgrpo.toml").write_text("\n".join(['[train]\ndomain = "evil:DOMAIN"\n', SEND]))
-    for reading in ("log", "status", "runs", "runs r", "cost", "show", "stats", "blame", "fsck"):
+    for reading in (
+        "log",
+        "status",
+        "runs",
+        "runs r",
+        "cost",
+        "show",
+        "status -v",
+        "blame",
+        "fsck",
+    ):
         assert run(*reading.split()).exit_code == 0, reading
     assert run("export").exit_code == 0
 

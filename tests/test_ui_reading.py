@@ -143,4 +143,4 @@ def test_an_error_leads_back_and_on(store: Path) -> None:
         assert "evil.test" not in away.text
         assert "Back to the page" not in away.text
     page = visitor.get("/review?id=p99", status=404)
-    assert "In a terminal: `tfgrpo proposals` lists them" in page
+    assert "In a terminal: `tfgrpo proposal list` lists them" in page

@@ -35,11 +35,11 @@ def shop(cli: Cli, tmp_path: Path) -> Cli:
         ("compare main", "tfgrpo compare DATA.jsonl --library main"),
         ("eval HEAD data.jsonl", "tfgrpo eval data.jsonl --library HEAD"),
         ("eval v0", "tfgrpo eval DATA.jsonl --library v0"),
-        ("blame G0", "tfgrpo history G0"),
+        ("blame G0", "tfgrpo show G0"),
         ("log -- G0", "tfgrpo log --experience G0"),
         ("log G0", "tfgrpo log --experience G0"),
-        ("diff G0", "tfgrpo history G0"),
-        ("checkout G0", "tfgrpo history G0"),
+        ("diff G0", "tfgrpo show G0"),
+        ("checkout G0", "tfgrpo show G0"),
         ("trust data.jsonl", "a settings file (.toml)"),
     ],
 )
@@ -52,7 +52,7 @@ def test_what_was_meant_is_told(shop: Cli, command: str, hint: str) -> None:
 def test_an_experiences_whole_id_is_known_too(shop: Cli, tmp_path: Path) -> None:
     with Store.open(tmp_path / ".tfgrpo/store.db") as store:
         (experience,) = store.library()
-    one_line_error(shop("blame", experience.id, ok=False), f"tfgrpo history {experience.id}")
+    one_line_error(shop("blame", experience.id, ok=False), f"tfgrpo show {experience.id}")
 
 
 def test_eval_takes_one_file(shop: Cli) -> None:
@@ -98,7 +98,7 @@ def test_a_store_is_made_in_a_folder(tmp_path: Path) -> None:
     [
         *(("rollout", "domain=tfgrpo.Domain("), ("render", "render=…"), ("check", "check=…")),
         *(("epoch", "did you mean epochs?"), ("base_urls", "did you mean base_url?")),
-        ("quite_another", "`--help` lists them"),
+        ("quite_another", "`--help-all` lists them"),
     ],
 )
 def test_an_option_that_there_is_not_says_what_to_write(

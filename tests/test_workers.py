@@ -74,7 +74,7 @@ def test_two_workers_make_the_run_that_one_process_makes(
         crew, _ = train(tmp_path, shared, 2)
         rollouts = server.stages["rollout"]
     assert outcome(shared) == alone
-    shown = json.loads(cli("--store", shared, "workers", "--json").stdout)
+    shown = json.loads(cli("--store", shared, "workers", "list", "--json").stdout)
     assert [one["state"] for one in shown["workers"]] == ["left", "left"]
     assert sum(one["groups"] for one in shown["workers"]) == 12
     assert sum(one["calls"] for one in shown["workers"]) == 36
@@ -333,14 +333,15 @@ def test_who_may_train_a_library_may_work_at_its_queue(shared: str) -> None:
 def test_the_pages_steps_from_an_empty_database_to_three_workers(
     shared: str, tmp_path: Path, cli: Cli
 ) -> None:
-    """`init`, `up --workers`, `train --workers` and `workers`, as docs/scale.md has them."""
+    """`init`, `workers start`, `train --workers` and `workers`, as docs/scale.md has them."""
     cli("--store", shared, "init")
     command = [
         *children.python("-c", COMMAND),
         "--store",
         shared,
-        "up",
-        "--workers",
+        "workers",
+        "start",
+        "--count",
         "3",
         "--heartbeat",
         "1",
@@ -372,7 +373,7 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
 
 
 def groups_done(cli: Cli, file: str) -> int:
-    shown = json.loads(cli("--store", file, "workers", "--json").stdout)
+    shown = json.loads(cli("--store", file, "workers", "list", "--json").stdout)
     return sum(one["groups"] for one in shown["workers"])
 
 
@@ -389,20 +390,29 @@ def test_every_command_of_the_page_is_one(cli: Cli) -> None:
     assert python is not None
     compile(python[1], "workers.py", "exec")
     lines = re.findall(
-        r"tfgrpo (worker|workers|up|train)\b((?: problems.jsonl| --?[\w-]+(?: \d+)?)*)", page
+        r"tfgrpo (workers(?: run| start)?|train)\b((?: problems.jsonl| --?[\w-]+(?: \d+)?)*)", page
     )
-    lines += [("worker", " --slots 64 --grace 45")]  # which the manifest has as a list
+    lines += [("workers run", " --slots 64 --grace 45")]  # which the manifest has as a list
     assert len({verb for verb, _ in lines}) == 4
     for verb, given in set(lines):
-        command = tfgrpo.get_command(click.Context(tfgrpo), verb)
-        assert command is not None
+        command: click.Command = tfgrpo
+        for word in verb.split():
+            assert isinstance(command, click.Group)
+            inner = command.get_command(click.Context(command), word)
+            assert inner is not None, verb
+            command = inner
         parser = command.make_parser(click.Context(command))
         parser.parse_args(given.replace("--resume", "--resume RUN").split())
 
 
 def test_workers_of_a_store_in_a_file_are_refused(cli: Cli) -> None:
     cli("init")
-    for verb in (["worker"], ["workers"], ["up"], ["train", "problems.jsonl", "--workers"]):
+    for verb in (
+        ["workers", "run"],
+        ["workers"],
+        ["workers", "start"],
+        ["train", "problems.jsonl", "--workers"],
+    ):
         one_line_error(cli(*verb, ok=False), "workers need a shared store", "docs/scale.md")
 
 
@@ -461,30 +471,30 @@ def test_a_worker_waits_for_a_database_that_is_away_when_it_starts(
     """And Ctrl-C ends the waiting, of a worker and of what starts workers."""
     Store.init(shared, author="tests").close()
     waits = "; it is waited for\n"
-    outputs = {verb: tmp_path / verb for verb in ("worker", "up")}
+    outputs = {verb: tmp_path / verb for verb in ("run", "start")}
     said = {verb: path.read_text for verb, path in outputs.items()}
     cluster.stop()
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for verb, path in outputs.items():
             with path.open("wb") as out:
-                command = [*children.python("-c", COMMAND), "--store", shared, verb]
+                command = [*children.python("-c", COMMAND), "--store", shared, "workers", verb]
                 running[verb] = subprocess.Popen(
                     command, cwd=tmp_path, env=environment(), stdout=out, stderr=out
                 )
         wait_for(lambda: all(waits in text() for text in said.values()))
-        running["up"].send_signal(signal.SIGINT)
-        assert running["up"].wait(timeout=60) == 0
+        running["start"].send_signal(signal.SIGINT)
+        assert running["start"].wait(timeout=60) == 0
     finally:
         cluster.start()
-        running.pop("up").kill()
+        running.pop("start").kill()
     try:
-        wait_for(lambda: "Ctrl-C ends it" in said["worker"]())
-        running["worker"].send_signal(signal.SIGINT)
-        assert running["worker"].wait(timeout=60) == 0
+        wait_for(lambda: "Ctrl-C ends it" in said["run"]())
+        running["run"].send_signal(signal.SIGINT)
+        assert running["run"].wait(timeout=60) == 0
     finally:
-        running["worker"].kill()
-    text = said["worker"]()
+        running["run"].kill()
+    text = said["run"]()
     assert text.count(waits) == 1, text
     assert text.startswith("cannot reach the database on "), text
 

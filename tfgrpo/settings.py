@@ -52,6 +52,7 @@ answer of a local model, whose whole context is 4,096."""
 PAPER, PROBATION, TRIAL = "paper", "probation", "trial"
 """The policies that are built in: the published method, the one that measures, and the one that
 measures what is there already (`tfgrpo prove`)."""
+LISTS = "`--help-all` lists them"
 MOST_SAMPLES = 4
 """Of a problem that is attempted again because there are few."""
 
@@ -65,32 +66,49 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 class Settings(BaseModel):
     """What training and evaluation share.
 
+    The words under a setting are the help of its option.
+
     `skipped` holds the ids of the problems that were left out as unverifiable, by the setting
     that names their dataset: what is gone on with leaves out the very same ones.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     domain: str = domains.DEFAULT
+    """Kind of problem: a name or package.module:object."""
     fields: dict[str, str] = Field(default_factory=dict)
+    """Field names in DATA for problem, answer, id or kind, such as answer=gold."""
     skip_unverifiable: bool = False
+    """Leave out problems whose ground truth cannot be compared with any answer."""
     skipped: dict[str, tuple[str, ...]] = {}
     models: ModelSettings = ModelSettings()
     agent_objective: str = AGENT_OBJECTIVE
+    """What attempts should achieve, in your own words."""
     prompts: str | None = None
+    """Folder of prompts that replace the built-in ones."""
     concurrency: int = Field(default=128, ge=1, le=10_000)
+    """Maximum requests in flight."""
     max_tokens: int = Field(default=16_384, ge=1)
+    """Maximum tokens per answer."""
     task_timeout: float = Field(default=1800.0, gt=0, allow_inf_nan=False)
+    """Seconds per attempt."""
     patience: float = Field(default=PATIENCE, ge=0, allow_inf_nan=False)
+    """Stop after this long without any answer, such as 90s or 2h."""
     verify_timeout: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    """Seconds after which judging an answer is given up."""
     seed: int = 0
+    """Random seed for batches and samples."""
     mode: Mode = "prompt"
+    """Answer directly, or use the tools from [tools] in tfgrpo.toml."""
     answers: Answering = "sampled"
+    """Sample each answer, or, where answers are few and the endpoint tells their probabilities,
+    take the mean reward over all of them."""
     tools: ToolSettings = ToolSettings()
     agent: AgentSettings = AgentSettings()
     turns: int = Field(default=10, ge=1)
+    """Maximum turns of an agent's attempt."""
     top_k: int = Field(default=0, ge=0)
-    """The experiences that a prompt gets, 0 for all."""
+    """Put only the N experiences that fit a problem best in its prompt; 0 for all."""
 
     @model_validator(mode="after")
     def _one_agent(self) -> Self:
@@ -115,23 +133,41 @@ class TrainSettings(Settings):
     data_digest: str = ""
     domain_identity: str = ""
     branch: str = "main"
+    """Branch that learns; by default HEAD's."""
     epochs: int = Field(default=3, ge=1)
+    """Passes over the data."""
     batch_size: int = Field(default=100, ge=1)
+    """Problems per step."""
     group_size: int = Field(default=5, ge=1)
+    """Attempts per problem and step."""
     temperature: float = Field(default=0.7, ge=0, le=2)
+    """Sampling temperature of attempts."""
     learning_objective: str = LEARNING_OBJECTIVE
+    """What should be learned, in your own words."""
     ground_truth: bool = True
+    """Whether comparisons see the ground truth."""
     heldout: str | None = None
+    """Data to compare with the empty library on, at the end."""
     heldout_samples: int = Field(default=2, ge=1)
+    """Attempts per held-out and gate problem."""
     heldout_problems: int | None = Field(default=None, ge=1)
+    """Use only the first N held-out problems, and of the gate's."""
     library_tokens: int | None = Field(default=None, ge=16)
+    """Maximum tokens of the library: what has no room waits."""
     gate: str | None = None
+    """Data on which each step's library must be better, to be kept."""
     gate_digest: str = ""
     gate_rule: GateRule = "one-se"
+    """What a candidate must show: a gain of more than one standard error, any gain, a significant
+    one, or no significant loss."""
     sealed: str | None = None
+    """Data to compare on once, after the last step; recorded."""
     sealed_digest: str = ""
     policy: str = PROBATION
+    """How a step learns: probation tries what the model says on part of the attempts and keeps what
+    is measured to help; paper is the published method; or module:Class."""
     examples: bool = True
+    """Whether right answers and verified attempts may become examples, word for word."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -162,7 +198,9 @@ class EvalSettings(Settings):
 
     data: str
     samples: int = Field(default=8, ge=1)
+    """Attempts per problem."""
     temperature: float = Field(default=0.3, ge=0, le=2)
+    """Sampling temperature of attempts."""
 
     @classmethod
     def of_run(cls, settings: TrainSettings, kind: str, samples: int) -> EvalSettings:
@@ -257,7 +295,7 @@ def build(
             message, hint = f"unknown setting {name!r}", _meant(kind, name)
         else:
             message = f"{name}: {first['msg'].removeprefix('Value error, ')}"
-            hint = f"see --{name.replace('_', '-')} in `--help`"
+            hint = f"see --{name.replace('_', '-')} in `--help-all`"
         raise SettingsError(message, hint=hint) from None
 
 
@@ -269,7 +307,7 @@ def _meant(kind: type[Settings], name: str) -> str:
         return f"it is part of a domain: domain=tfgrpo.Domain(name=…, verify=…, {name}=…)"
     known = [*kind.model_fields, *ModelSettings.model_fields]
     near = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {near[0]}? `--help` lists them" if near else "`--help` lists them"
+    return f"did you mean {near[0]}? {LISTS}" if near else LISTS
 
 
 def is_count(value: object) -> TypeGuard[int]:

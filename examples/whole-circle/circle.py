@@ -76,7 +76,7 @@ def go_round(shop: Shop, options: argparse.Namespace) -> int:
         print("\n# 1. Customers ask, and the bookkeeper says what was wrong.")
         right = [shop.ask(row) for row in questions("train", options.calls, 1)]
         print(f"{sum(right)} of {len(right)} answers were right")
-        shop.tfgrpo("stats", "--live")
+        shop.tfgrpo("traffic", "--figures")
         if not learn(shop):
             print("nothing was proposed: ask more (--calls), or another model")
             return 1
@@ -90,13 +90,13 @@ def learn(shop: Shop) -> bool:
         *("improve", "--target", "main", "--no-system", "--model", shop.model),
         *("--base-url", shop.base_url, "--api-key-env", KEY),
     )
-    proposals = json.loads(shop.tfgrpo("proposals", "--json", show=False))
+    proposals = json.loads(shop.tfgrpo("proposal", "list", "--json", show=False))
     if not proposals:
         return False
     print("\n# 3. A person decides.")
     id = proposals[0]["id"]
-    shop.tfgrpo("proposals", id)
-    shop.tfgrpo("accept", id, "--why", "it says what the firm does")
+    shop.tfgrpo("proposal", "show", id)
+    shop.tfgrpo("proposal", "accept", id, "--why", "it says what the firm does")
     return True
 
 

@@ -27,12 +27,16 @@ class AgentSettings(BaseModel):
     `copy_limit` the MiB of a workspace.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     run: str = ""
+    """Have attempts made by a command, or a Python function as module:function."""
     workspace: str | None = None
+    """With --agent: make each attempt in a copy of this folder."""
     reward: str | None = None
+    """Judge by a command that prints a number from 0 to 1."""
     answer_file: str | None = None
+    """File in the workspace with the answer."""
     memory: int = Field(default=4096, ge=16)
     output: int = Field(default=1 << 20, ge=1024)
     copy_limit: int = Field(default=1024, ge=1)

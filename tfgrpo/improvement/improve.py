@@ -270,7 +270,7 @@ async def _work(
             proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
             outcome = "accepted"
         except (ProtectedName, OnTrial) as error:
-            by_hand = f"`tfgrpo accept {proposal.id} --force` accepts it"
+            by_hand = f"`tfgrpo proposal accept {proposal.id} --force` accepts it"
             why = f"{one.target} is protected" if isinstance(error, ProtectedName) else str(error)
             why += f", so it waits for a decision: {by_hand}"
             on_progress(WarningNotice(why))

@@ -1,7 +1,7 @@
 """A judge's scores of calls on record, kept as its feedback: a rubric looks at what was answered.
 
-A call is judged once by each judge, so the next time only new ones are paid for, and `stats
---live`, experiments and `collect --by` see the scores like any other's.
+A call is judged once by each judge, so the next time only new ones are paid for, and `traffic
+--figures`, experiments and `collect --by` see the scores like any other's.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ def get_proposal(store: Store, id: str) -> Proposal:
             return _read(store, about)
     raise UnknownRevision(
         f"there is no proposal {id!r}",
-        hint="`tfgrpo proposals` lists them" if known else "`tfgrpo improve` makes them",
+        hint="`tfgrpo proposal list` lists them" if known else "`tfgrpo improve` makes them",
     )
 
 
@@ -283,7 +283,9 @@ def accept(
     if only is None:
         only = [one.experience for one in _open(store, id).waiting]
     elif not only:
-        raise InvalidOperation("nothing is taken", hint="`tfgrpo reject` turns all of it down")
+        raise InvalidOperation(
+            "nothing is taken", hint="`tfgrpo proposal reject` turns all of it down"
+        )
     return review(store, id, Review(only, {}, edits or {}, why, take))
 
 
@@ -465,7 +467,7 @@ def _open(store: Store, id: str) -> Proposal:
     if proposal.state != "open":
         raise InvalidOperation(
             f"proposal {proposal.id} was {proposal.state} by {proposal.author}",
-            hint="`tfgrpo proposals --all` lists what was decided",
+            hint="`tfgrpo proposal list --all` lists what was decided",
         )
     return proposal
 
@@ -525,7 +527,7 @@ def _operations(
     if not operations:
         raise InvalidOperation(
             f"{proposal.target} has all of proposal {proposal.id} by now",
-            hint="`tfgrpo reject` puts it away",
+            hint="`tfgrpo proposal reject` puts it away",
         )
     return operations
 

@@ -39,7 +39,7 @@ def reopen(
     if len(proposal.waiting) == len(proposal.changes):
         raise InvalidOperation(
             f"proposal {proposal.id} is open: there is no decision to take back",
-            hint="`tfgrpo proposals --all` lists what was decided",
+            hint="`tfgrpo proposal list --all` lists what was decided",
         )
     if seen is not None and seen != proposal.decisions:
         raise StaleVersion(

@@ -57,14 +57,20 @@ class ModelSettings(BaseModel):
     [[endpoints]], whichever those are: none of them is part of a record.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: str = DEFAULT_MODEL
+    """local:NAME, or the name of a model at --base-url."""
     base_url: str | None = None
+    """OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1."""
     api_key_env: str | None = None
+    """Environment variable with the API key."""
     reflection_model: str | None = None
+    """Model that summarises, compares and controls; by default --model."""
     reflection_base_url: str | None = None
+    """Base URL of the reflection model."""
     reflection_api_key_env: str | None = None
+    """Environment variable with the reflection model's API key."""
     reasoning_effort: str | None = Field(default=None, min_length=1, max_length=40)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     extra_body: dict[str, Any] | None = None

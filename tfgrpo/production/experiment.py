@@ -263,7 +263,7 @@ def roll_back(
         if tip.digest.hex() != ended.candidate.digest and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",
-                hint=f"`tfgrpo rollback {branch} --to REVISION` moves it anywhere",
+                hint=f"`tfgrpo branch --back {branch} REVISION` moves it anywhere",
             )
         version = version_of(store, ended.control)
         store.move_branch(branch, version)

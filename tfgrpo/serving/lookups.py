@@ -1,6 +1,6 @@
 """The record of look-ups over MCP: each is a call like those through the proxy, with its feedback.
 
-So `traffic`, `stats --live` and everything that learns from failures see them too.
+So `traffic`, `traffic --figures` and everything that learns from failures see them too.
 """
 
 from __future__ import annotations

@@ -39,14 +39,16 @@ class ToolSettings(BaseModel):
     `functions` are the names of Python functions that the caller gives; no file can.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     use: tuple[Literal["python", "search", "visit"], ...] = ("python",)
     sandbox: Sandbox = "auto"
+    """Run an agent's code in bubblewrap if it works here, only there, or without it."""
     seconds: float = Field(default=10.0, gt=0)
     memory: int = Field(default=1024, ge=64)
     output: int = Field(default=8000, ge=100)
     corpus: str | None = None
+    """JSONL file of passages that an agent can search and visit."""
     provider: str | None = None
     search: SearchTemplate | None = None
     results: int = Field(default=5, ge=1, le=50)

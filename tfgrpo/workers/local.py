@@ -28,11 +28,11 @@ def keep_workers(
     """Keeps so many workers at work for a store until it is stopped; returns when all have ended.
 
     `store` is what opens it, with its password if it has one: that goes into their environment
-    and not into their command lines. `options` are those of `tfgrpo worker`. A worker whose
+    and not into their command lines. `options` are those of `tfgrpo workers run`. A worker whose
     parent dies ends by itself.
     """
     environment = children.whole(TFGRPO_STORE=store, **{PARENT: str(os.getpid())})
-    command = children.python("-c", COMMAND, "worker", *options)
+    command = children.python("-c", COMMAND, "workers", "run", *options)
     begun: dict[int, float] = {}
     running: dict[int, Popen[bytes]] = {}
     try:

@@ -1,10 +1,11 @@
-"""`tfgrpo worker`, `tfgrpo workers` and `tfgrpo up`."""
+"""`tfgrpo workers`: groups of attempts, made on other machines."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,12 @@ import click
 from tfgrpo.cli import text
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.options import CONFIG
+from tfgrpo.cli.suggest import ListingGroup
+from tfgrpo.store.address import with_password
+from tfgrpo.wording import span
+from tfgrpo.workers.local import is_orphan, keep_workers, parent
+from tfgrpo.workers.queue import queue_address
+from tfgrpo.workers.view import read_crew, state_of
 
 if TYPE_CHECKING:
     from tfgrpo.workers.view import Crew
@@ -32,7 +39,18 @@ HEARTBEAT = click.option(
 )
 
 
-@click.command()
+@click.group(cls=ListingGroup)
+def workers() -> None:
+    """Show who works for the runs of a shared store, or start workers.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team workers
+      tfgrpo --store postgresql://ann@db/team workers run --slots 64
+    """
+
+
+@workers.command()
 @SLOTS
 @click.option("--base-url", help="Endpoint that this machine asks, in place of the run's.")
 @click.option("--api-key-env", help="Environment variable with that endpoint's API key.")
@@ -46,7 +64,7 @@ HEARTBEAT = click.option(
 )
 @CONFIG
 @pass_app
-def worker(
+def run(
     app: App,
     slots: int,
     base_url: str | None,
@@ -55,7 +73,7 @@ def worker(
     grace: float,
     config: Path | None,
 ) -> None:
-    """Make groups of attempts for the runs of a shared store, until it is stopped.
+    """Be a worker: make groups of attempts for the runs of a shared store, until it is stopped.
 
     Start any number on any machine, then `tfgrpo train DATA --workers`. A worker has to have the
     same version of tfgrpo, the same prompts and the same domain as the run; one that differs says
@@ -65,14 +83,12 @@ def worker(
 
     \b
     Examples:
-      tfgrpo --store postgresql://ann@db/team worker --slots 64
-      tfgrpo worker --base-url http://127.0.0.1:8000/v1
+      tfgrpo --store postgresql://ann@db/team workers run --slots 64
+      tfgrpo workers run --base-url http://127.0.0.1:8000/v1
     """
     import asyncio
 
     from tfgrpo.project import open_project
-    from tfgrpo.workers.local import is_orphan, parent
-    from tfgrpo.workers.queue import queue_address
     from tfgrpo.workers.waiting import store_when_there
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
@@ -112,35 +128,30 @@ def _end_by_signal() -> None:
         signal.signal(number, end)
 
 
-@click.command()
+@workers.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
-def workers(app: App, as_json: bool) -> None:
+def list_(app: App, as_json: bool) -> None:
     """Show who works for the runs of a shared store: what each does, its rate and its failures.
 
     A worker that is lost has died without a word; its groups go to others.
 
     \b
     Examples:
-      tfgrpo --store postgresql://ann@db/team workers
-      tfgrpo workers --json
+      tfgrpo --store postgresql://ann@db/team workers list
+      tfgrpo workers list --json
     """
-    from tfgrpo.workers.queue import queue_address
-    from tfgrpo.workers.view import read_crew
 
     crew = read_crew(queue_address(app.location))
     if as_json:
         text.emit_json(crew.object())
     elif not crew.members:
-        text.echo("no worker in the last hour; start one with `tfgrpo worker`")
+        text.echo("no worker in the last hour; start one with `tfgrpo workers run`")
     else:
         text.emit(app, _lines(crew))
 
 
 def _lines(crew: Crew) -> Iterator[str]:
-    from tfgrpo.wording import span
-    from tfgrpo.workers.view import state_of
-
     rows = []
     for one in crew.members:
         figures = one.figures
@@ -170,10 +181,10 @@ def _lines(crew: Crew) -> Iterator[str]:
             yield f"{one.name} was lost with {count} in flight, which may be paid for twice"
 
 
-@click.command()
+@workers.command()
 @click.option(
-    "--workers",
-    "count",
+    "-n",
+    "--count",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
@@ -182,21 +193,17 @@ def _lines(crew: Crew) -> Iterator[str]:
 @SLOTS
 @HEARTBEAT
 @pass_app
-def up(app: App, count: int, slots: int, heartbeat: float) -> None:
+def start(app: App, count: int, slots: int, heartbeat: float) -> None:
     """Start workers for a shared store on this machine, and end them with this command.
 
     One that dies is started again. A database that is away is waited for.
 
     \b
     Examples:
-      tfgrpo --store postgresql://ann@db/team up --workers 4
-      tfgrpo up --workers 2 --slots 16
+      tfgrpo --store postgresql://ann@db/team workers start --count 4
+      tfgrpo workers start --count 2 --slots 16
     """
-    from threading import Event
 
-    from tfgrpo.store.address import with_password
-    from tfgrpo.workers.local import keep_workers
-    from tfgrpo.workers.queue import queue_address
     from tfgrpo.workers.waiting import store_when_there
 
     queue_address(app.location)

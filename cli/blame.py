@@ -1,4 +1,4 @@
-"""`tfgrpo history` and `tfgrpo blame`: where an experience comes from."""
+"""`tfgrpo blame`: where each experience comes from."""
 
 from __future__ import annotations
 
@@ -7,36 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import credit, show, text
-from tfgrpo.cli.context import EXPERIENCE, REVISION, App, pass_app
+from tfgrpo.cli import credit, text
+from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.projections.events import credit_words
 
 if TYPE_CHECKING:
     from tfgrpo.projections.library import KnownExperience
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-
-
-@click.command()
-@click.argument("experience", type=EXPERIENCE)
-@json_option
-@pass_app
-def history(app: App, experience: str, as_json: bool) -> None:
-    """Show every event of one experience on any branch, oldest first, with word diffs.
-
-    EXPERIENCE is an id, a prefix of one, or a label at HEAD such as G0.
-
-    \b
-    Examples:
-      tfgrpo history G0
-      tfgrpo history G0 --json
-    """
-    show.show_experience(app, app.store, app.store.experience_id(experience), as_json)
-
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def blame(app: App, revision: str, as_json: bool) -> None:
     """Show who last changed each experience: version, run, step and problem, and how often it was

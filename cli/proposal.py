@@ -1,4 +1,4 @@
-"""`tfgrpo proposals`, `accept` and `reject`: what waits for a decision, and the decision."""
+"""`tfgrpo proposal`: what waits for a decision, and the decision."""
 
 from __future__ import annotations
 
@@ -13,50 +13,46 @@ import click
 
 from tfgrpo.cli import checkout, text
 from tfgrpo.cli.context import App, force_option, pass_app
+from tfgrpo.cli.edit import edit_file, read_file
+from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.visible import shown
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.proposals import Proposal
     from tfgrpo.store.merge import Side
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 LINE = re.compile(r"- \[(G\d+)\] ?(.*)\Z")
 
 
-@click.command()
-@click.argument("id", required=False)
-@click.option("--all", "-a", "everything", is_flag=True, help="Decided ones too.")
-@click.option("--reopen", is_flag=True, help="Take the decision about ID back: it waits again.")
-@click.option("--why", help="With --reopen: why; recorded.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@force_option
-@pass_app
-def proposals(
-    app: App, /, id: str | None, everything: bool, reopen: bool, why: str | None, as_json: bool
-) -> None:
-    """List the proposals that wait for a decision, or show one with its evidence.
+@click.group(cls=ListingGroup)
+def proposal() -> None:
+    """List the proposals that wait for a decision, show one, accept it or turn it down.
 
     A proposal is a branch that `tfgrpo improve` or `tfgrpo regress` made. Nothing of it reaches
-    the branch that an application reads before it is accepted. With --reopen a decision is taken
-    back: what an accepted proposal brought leaves its branch again, and both stay on record.
+    the branch that an application reads before it is accepted.
 
     \b
     Examples:
-      tfgrpo proposals --all --json
-      tfgrpo proposals p1 --reopen --why "the till does not round after all"
+      tfgrpo proposal
+      tfgrpo proposal accept p1 --why "right on the till"
     """
-    from tfgrpo.improvement.proposals import get_proposal, list_proposals
 
-    if reopen:
-        if id is None:
-            raise click.UsageError("--reopen needs the ID of a proposal")
-        _reopen(app, id, why, as_json)
-        return
-    if why is not None:
-        raise click.UsageError("--why goes with --reopen")
-    if id is not None:
-        proposal = get_proposal(app.store, id)
-        text.emit_json(as_object(proposal)) if as_json else text.emit(app, _shown(proposal))
-        return
+
+@proposal.command("list")
+@click.option("--all", "-a", "everything", is_flag=True, help="Decided ones too.")
+@json_option
+@pass_app
+def list_(app: App, everything: bool, as_json: bool) -> None:
+    """List the proposals that wait for a decision.
+
+    \b
+    Examples:
+      tfgrpo proposal list
+      tfgrpo proposal list --all --json
+    """
+    from tfgrpo.improvement.proposals import list_proposals
+
     waiting = list_proposals(app.store, None if everything else "open")
     if as_json:
         text.emit_json([as_object(one) for one in waiting])
@@ -66,7 +62,25 @@ def proposals(
         text.echo("no proposal waits for a decision")
 
 
-@click.command()
+@proposal.command()
+@click.argument("id")
+@json_option
+@pass_app
+def show(app: App, id: str, as_json: bool) -> None:
+    """Show a proposal with its changes, their reasons and its evidence.
+
+    \b
+    Examples:
+      tfgrpo proposal show p1
+      tfgrpo proposal show p1 --json
+    """
+    from tfgrpo.improvement.proposals import get_proposal
+
+    one = get_proposal(app.store, id)
+    text.emit_json(as_object(one)) if as_json else text.emit(app, _shown(one))
+
+
+@proposal.command()
 @click.argument("id")
 @click.option(
     "--only",
@@ -85,7 +99,7 @@ def proposals(
 @click.option("--why", help="Why; recorded with the decision.")
 @click.option("--ours", "take", flag_value="ours", help="On conflict, keep the branch's text.")
 @click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the proposal's.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@json_option
 @force_option
 @pass_app
 def accept(
@@ -102,15 +116,15 @@ def accept(
 ) -> None:
     """Bring a proposal into the branch that it was made for, as one version.
 
-    `--only G3 G5` takes those changes, and the others wait: `tfgrpo reject --only` turns some down
-    for a reason of their own. With --edit each text is a line `- [G3] text` in your editor: a
+    `--only G3 G5` takes those changes, and the others wait: `reject --only` turns some down for a
+    reason of their own. With --edit each text is a line `- [G3] text` in your editor: a
     changed line is taken with its new words, a line that is gone is not taken. What the branch
     changed meanwhile stays.
 
     \b
     Examples:
-      tfgrpo accept p1 --why "right on the till"
-      tfgrpo accept p2 --only G1 --why "right on the till"
+      tfgrpo proposal accept p1 --why "right on the till"
+      tfgrpo proposal accept p2 --only G1 --why "right on the till"
     """
     from tfgrpo.improvement.proposals import accept as accept_proposal
     from tfgrpo.improvement.proposals import get_proposal
@@ -134,7 +148,7 @@ def accept(
         checkout.materialise(app)
 
 
-@click.command()
+@proposal.command()
 @click.argument("id")
 @click.option("--why", required=True, help="Why; the controller of later trainings is told.")
 @click.option(
@@ -143,7 +157,7 @@ def accept(
     metavar="LABEL",
     help="Turn only this change down; the others are left open; repeatable.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@json_option
 @force_option
 @pass_app
 def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool) -> None:
@@ -153,8 +167,8 @@ def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool)
 
     \b
     Examples:
-      tfgrpo reject p1 --why "the till rounds by itself"
-      tfgrpo reject p2 --only G1 --why "the policy changes in May" --json
+      tfgrpo proposal reject p1 --why "the till rounds by itself"
+      tfgrpo proposal reject p2 --only G1 --why "the policy changes in May" --json
     """
     from tfgrpo.improvement.proposals import reject as reject_proposal
 
@@ -167,12 +181,27 @@ def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool)
     text.echo(f"turned down {what} {done.id}: {done.target} is as it was{left}")
 
 
-def _reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
+@proposal.command()
+@click.argument("id")
+@click.option("--why", help="Why; recorded.")
+@json_option
+@force_option
+@pass_app
+def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
+    """Take the decision about a proposal back: it waits again.
+
+    What an accepted proposal brought leaves its branch again, and both stay on record.
+
+    \b
+    Examples:
+      tfgrpo proposal reopen p1
+      tfgrpo proposal reopen p1 --why "the till does not round after all"
+    """
     from tfgrpo.improvement.proposals import get_proposal
-    from tfgrpo.improvement.reopening import reopen
+    from tfgrpo.improvement.reopening import reopen as reopen_proposal
 
     version = get_proposal(app.store, id).version
-    proposal = reopen(app.store, id, why=why)
+    proposal = reopen_proposal(app.store, id, why=why)
     if as_json:
         text.emit_json(as_object(proposal))
     else:
@@ -195,7 +224,6 @@ def _edited(
     app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the labels that are taken, and other words for some, as somebody edited them."""
-    from tfgrpo.cli.edit import edit_file, read_file
 
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
     before = {one.label: " ".join((one.after or "").split()) for one in changes}

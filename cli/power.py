@@ -1,0 +1,114 @@
+"""`tfgrpo power`: how many problems would tell two libraries apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import options, text
+from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
+from tfgrpo.store.errors import InvalidOperation
+
+if TYPE_CHECKING:
+    from tfgrpo.evaluation.comparison import Power
+
+LEAST = 1e-9
+"""A smaller difference in mean reward is taken for none."""
+
+
+@click.command()
+@click.argument("data", required=False)
+@click.option("--library", type=REVISION, help="Evaluated library.  [HEAD]")
+@click.option("--against", type=REVISION, help="Its control.  [v0]")
+@click.option("--difference", type=FINITE, help="Difference in mean reward to detect.")
+@click.option("--within", type=FINITE, help="Standard deviation of samples within a problem.")
+@click.option("--between", type=FINITE, help="Standard deviation of differences across problems.")
+@click.option(
+    "--samples",
+    "counts",
+    type=click.IntRange(1),
+    multiple=True,
+    help="Samples per problem; repeatable.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def power(
+    app: App,
+    data: str | None,
+    library: str | None,
+    against: str | None,
+    difference: float | None,
+    within: float | None,
+    between: float | None,
+    counts: tuple[int, ...],
+    as_json: bool,
+) -> None:
+    """Show how many problems it takes to detect a difference, at how many samples each.
+
+    The numbers are read from recorded evaluations of --library and --against on DATA (by default
+    the latest), or given with --difference, --within and --between. A difference is detected if its
+    95 % interval excludes zero; with this many problems that happens four times out of five. With
+    --difference you can ask about a different effect than the observed one.
+
+    \b
+    Examples:
+      tfgrpo power --difference 0.03 --within 0.45 --between 0.1
+      tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
+    """
+    from tfgrpo.evaluation.comparison import SAMPLES, Power
+
+    if difference is not None and abs(difference) < LEAST:
+        difference = 0.0
+    given = (difference, between, within)
+    if min(between or 0.0, within or 0.0) < 0:
+        raise click.UsageError("a standard deviation is not below 0")
+    recorded = (data, library, against)
+    if difference is not None and between is not None and within is not None:
+        planned = Power(difference, between, within)
+    elif any(g is not None for g in given) and all(r is None for r in recorded):
+        raise click.UsageError(
+            "give --difference, --within and --between, or DATA, --library or --against"
+        )
+    else:
+        control = "v0" if against is None else against
+        seen = _seen(app, control, "HEAD" if library is None else library, data)
+        planned = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
+    rows = planned.table(counts or SAMPLES)
+    if as_json:
+        text.emit_json(
+            {
+                "difference": planned.difference,
+                "within": planned.within,
+                "between": planned.between,
+                "decided_by": [{"samples": n, "problems": problems} for n, problems in rows],
+            }
+        )
+        return
+    text.echo(
+        f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
+        f"problems and {planned.between:.3f} between them"
+    )
+    if not rows:
+        text.echo("no number of problems can detect a difference of 0")
+        return
+    cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
+    for line in text.table(cells, header=("samples", "problems", "attempts in total")):
+        text.echo(line)
+
+
+def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
+    """Returns difference, between and within as recorded evaluations have them."""
+    from tfgrpo.evaluation.comparison import power_of, recorded_pairs
+
+    a, b = app.store.resolve(control), app.store.resolve(library)
+    pairs = recorded_pairs(
+        app.store, a, b, dataset and options.open_project(app, None).record_path(dataset)
+    )
+    if not pairs:
+        raise InvalidOperation(
+            f"{b.name} and {a.name} were not evaluated on the same problems",
+            hint=f"`tfgrpo compare {dataset or 'DATA'} --library {library} --against {control}`",
+        )
+    measured: Power = power_of(app.store, *pairs[-1])
+    return measured.difference, measured.between, measured.within
