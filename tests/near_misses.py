@@ -1,8 +1,8 @@
 """Wrong answers that are nearly right, made of ground truths of every kind by one change each.
 
 The changes are another sign, exponent, base, unit, order in a tuple, one root of two, a digit, a
-symbol for another, and another relation of three or four unknowns. What a change makes is wrong by construction: ground truths are drawn so that
-no change leaves the value as it was.
+symbol for another, and another relation of three or four unknowns. What a change makes is wrong by
+construction: ground truths are drawn so that no change leaves the value as it was.
 """
 
 from __future__ import annotations

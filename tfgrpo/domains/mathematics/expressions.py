@@ -116,7 +116,7 @@ def undefined(expression: Any) -> bool:
 
 def confirmed(gold: Any, answer: Any) -> bool:
     """Whether two expressions are of one kind and shown to be the same; False for any other two."""
-    from sympy import Eq, Expr, MatrixBase, Set, Tuple
+    from sympy import Eq, Expr, FiniteSet, MatrixBase, Set, Tuple
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import And, BooleanAtom
 
@@ -129,8 +129,11 @@ def confirmed(gold: Any, answer: Any) -> bool:
     if isinstance(gold, And) and isinstance(answer, And):
         return matched(gold.args, answer.args, confirmed)
     for one, other in ((gold, answer), (answer, gold)):
+        if isinstance(one, And) and isinstance(other, FiniteSet):  # a < b < c, and a < b, b < c
+            return matched(one.args, tuple(other), confirmed)
         if isinstance(one, Relational | And) and isinstance(other, Set) and not isinstance(one, Eq):
-            return bool(one.as_set() == other.func(*other.args))
+            single = len(one.free_symbols) == 1
+            return single and bool(one.as_set() == other.func(*other.args))
     if isinstance(gold, Eq) and isinstance(answer, Expr | Set | Tuple | MatrixBase):
         return _is_name(gold.lhs) and confirmed(gold.rhs, answer)
     if isinstance(answer, Eq) and isinstance(gold, Expr | Set | Tuple | MatrixBase):
