@@ -5,8 +5,9 @@ math:digits=4,units=strict        at four digits, and a unit that is asked for h
 math:decimal=comma                the comma of a ground truth is a decimal comma
 math:letters=product              letters in a row are a product, in any order
 math:written=python               ground truths are Python, as SymPy prints them
+math:calculation=checked          a right answer counts if the calculation beside it gives it
 
-The last three are read off a data set where its ground truths tell.
+Those of how ground truths are written are read off a data set where its ground truths tell.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from tfgrpo.domains.mathematics.quantities import USUAL, Rules
 
 HINT = (
     "write math:digits=4 (2 to 12), or any of units=lenient|strict, written=latex|python, "
-    "decimal=point|comma and letters=word|product, with commas between them"
+    "decimal=point|comma, letters=word|product and calculation=free|checked, "
+    "with commas between them"
 )
 CHOICES = {
     "units": ("lenient", "strict"),
     "written": ("latex", "python"),
     "decimal": ("point", "comma"),
     "letters": ("word", "product"),
+    "calculation": ("free", "checked"),
 }
 
 
@@ -74,7 +77,7 @@ def options_in(problems: Sequence[Problem], rules: Rules) -> str:
 
 
 def _options(rules: Rules) -> str:
-    names = ("digits", "units", "written", "decimal", "letters")
+    names = ("digits", "units", "written", "decimal", "letters", "calculation")
     values = [(name, getattr(rules, name)) for name in names]
     return ",".join(f"{name}={value}" for name, value in values if value != getattr(USUAL, name))
 
@@ -84,7 +87,7 @@ def _domain(rules: Rules) -> Domain:
     return Domain(
         name="math",
         verify=verify if usual else partial(verify, rules=rules),
-        at_once=at_once,
+        at_once=None if rules.calculation == "checked" else at_once,
         check=check if usual else partial(check, rules=rules),
         identity=_options(rules),
         configure=with_options,

@@ -19,6 +19,7 @@ from typing import Any
 from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import expressions, lists, parsing, units
 from tfgrpo.domains.mathematics.bases import based
+from tfgrpo.domains.mathematics.calculation import flaw
 from tfgrpo.domains.mathematics.dates import clock, date
 from tfgrpo.domains.mathematics.extract import Ending, ending
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
@@ -83,6 +84,13 @@ def judge(gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] 
         return Verdict(0.0, None, f"box: {answer.retracted}")
     if not answer.boxes:
         return Verdict(0.0, None, "no \\boxed{} answer")
+    verdict = _judge_any(gold, answer, rules, others)
+    if verdict.reward == 1.0 and rules.calculation == "checked" and (wrong := flaw(response)):
+        return Verdict(0.0, verdict.answer, f"calculation: {wrong}")
+    return verdict
+
+
+def _judge_any(gold: str, answer: Ending, rules: Rules, others: Sequence[str]) -> Verdict:
     verdict = _judge_one(gold, answer, rules)
     for other in others:
         if verdict.reward == 1.0:

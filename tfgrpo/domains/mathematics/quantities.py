@@ -38,6 +38,7 @@ MOST_DIGITS = 12
 Written: TypeAlias = Literal["latex", "python"]
 Decimal: TypeAlias = Literal["point", "comma"]
 Letters: TypeAlias = Literal["word", "product"]
+Calculation: TypeAlias = Literal["free", "checked"]
 UnitRule: TypeAlias = Literal["lenient", "strict"]
 
 
@@ -47,7 +48,8 @@ class Rules:
 
     A decimal of at least `digits` significant digits stands for the number that it is when it is
     rounded or cut off there. With `units` lenient a unit that stands on one side alone says
-    nothing; strict asks for one where the ground truth has one. The others say how the ground
+    nothing; strict asks for one where the ground truth has one. With `calculation` checked a
+    right answer earns nothing whose calculation does not give it. The others say how the ground
     truths of a data set are written (`writing.py`).
     """
 
@@ -56,6 +58,7 @@ class Rules:
     written: Written = "latex"
     decimal: Decimal = "point"
     letters: Letters = "word"
+    calculation: Calculation = "free"
 
 
 USUAL = Rules()
