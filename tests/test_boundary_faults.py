@@ -206,7 +206,8 @@ def examine(
         checked = faults.run(folder, "--store", str(path), "fsck")
         if checked.code:
             return f"{path.relative_to(folder)}: {checked.said[:200]}"
-    faults.run(folder, "add", "The next one writes.")
+    for path in stores:
+        faults.run(folder, "--store", str(path), "add", "The next one writes.")
     if VERBS[verb][0] in ("clone", "bundle", "export", "--store", "checkout"):
         faults.run(folder, *VERBS[verb])
     left = [str(p.relative_to(folder)) for p in folder.rglob("*") if LEFT.fullmatch(p.name)]
