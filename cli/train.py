@@ -78,7 +78,8 @@ def train(
     version, tagged RUN/step_N. Running the same command again resumes an interrupted run and
     repeats no completed call.
 
-    Defaults in brackets are the paper's. Every option can also be set in tfgrpo.toml, in the tables
+    Defaults in brackets hold where nothing fits the data and the model better; --preset paper takes
+    the published method's. Every option can also be set in tfgrpo.toml, in the tables
     [model] and [train]. Without --model, a local model is downloaded and used.
 
     \b

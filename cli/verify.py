@@ -103,7 +103,9 @@ def verify(
     judging_domain = project.domain(spec)
     named = options.read_flags({"fields": fields}).get("fields")
     cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
-    judging_domain, _ = with_data(judging_domain, str(spec), [case.problem for case in cases])
+    problems = [case.problem for case in cases]
+    judging_domain, _ = with_data(judging_domain, str(spec), problems)
+    text.warn(judging_domain.remarks(problems) if judging_domain.remarks else ())
     limits = SessionOptions(verifier_seconds=timeout, verifier_workers=workers)
     judged = _judged(app, cases, judging_domain, limits, config, model)
     right, known = agreement(judged)

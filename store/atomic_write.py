@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 PRIVATE, SHARED = 0o600, 0o666
 """Modes of files: for the owner alone, as a store's are; for whoever the user's umask lets."""
 
+SCRATCH = ".clone-"
+"""How the name of a folder begins in which a clone is made."""
 DATABASE = b"SQLite format 3\0"
 """What a file of SQLite begins with."""
 
@@ -87,6 +89,20 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
         if atomic_write.hold(handle, temporary):
             return handle, temporary
         os.close(handle)
+
+
+def clear(file: Path | str) -> None:
+    """Removes what was left beside a store by a clone or a redaction whose process is gone: the
+    latter's plan holds what was to go. What somebody works with is left."""
+    folder, name = os.path.split(file)
+    atomic_write.sweep(folder, f".{name}-redacting.", _unlink_temporary)
+    atomic_write.sweep(folder, SCRATCH, _remove_tree)
+
+
+def _remove_tree(path: str) -> None:
+    import shutil
+
+    shutil.rmtree(path)
 
 
 def _unlink_temporary(path: str) -> None:

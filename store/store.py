@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store import history, name_moves, opening, replay, revisions
+from tfgrpo.store import atomic_write, history, name_moves, opening, replay, revisions
 from tfgrpo.store.address import anchor, find_file, in_folder, is_address, named_by
 from tfgrpo.store.damage import damage_error, parse_json
 from tfgrpo.store.errors import (
@@ -133,9 +133,10 @@ class Store:
         `author` signs the versions that are committed without one of their own, and is asked for
         when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
         that reads: threads may take turns with the store, and what is locked is an error at once.
-        A redaction that was interrupted is finished first, which standard error is told, but by
-        one who watches. With `unchecked`, for checks, it is left, and a schema that others have
-        added to is not refused. Raises StoreError.
+        A redaction that was interrupted is finished first, which standard error is told, and what
+        kills have left beside the store is removed, but by one who watches. With `unchecked`, for
+        checks, both are left, and a schema that others have added to is not refused. Raises
+        StoreError.
         """
         path = in_folder(named_by(path or find_file(os.getcwd())))
         port = open_port(path, watching=watching, unchecked=unchecked)
@@ -144,6 +145,7 @@ class Store:
             raise StoreError(f"{path} was never completed", hint="run `tfgrpo init` to finish it")
         store = cls(port, path, author=author, now=now or _microseconds)
         if not (watching or unchecked):
+            atomic_write.clear(store.file)
             store._finish_redaction()
         return store
 

@@ -19,8 +19,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).with_suffix(".c")
-KINDS = {"kill": (0, False), "EIO": (errno.EIO, False), "ENOSPC": (errno.ENOSPC, True)}
-"""An error's number, 0 for a kill, and whether later calls fail as well: a full disk stays full."""
+KINDS = {
+    "kill": (0, False),
+    "EIO": (errno.EIO, False),
+    "ENOSPC": (errno.ENOSPC, True),
+    "power": (-1, False),
+    "torn": (-2, False),
+}
+"""An error's number, 0 for a kill, below it a loss of power with all or some of what was not
+synchronised; and whether later calls fail as well: a full disk stays full."""
 
 
 class Outcome(NamedTuple):
@@ -36,11 +43,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tfgrpo-faults-")
-        library = str(Path(self._folder.name, "faults.so"))
-        compiler = shutil.which("cc") or "cc"
-        subprocess.run(
-            [compiler, "-shared", "-fPIC", "-O1", "-o", library, SOURCE, "-ldl"], check=True
-        )
+        library = built(Path(self._folder.name))
         self._process = subprocess.Popen(
             [sys.executable, __file__, library],
             env={**os.environ, "LD_PRELOAD": library, "TFGRPO_AUTHOR": "tester"},
@@ -65,8 +68,18 @@ class Faults:
         return Outcome(*json.loads(self._process.stdout.readline()))
 
 
+def built(folder: Path) -> str:
+    """Compiles the library into a folder; returns its path."""
+    library = str(folder / "faults.so")
+    compiler = shutil.which("cc") or "cc"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, SOURCE, "-ldl"], check=True)
+    return library
+
+
 def main(library: str) -> None:
     """Forks a command for every line of standard input."""
+    import sqlite_utils  # noqa: F401  (it loads pandas where there is one: seconds)
+
     import tfgrpo.cli.main
     import tfgrpo.redaction
     import tfgrpo.store.sqlite.port
@@ -100,6 +113,7 @@ def main(library: str) -> None:
                 finally:
                     sys.stdout.flush()
                     sys.stderr.flush()
+                    loaded.fault_end()
                     os._exit(code)
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
             output.seek(0)

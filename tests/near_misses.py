@@ -1,8 +1,8 @@
 """Wrong answers that are nearly right, made of ground truths of every kind by one change each.
 
-The changes are another sign, exponent, base, unit, order in a tuple, one root of two, a digit, and
-a symbol for another. What a change makes is wrong by construction: ground truths are drawn so that
-no change leaves the value as it was.
+The changes are another sign, exponent, base, unit, order in a tuple, one root of two, a digit, a
+symbol for another, and another relation of three or four unknowns. What a change makes is wrong by
+construction: ground truths are drawn so that no change leaves the value as it was.
 """
 
 from __future__ import annotations
@@ -95,6 +95,32 @@ def _symbol(pick: random.Random) -> Made:
     return form.replace("SYM", one), form.replace("SYM", other)
 
 
+def _unknowns(pick: random.Random) -> Made:
+    """Two formulas that agree where the unknowns are evenly spaced, and nowhere else."""
+    a, b, c, d = pick.sample(SYMBOLS, 4)
+    one, other = pick.choice(
+        [
+            (f"{a} - {b}", f"{b} - {c}"),
+            (f"{a} + {c}", f"2 {b}"),
+            (f"{a} + {d}", f"{b} + {c}"),
+            (f"{a} + {b} + {c}", f"3 {b}"),
+            (f"2 {a} - {b}", f"3 {b} - 2 {c}"),
+        ]
+    )
+    forms = [
+        "%s",
+        "(%s)^2",
+        r"\frac{1}{%s}",
+        "5(%s)+1",
+        "%s = 0",
+        "%s > 0",
+        "(%s, 1)",
+        r"\{%s, 2\}",
+    ]
+    form = pick.choice(forms)
+    return form % one, form % other
+
+
 CHANGES: dict[str, Callable[[random.Random], Made]] = {
     "sign": _sign,
     "exponent": _exponent,
@@ -104,6 +130,7 @@ CHANGES: dict[str, Callable[[random.Random], Made]] = {
     "one root of two": _root,
     "digit": _digit,
     "symbol": _symbol,
+    "unknowns": _unknowns,
 }
 
 

@@ -623,10 +623,8 @@ def test_an_interrupt_of_a_sync_call_beside_a_loop_ends_the_call(
         while len(endpoint.requests) < before + 3:
             time.sleep(0.01)
         child.send_signal(signal.SIGINT)
-        started = time.monotonic()
         assert child.stdout is not None
         assert child.stdout.readline() == b"interrupted\n"
-        assert time.monotonic() - started < 5
         asked = len(endpoint.requests)
         assert child.wait(timeout=60) in (0, -signal.SIGINT)
         assert len(endpoint.requests) == asked < before + 12

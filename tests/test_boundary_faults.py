@@ -1,6 +1,7 @@
 """Every verb that writes, with a fault at every call that changes a file: a kill, an error of the
-disk, a full disk. The store holds what was there before or what the verb makes, whole; `fsck` is
-clean; nothing else is left behind once somebody has written again.
+disk, a full disk, a loss of power that takes all or some of what was not synchronised. The store
+holds what was there before or what the verb makes, whole; `fsck` is clean; nothing else is left
+behind once somebody has written again.
 
 A share of the calls, by chance; with TFGRPO_LONG=1 all of them, and a line for each verb with how
 many faults of each kind ended otherwise.
@@ -13,12 +14,18 @@ import os
 import random
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from boundary_faults import KINDS, Faults
+from boundary_faults import KINDS, Faults, built
+from port_rows import call, write
+from test_collected_problems import record
+
+from tfgrpo.redaction import IMPROVEMENTS
+from tfgrpo.store import Store
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
@@ -58,6 +65,13 @@ def prepared(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         done = faults.run(folder, *line)
         assert done.code == 0, (line, done.said)
+    with Store.open(folder / ".tfgrpo" / "store.db") as store:
+        asked = call("a", request=json.dumps([["user", SECRET]]))
+        write(store.port, [asked, call("b", answer={"content": f"It is {SECRET}."})])
+        record(store, "call-a", f"What is {SECRET}?", SECRET, score=0.2)
+        rows = store.path.parent / IMPROVEMENTS / "p1" / "problems.jsonl"
+    rows.parent.mkdir(parents=True)
+    rows.write_text(json.dumps({"problem": f"What is {SECRET}?"}) + "\n")
     (folder / "new.md").write_text("- Ask first.\n- Say why.\n")
     (folder / "collected.jsonl").write_text(json.dumps({"problem": f"What is {SECRET}?"}) + "\n")
     return folder
@@ -89,7 +103,36 @@ VERBS = {
     "fsck --repair": ("fsck", "--repair"),
     "redact": ("redact", "--text", SECRET, "--reason", "leak", "--yes"),
 }
+POWER = ("power", "torn")
 LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.clone-.+|.+-redacting|edit-.+\.md")
+
+
+LOSS = """
+import ctypes, mmap, os, sys
+library, folder = ctypes.CDLL(sys.argv[1]), sys.argv[2]
+shared = mmap.mmap(-1, mmap.PAGESIZE)
+address = ctypes.addressof(ctypes.c_long.from_buffer(shared))
+library.fault_arm(ctypes.c_void_p(address), ctypes.c_long(1000), -1, 0, folder.encode())
+with open(f"{folder}/a", "r+b", buffering=0) as file:
+    file.write(b"kept ")
+    os.fsync(file.fileno())
+    file.write(b"lost")
+    os.ftruncate(file.fileno(), 7)
+with open(f"{folder}/new", "wb", buffering=0) as file:
+    file.write(b"lost")
+library.fault_end()
+"""
+
+
+def test_a_loss_of_power_takes_what_was_not_synchronised(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("before, in words")
+    library = built(tmp_path)
+    environment = {**os.environ, "LD_PRELOAD": library}
+    subprocess.run(
+        [sys.executable, "-c", LOSS, library, str(tmp_path)], env=environment, check=True
+    )
+    assert (tmp_path / "a").read_text() == "kept e, in words"
+    assert (tmp_path / "new").read_text() == ""
 
 
 def state(faults: Faults, folder: Path, *store: str) -> str:
@@ -124,7 +167,8 @@ def test_a_fault_leaves_a_verb_done_or_not_done(
     row = [f"{calls} calls"]
     for kind in KINDS:
         found = len(wrong)
-        for at in sorted(chance.sample(range(1, calls + 1), min(MOST, calls))):
+        last = calls + (kind in POWER)  # when the command has ended, and said so
+        for at in sorted(chance.sample(range(1, last + 1), min(MOST, last))):
             folder = tmp_path / "faulty"
             shutil.copytree(prepared, folder)
             outcome = faults.run(folder, *VERBS[verb], kind=kind, at=at)
@@ -157,11 +201,13 @@ def examine(
         if not held and (places := holding(folder)):
             return f"the secret is in {places}"
     stores = [path for path in folder.rglob("*.db") if "far" not in path.parts]
+    stores = [path for path in stores if path.name != "traffic.db"]
     for path in stores:
         checked = faults.run(folder, "--store", str(path), "fsck")
         if checked.code:
             return f"{path.relative_to(folder)}: {checked.said[:200]}"
-    faults.run(folder, "add", "The next one writes.")
+    for path in stores:
+        faults.run(folder, "--store", str(path), "add", "The next one writes.")
     if VERBS[verb][0] in ("clone", "bundle", "export", "--store", "checkout"):
         faults.run(folder, *VERBS[verb])
     left = [str(p.relative_to(folder)) for p in folder.rglob("*") if LEFT.fullmatch(p.name)]

@@ -123,6 +123,27 @@ def test_a_configuration_becomes_settings_that_are_taken(configs: Path) -> None:
     assert build(EvalSettings, tables["eval"], {"data": "x"}).samples == 16
 
 
+INSTRUCTED = AGENT.replace(
+    "  name: math_agent\n",
+    "  name: math_agent\n  instructions: |\n    Think first.\n"
+    "    End with <answer>\\boxed{4}</answer>.\n"
+    "    Follow these:\n    [G0]. Count twice.\n    [G1]. Draw it.\n",
+)
+
+
+@pytest.mark.parametrize("where", ["max_turns: 20\n", "agent_max_turns: 20\n"])
+def test_the_agents_instructions_and_turns_are_kept(configs: Path, where: str) -> None:
+    agent = configs.parents[1] / "agents" / "math_agent.yaml"
+    agent.write_text(INSTRUCTED + where)
+    found = translated(configs)
+    train = tomllib.loads(found.toml)["train"]
+    assert train["turns"] == 20
+    assert "Think first.\nEnd with <answer>\\boxed{4}</answer>." in train["agent_objective"]
+    assert "Count twice" not in train["agent_objective"], "experiences are imported apart"
+    assert train["agent_objective"].startswith("input: a question")
+    assert any("2 experiences in the instructions" in line for line in found.left)
+
+
 def test_what_has_no_counterpart_is_said_in_the_file_and_by_the_command(configs: Path) -> None:
     configs.write_text(PRACTICE + "korgym:\n  enabled: true\n")
     found = translated(configs)

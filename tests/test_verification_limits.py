@@ -46,7 +46,7 @@ def test_how_close_is_equal_and_when_units_matter_are_options() -> None:
 def test_options_are_part_of_what_a_score_depends_on() -> None:
     assert domains.find("math:digits=6") is math.DOMAIN
     assert math.DOMAIN.identity == ""
-    assert domains.find("math:digits=4").identity == "digits=4,units=lenient"
+    assert domains.find("math:digits=4").identity == "digits=4"
 
 
 @pytest.mark.parametrize("options", ["digits=1", "digits=x", "units=none", "tolerance=1"])

@@ -82,10 +82,6 @@ def _remote(text: str, host: str, path: str, port: int | None) -> Location:
     return Location(text, path or ".", host, port)
 
 
-SCRATCH = ".clone-"
-"""How the name of a folder begins in which a clone is made."""
-
-
 @contextmanager
 def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[FetchSource]:
     """Opens a store or bundle to fetch from. Raises StoreError or TransferError."""
@@ -150,8 +146,8 @@ def clone(
     try:
         with source(location, author=author, ssh=ssh) as there:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            atomic_write.sweep(str(path.parent), SCRATCH, shutil.rmtree)
-            scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=path.parent))
+            atomic_write.clear(path)
+            scratch = Path(tempfile.mkdtemp(prefix=atomic_write.SCRATCH, dir=path.parent))
             with _held(scratch):
                 with Store.init(scratch / path.name, author=author) as store:
                     Remotes(store).add(remote, location.text)

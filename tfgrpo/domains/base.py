@@ -225,7 +225,8 @@ class Domain:
     is brought in line with the library before the batch is decided about. `judgements` tells an
     estimate what an asynchronous `verify` asks at most.
     `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
-    reads off the data those that it needs and nobody wrote, such as its labels. With
+    reads off the data those that it needs and nobody wrote, such as its labels; `remarks` says, a
+    line each, how the ground truths of some problems are read where that is in doubt. With
     `shared_answers` many problems have the same few answers, as labels are: a lesson then says
     when the answer is that of the problem which taught it, and reflection is asked for that.
     `answers` tells all that there are where they are few, so that a reward can be an expectation.
@@ -252,6 +253,7 @@ class Domain:
     judgements: Judgements | None = None
     configure: Callable[[str], Domain] | None = None
     options_from: Callable[[Sequence[Problem]], str] | None = None
+    remarks: Callable[[Sequence[Problem]], Sequence[str]] | None = None
     shared_answers: bool = False
     answers: Answers | None = None
     needs_search: bool = False

@@ -25,7 +25,7 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
 from tfgrpo.domains.mathematics.extract import spoken
-from tfgrpo.domains.mathematics.quantities import WRAPPING
+from tfgrpo.domains.mathematics.notation import WRAPPING
 from tfgrpo.domains.reading import (
     DOUBT,
     FENCE,

@@ -151,6 +151,8 @@ def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[D
         return domain, spec
     options = domain.options_from(problems)
     base, written = split(spec)
+    if not options:
+        return domain, spec
     configured = _with_parts(domain.configure(options), parts(written))
     return configured, f"{base.partition(':')[0]}:{options}{written}"
 

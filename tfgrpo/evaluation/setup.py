@@ -95,6 +95,7 @@ def plan_evaluation(
     warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
     recorded: dict[str, Any] = {"data": project.record_path(name)}
     domain, spec = with_data(domain, settings.domain, dataset)
+    warnings += domain.remarks(dataset) if domain.remarks else ()
     recorded["domain"] = spec
     if settings.skip_unverifiable:
         dataset, skipped = verifiable(dataset, name, domain, warnings, skip=True)

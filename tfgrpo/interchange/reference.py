@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfgrpo.interchange import yaml_text
+from tfgrpo.interchange import labels, yaml_text
 from tfgrpo.interchange.records import SourceFile, UnreadableLibrary
 
 DEEPEST = 6
@@ -41,7 +41,6 @@ ANSWERED = {
     "evaluation.judge_concurrency": "as many at once as attempts",
     "evaluation.exp_id": "evaluations are recorded with their version",
     "evaluation.agent.name": "`tfgrpo export --format agent --name …` writes an agent",
-    "evaluation.agent.instructions": "the prompt's; `tfgrpo import AGENT.yaml` reads experiences",
 }
 VERIFIERS = {"math": "math", "webwalker": "web", "web": "web"}
 TOOLS = {"python": "python", "python_executor": "python", "code": "python", "search": "search"}
@@ -88,6 +87,7 @@ class _Translator:
         for theirs, ours in TRAIN.items():
             if (value := self._take(f"practice.{theirs}")) is not None:
                 train[ours] = value.strip() if isinstance(value, str) else value
+        self._agent()
         self._evaluation()
         self._model()
         self._tools()
@@ -116,6 +116,24 @@ class _Translator:
             )
             data = f"dapo-math-17k:{sample[1]}@seed0"
         self._tables["train"]["data"] = f"{str(data).split(':')[0]}:{count}" if count else str(data)
+
+    def _agent(self) -> None:
+        """Takes the agent's instructions, which say what form an answer has, and its turns."""
+        train = self._tables["train"]
+        for key in list(self._settings):
+            if key.rpartition(".")[2] == "instructions":
+                lines = str(self._take(key) or "").replace("\r", "").split("\n")
+                items = labels.read(lines).items
+                if items:
+                    lines = lines[: (items[0].line or 1) - 1]
+                    self._left.append(
+                        f"{key}: {len(items)} experiences in the instructions; "
+                        "`tfgrpo import AGENT.yaml` reads them"
+                    )
+                said = [train.get("agent_objective", ""), "\n".join(lines).strip()]
+                train["agent_objective"] = "\n\n".join(filter(None, said))
+            elif key.endswith("max_turns") and (turns := self._take(key)) is not None:
+                train.setdefault("turns", turns)
 
     def _evaluation(self) -> None:
         train, evaluation = self._tables["train"], self._tables["eval"]

@@ -8,6 +8,8 @@ the calls that the trajectory made to it before.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 from collections.abc import AsyncIterator
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from mcp import Client
 PAGES = 100
 """Pages of a list of tools that are asked for: a server may go on for ever."""
+MOST_TOOLS = 128
+"""Tools of one server, as many as chat APIs take; all of them go into every prompt."""
+LONGEST = 20_000
+"""Characters in which a tool may be described, its arguments included."""
 
 
 class ServerError(ToolError):
@@ -164,7 +170,8 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
         raise _unusable(name, error) from None
     try:
         try:
-            tools = await _list_tools(client, name)
+            async with asyncio.timeout(server.seconds):  # of all pages together
+                tools = await _list_tools(client, name)
         except Exception as error:  # the server's, the transport's, or a list of no known shape
             raise _unusable(name, error) from None
         yield Connection(client, name, tools)
@@ -184,6 +191,13 @@ async def _list_tools(client: Client, server: str) -> list[tuple[str, ToolSpec]]
                 number += 1
                 name = f"{_function_name(f'{server}_{tool.name}')[:60]}_{number}"
             spec = ToolSpec(name, tool.description or tool.name, tool.input_schema)
+            size = len(spec.description) + len(json.dumps(spec.parameters))
+            if size > LONGEST or len(specs) == MOST_TOOLS:
+                raise ValueError(
+                    f"it describes {name} in {size:,} characters, more than {LONGEST:,}"
+                    if size > LONGEST
+                    else f"it offers more than {MOST_TOOLS} tools"
+                )
             specs[name] = (tool.name, spec)
         cursor = page.next_cursor
         if not cursor:

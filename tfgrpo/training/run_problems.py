@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.data.unread import describe_unread
 from tfgrpo.domains.base import Domain
+from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import verifiable
 from tfgrpo.evaluation import sealed
 from tfgrpo.settings import TrainSettings
@@ -76,6 +78,9 @@ def load_problems(
     """
     warnings: list[str] = []
     train = domain.problems(settings.data, settings.fields)
+    names = {kind: getattr(settings, kind) for kind in KINDS if getattr(settings, kind)}
+    read = {kind: domain.problems(name, settings.fields) for kind, name in names.items()}
+    domain, _ = with_data(domain, settings.domain, (*train, *chain(*read.values())))
     train, ids = verifiable(train, settings.data, domain, warnings, skip=settings.skip_unverifiable)
     skipped = {"data": ids} if ids else {}
     warnings += [
@@ -83,12 +88,8 @@ def load_problems(
         *leakage.describe_duplicates(train, settings.data),
     ]
     others: dict[str, tuple[Problem, ...]] = {}
-    for kind in KINDS:
-        name = getattr(settings, kind)
-        if not name:
-            continue
-        there = domain.problems(name, settings.fields)
-        there, ids = verifiable(there, name, domain, warnings, skip=settings.skip_unverifiable)
+    for kind, name in names.items():
+        there, ids = verifiable(read[kind], name, domain, warnings, skip=settings.skip_unverifiable)
         skipped |= {kind: ids} if ids else {}
         warnings += [
             *describe_unread(there, name),

@@ -120,6 +120,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     domain = project.by_agent(domain, settings)
     problems, warnings = load_problems(store, settings, domain)
     domain, spec = with_data(domain, settings.domain, problems.all)
+    warnings += domain.remarks(problems.all) if domain.remarks else ()
     settings = settings.model_copy(update={"domain": spec})
     chosen = ""
     if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":

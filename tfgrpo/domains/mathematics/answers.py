@@ -18,22 +18,22 @@ from typing import Any
 
 from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import expressions, lists, parsing, units
+from tfgrpo.domains.mathematics.bases import based
+from tfgrpo.domains.mathematics.calculation import flaw
+from tfgrpo.domains.mathematics.dates import clock, date
 from tfgrpo.domains.mathematics.extract import Ending, ending
-from tfgrpo.domains.mathematics.notation import plainly
+from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
 from tfgrpo.domains.mathematics.parsing import READ
 from tfgrpo.domains.mathematics.quantities import (
     USUAL,
-    WRAPPING,
     Rules,
-    based,
-    clock,
-    date,
     equal,
     hedged,
     plain,
     quantity,
     unit_factor,
 )
+from tfgrpo.domains.mathematics.writing import as_decided
 
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
@@ -49,6 +49,9 @@ CHOICE = re.compile(
 SHOWN = 200
 INTEGER = re.compile(r"-?\d{1,15}\Z", re.ASCII)
 WORDS = re.compile(r"[^\W\d_]{2,}(?:[ .,'-]+[^\W\d_]+)*\Z")
+LETTERS = re.compile(r"[a-zA-Z]{2,4}\Z")
+TIMES = re.compile(r"\s*(?:\*|\\cdot|\\times)\s*")
+BLANKS = re.compile(r"\\[,;: ]|[\s~]")
 SENTENCE = re.compile(r"[^\W\d_]+(?:[ .,'-]+[^\W\d_]+)+\Z")
 LONG = re.compile(r"[^\W\d_]{3,}")
 STATED = re.compile(r"final answer is:?\s*(\$[^$]+\$)", re.IGNORECASE)
@@ -81,6 +84,13 @@ def judge(gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] 
         return Verdict(0.0, None, f"box: {answer.retracted}")
     if not answer.boxes:
         return Verdict(0.0, None, "no \\boxed{} answer")
+    verdict = _judge_any(gold, answer, rules, others)
+    if verdict.reward == 1.0 and rules.calculation == "checked" and (wrong := flaw(response)):
+        return Verdict(0.0, verdict.answer, f"calculation: {wrong}")
+    return verdict
+
+
+def _judge_any(gold: str, answer: Ending, rules: Rules, others: Sequence[str]) -> Verdict:
     verdict = _judge_one(gold, answer, rules)
     for other in others:
         if verdict.reward == 1.0:
@@ -145,16 +155,17 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
         return Verdict(1.0, normal(gold), "text: equal")
     if len(answer) > LONGEST:
         return Verdict(0.0, one_line(answer[:SHOWN]), f"unread: {differs(answer, gold)}")
-    gold, answer = plainly(gold), plainly(answer)
+    gold, answer = as_decided(gold, rules, gold=True), as_decided(answer, rules, gold=False)
+    gold, answer = _as_products(plainly(gold), plainly(answer))
     for rule, same in (
+        ("date", _same_date),
         ("number", lambda one, other: equal(one, other, rules)),
         ("time", _same_time),
-        ("date", _same(date)),
         ("base", _same_base),
         ("ratio", _same_ratio),
         ("choice", _same_choice),
         ("choice", _same(choices)),
-        ("words", _same(in_words)),
+        ("words", _same_words),
     ):
         right = same(gold, answer)
         if right is not None:
@@ -163,7 +174,7 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
         return _verdict("words", False, gold, answer)
     if in_words(gold) is not None and SPELLED.search(gold) and plain(answer) is not None:
         return Verdict(None, answer, f"unverifiable: {gold!r} spells a number out")
-    literal = (in_words(gold), clock(gold), date(gold), date(answer), sentence(answer))
+    literal = (in_words(gold), clock(gold), date(answer), sentence(answer))
     if GEOMETRY.search(gold) or GEOMETRY.search(answer):
         right = written(gold).replace(" ", "") == written(answer).replace(" ", "")
         return _verdict("text", right, gold, answer)
@@ -181,14 +192,14 @@ def _verdict(rule: str, right: bool, gold: str, answer: str) -> Verdict:
     return Verdict(0.0, normal(answer), f"{rule}: {differs(answer, gold)}")
 
 
-def check_gold(gold: str) -> str | None:
+def check_gold(gold: str, rules: Rules = USUAL) -> str | None:
     """Returns what is wrong with a ground truth, or None when answers can be compared with it."""
-    return judgeable(ground_truth(gold))
+    return judgeable(as_decided(ground_truth(gold), rules, gold=True))
 
 
 def judgeable(gold: str) -> str | None:
     """Returns what is wrong with a ground truth that holds no box, or None."""
-    gold = plainly(gold)
+    gold, _ = _as_products(plainly(gold), "")
     if any(kind(gold) is not None for kind in (quantity, clock, date, based, choice, in_words)):
         return None
     if choices(gold) is not None or quantity(BOUND.sub(" ", gold)) is not None:
@@ -286,6 +297,32 @@ def _same(kind: Callable[[str], Any]) -> Callable[[str, str], bool | None]:
     return compared
 
 
+def _as_products(gold: str, answer: str) -> tuple[str, str]:
+    """Returns two texts with signs between letters in a row that can be nothing but a product: a
+    capital stands among them, or the other text multiplies the same letters."""
+    run = LETTERS.match(gold)
+    if run is None:
+        return gold, answer
+    multiplied = TIMES.search(answer) is not None and LETTERS.match(TIMES.sub("", answer))
+    if not (_has_inner_capital(gold) or multiplied):
+        return gold, answer
+    letters = LETTERS.match(answer) is not None
+    return "\\cdot ".join(gold), "\\cdot ".join(answer) if letters else answer
+
+
+def _has_inner_capital(text: str) -> bool:
+    return not (text.islower() or text.isupper() or text.istitle())
+
+
+def _same_words(gold: str, answer: str) -> bool | None:
+    """Compares words without their case, which counts where a capital stands within one."""
+    right = _same(in_words)(gold, answer)
+    if right and _has_inner_capital(answer) and LETTERS.match(gold):
+        return gold == answer
+    blanks = BLANKS.sub("", answer)
+    return True if right is None and LETTERS.match(gold) and blanks == gold else right
+
+
 def _same_time(gold: str, answer: str) -> bool | None:
     want, have = clock(gold), clock(answer)
     if want is None or have is None:
@@ -293,13 +330,20 @@ def _same_time(gold: str, answer: str) -> bool | None:
     return want[:2] == have[:2] and want.half in ("", have.half)
 
 
+def _same_date(gold: str, answer: str) -> bool | None:
+    want = date(gold)
+    return None if want is None else want == date(answer)
+
+
 def _same_base(gold: str, answer: str) -> bool | None:
     """Compares digits with their base; a number without one is in base ten."""
     want, have = based(gold), based(answer)
     if want is None and have is None:
         return None
-    if want is None or have is None:
-        return False if plain(gold) is not None or plain(answer) is not None else None
+    if have is None:
+        return False  # whatever else it is, it names no base
+    if want is None:
+        return False if plain(gold) is not None else None
     return want == have
 
 

@@ -8,6 +8,7 @@ a few points say little: of functions with steps.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -19,15 +20,18 @@ PRECISION = 60
 SAME = 40
 """Digits in which two equal constants agree."""
 POINTS = (
-    ("7/5", "13/11"),
-    ("19/7", "23/13"),
-    ("29/17", "31/19"),
-    ("-8/5", "-17/13"),
-    ("-37/11", "41/9"),
-    ("3", "2"),
-    ("-4", "3"),
+    ((23, 499), (101, 211)),
+    ((23, 499), (101, 211)),
+    ((307, 997), (101, 211)),
+    ((-499, -23), (101, 211)),
+    ((-499, 499), (101, 211)),
+    ((2, 9), (1, 1)),
+    ((-9, -2), (1, 1)),
 )
-"""Where formulas are tried: the value of the first unknown, and what the next ones add to it."""
+"""Where formulas are tried: the bounds of the numerators and denominators of the unknowns' values.
+
+Each unknown is drawn apart: where they are evenly spaced, a - b is b - c.
+"""
 T = TypeVar("T")
 
 
@@ -112,7 +116,7 @@ def undefined(expression: Any) -> bool:
 
 def confirmed(gold: Any, answer: Any) -> bool:
     """Whether two expressions are of one kind and shown to be the same; False for any other two."""
-    from sympy import Eq, Expr, MatrixBase, Set, Tuple
+    from sympy import Eq, Expr, FiniteSet, MatrixBase, Set, Tuple
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import And, BooleanAtom
 
@@ -125,8 +129,11 @@ def confirmed(gold: Any, answer: Any) -> bool:
     if isinstance(gold, And) and isinstance(answer, And):
         return matched(gold.args, answer.args, confirmed)
     for one, other in ((gold, answer), (answer, gold)):
+        if isinstance(one, And) and isinstance(other, FiniteSet):  # a < b < c, and a < b, b < c
+            return matched(one.args, tuple(other), confirmed)
         if isinstance(one, Relational | And) and isinstance(other, Set) and not isinstance(one, Eq):
-            return bool(one.as_set() == other.func(*other.args))
+            single = len(one.free_symbols) == 1
+            return single and bool(one.as_set() == other.func(*other.args))
     if isinstance(gold, Eq) and isinstance(answer, Expr | Set | Tuple | MatrixBase):
         return _is_name(gold.lhs) and confirmed(gold.rhs, answer)
     if isinstance(answer, Eq) and isinstance(gold, Expr | Set | Tuple | MatrixBase):
@@ -247,15 +254,10 @@ def _same_formulas(gold: Any, answer: Any) -> bool:
 
 def _values(*sides: Any) -> list[Any]:
     """Returns the values of formulas at points: of several as tuples; none where one has none."""
-    from sympy import Rational
-
     symbols = sorted(set().union(*(side.free_symbols for side in sides)) - {_unit()}, key=str)
     reached = []
-    for start, step in POINTS if symbols else POINTS[:1]:
-        values = {
-            symbol: Rational(start) + number * Rational(step)
-            for number, symbol in enumerate(symbols)
-        }
+    for number in range(len(POINTS) if symbols else 1):
+        values = _point(number, symbols)
         try:
             numbers = [_number(side.xreplace(values)) for side in sides]
             if all(_within(side, values) for side in sides) and None not in numbers:
@@ -263,6 +265,21 @@ def _values(*sides: Any) -> list[Any]:
         except (TypeError, ValueError, ArithmeticError, AttributeError):
             continue
     return reached
+
+
+def _point(number: int, symbols: Sequence[Any]) -> dict[Any, Any]:
+    """Returns a value for each unknown, the same ones every time, and no two of them alike."""
+    from sympy import Rational
+
+    above, below = POINTS[number]
+    dice = random.Random(number)
+    values: dict[Any, Any] = {}
+    for symbol in symbols:
+        value = Rational(dice.randint(*above), dice.randint(*below))
+        while value == 0 or (value in values.values() and len(values) < abs(above[1] - above[0])):
+            value = Rational(dice.randint(*above), dice.randint(*below))
+        values[symbol] = value
+    return values
 
 
 def _within(formula: Any, values: dict[Any, Any]) -> bool:

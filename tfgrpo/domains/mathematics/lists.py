@@ -51,12 +51,17 @@ def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
 
 def with_commas(text: str) -> str:
     """Returns a list with nothing but commas between its parts; any other text as it is."""
-    text = BRACKETED.sub(lambda match: match[0].replace(";", ","), text)
+    text = _brackets_with_commas(text)
     pieces = [part for _, part in parts(text, commas=False)]
     if len(pieces) < 2 or any(not part.strip() or PROSE.search(part) for part in pieces):
         return text
     whole = [part.replace(",", "") if GROUPED.match(part) else part.strip("$ ") for part in pieces]
     return ", ".join(whole)
+
+
+def _brackets_with_commas(text: str) -> str:
+    """Returns a text with commas where semicolons stand inside one bracket: `(2; 3)`."""
+    return BRACKETED.sub(lambda match: match[0].replace(";", ","), text)
 
 
 def system(text: str) -> list[dict[str, str]]:
@@ -111,6 +116,7 @@ def region(text: str, parse: Callable[[str], Any | None]) -> tuple[Any, frozense
     """
     from sympy import Intersection, S, Union
 
+    text = _brackets_with_commas(text)
     union: list[Any] = []
     symbols: frozenset[Any] = frozenset()
     joints = parts(text, commas=RELATION.search(text) is not None)

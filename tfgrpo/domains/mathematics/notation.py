@@ -10,10 +10,21 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from tfgrpo.domains.mathematics.east_asian import in_latin
 from tfgrpo.domains.mathematics.names import in_latex
 
+WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 SIGNS = str.maketrans(
-    {"−": "-", "‐": "-", "‑": "-", "×": "\\times ", "÷": "/", "·": "\\cdot ", "⋅": "\\cdot "}
+    {
+        "、": ", ",
+        "−": "-",
+        "‐": "-",
+        "‑": "-",
+        "×": "\\times ",
+        "÷": "/",
+        "·": "\\cdot ",
+        "⋅": "\\cdot ",
+    }
     | {
         "∞": "\\infty ",
         "∅": "\\emptyset ",
@@ -27,8 +38,11 @@ DASH = re.compile(r"(?:(?<=[({\[,;=^+*/])|(?<=\A))\s*[–—](?=\s*[\d.\\$(a-z])
 """A dash that is a sign, and no range."""
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
 POWER = re.compile(r"[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
+LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉ₐₑₕₖₗₘₙₒₚₛₜₓ", "0123456789aehklmnopstx")
+INDEX = re.compile(r"[₀-₉ₐₑₕₖₗₘₙₒₚₛₜₓ]+")
 VULGAR = re.compile(r"[¼-¾⅐-⅞]")
 ROOT = re.compile(r"√\s*(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|(?=\{))")
+EURO = re.compile(r"\\(?:euro|texteuro)(?![a-zA-Z])\s*(?:\{\s*\})?")
 SIZE = re.compile(r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![a-zA-Z])")
 EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
 STRESS = re.compile(r"\A\s*(\*\*|\*|__|_|`|\"|“)(?=\S)([^*`\"”]+)(?<=\S)(?:\1|”)\s*\.?\s*\Z")
@@ -69,24 +83,45 @@ TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
 
 
 ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|px)\s*\]")
-COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
+DRESS = re.compile(
+    r"\\(?:text)?color\s*(?:\[[^\]]*\])?\s*\{[^{}]*\}|\\colorbox\s*\{[^{}]*\}|\\bbox\s*\[[^\]]*\]"
+    r"|\\fcolorbox\s*\{[^{}]*\}\s*\{[^{}]*\}|\\(?:style|class|enclose)\s*\{(?![^{}]*strike)[^{}]*\}|\\phantom\s*\{[^{}]*\}"
+    r"|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|(?:display|text|script)style)(?![a-zA-Z])"
+)
+"""Colours, frames and sizes, which stand before what they dress."""
+FACED = re.compile(
+    r"\\(?:boldsymbol|bm|underline|mathbf|textbf|mathrm|mathit|mathsf|textit|emph)\s*"
+    r"\{\s*\{*\s*\$?\s*(-?\d[\d.,]*)\s*\$?\s*\}*\s*\}"
+)
+"""A number with a face of its own."""
+BRACED = re.compile(r"\A\s*\{+\s*\$?([^{}$]*)\$?\s*\}+\s*\Z")
 ANGLES = re.compile(r"(?:\\left\s*)?\\langle(?![a-zA-Z])(.*?)(?:\\right\s*)?\\rangle(?![a-zA-Z])")
 BUILDER = re.compile(
     r"\A\s*(?:\\left\s*)?\\\{\s*([a-zA-Z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
     r"(?:\\mid|\\vert|\\colon|:|\|)\s*((?=[^{}]*\1)[^{}]*?)\s*(?:\\right\s*)?\\\}\s*\Z"
 )
 """A set that a condition on a real number describes: `\\{x \\mid x > 2\\}`."""
-OUTWARD = re.compile(r"\A\s*([\[\]])([^\[\]]*[,;][^\[\]]*)([\[\]])\s*\Z")
+ENDS = re.compile(r"([\[\]])([^\[\]()]*[,;](?:[^\[\]()]|\([^()]*\))*)([\[\]])")
+SIDE = re.compile(r"\\(?:left|right)\s*(?=[\[\]])")
 DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))")
+GERMAN = re.compile(r"(?<=\d)(\.\d{3})\{,\}(?=\d)")
 DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.])")
 THIN = re.compile(r"(?<=\d)\\[ ,;:]\s*(?=\d+/\d)")
 JOINTS = (
-    (re.compile(r"(?<![^\W\d_])(?:oder|ou|или)(?![^\W\d_])|或者?|または"), " or "),
-    (re.compile(r"(?<![^\W\d_])(?:und|et|и)(?![^\W\d_])|和|以及"), " and "),
+    (re.compile(r"(?<![^\W\d_])(?:oder|ou|или)(?![^\W\d_])|或者?|または|또는"), " or "),
+    (re.compile(r"(?<![^\W\d_])(?:und|et|и)(?![^\W\d_])|和|以及|且"), " and "),
+    (re.compile(r"(?<=\d)\s+(?:\\text\s*\{)?\s*o\s*\}?\s+(?=-?\d)"), " or "),
+    (re.compile(r"(?<=\d)\s+(?:\\text\s*\{)?\s*y\s*\}?\s+(?=-?\d)"), " and "),
 )
-"""What joins two answers in languages whose word for it is no letter of a formula."""
+"""What joins two answers in languages whose word for it is no letter of a formula, or stands as one
+between two numbers."""
+LOGIC = (
+    (re.compile(r"\\(?:lor|vee)(?![a-zA-Z])|∨"), " or "),
+    (re.compile(r"\\(?:land|wedge)(?![a-zA-Z])|∧"), " and "),
+)
+RELATED = re.compile(r"[<>=≤≥≠]|\\(?:leq?|geq?|lt|gt|neq?|in)(?![a-zA-Z])")
+BETWEEN = re.compile(r"\d\s*\\(?:lor|vee|land|wedge)\s*-?\d")
 WORD_AND_DIGIT = re.compile(r"\d.*[^\W\d_].*\d", re.DOTALL)
-COUNTERS = re.compile(r"(?<=\d)\s*[个個人名只张張条條件次种種支本位棵朵辆輛台把匹枚]\Z")
 
 
 def plainly(text: str) -> str:
@@ -97,7 +132,7 @@ def plainly(text: str) -> str:
         text = CONSTANT.sub("", JOINED.sub(r" \1 ", DOUBLED.sub(r"\\", text)))
     if not text.isascii():
         text = _ascii(text)
-    text = _others(text)
+    text = _others(EURO.sub("€", text))
     text = STRESS.sub(r"\2", EMPTY.sub(r"\\emptyset ", SIZE.sub("", text)))
     lead = LEAD.match(text)
     if lead is not None:
@@ -114,19 +149,28 @@ def plainly(text: str) -> str:
 def _others(text: str) -> str:
     """Returns an answer without colours and spaces of rows, and with brackets, separators and
     joints as they are compared."""
-    text = COLOUR.sub("", ROW_SPACE.sub(r"\1 ", text))
-    text = BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text))
-    ends = OUTWARD.match(text)
-    if ends is not None and (ends[1], ends[3]) != ("[", "]"):
-        text = f"{'(' if ends[1] == ']' else '['}{ends[2]}{')' if ends[3] == '[' else ']'}"
+    text = FACED.sub(r"\1", DRESS.sub("", ROW_SPACE.sub(r"\1 ", text)))
+    text = BRACED.sub(r"\1", BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text)))
+    sided = SIDE.sub("", text)
+    if any((one, other) != ("[", "]") for one, _, other in ENDS.findall(sided)):
+        text = ENDS.sub(_inward, sided)
+    text = GERMAN.sub(r"\1,", text)
     text = DOTTED.sub(lambda match: match[0].replace(".", ""), DECIMAL_COMMA.sub(".", text))
     for joint, word in JOINTS if WORD_AND_DIGIT.search(text) else ():
         text = joint.sub(word, text)
-    return COUNTERS.sub("", THIN.sub(" ", text))
+    for sign, word in LOGIC if RELATED.search(text) or BETWEEN.search(text) else ():
+        text = sign.sub(word, text)
+    return THIN.sub(" ", text if text.isascii() else in_latin(text))
+
+
+def _inward(match: re.Match[str]) -> str:
+    """Returns an interval with round brackets for those that open outwards."""
+    return f"{'(' if match[1] == ']' else '['}{match[2]}{')' if match[3] == '[' else ']'}"
 
 
 def _ascii(text: str) -> str:
     text = POWER.sub(lambda match: f"^{{{match[0].translate(RAISED)}}}", text)
+    text = INDEX.sub(lambda match: f"_{{{match[0].translate(LOWERED)}}}", text)
     text = VULGAR.sub(_vulgar, text).translate(SIGNS)
     text = re.sub(r"(\d+)⁄(\d+)", r"\\frac{\1}{\2}", DASH.sub("-", text))
     text = ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}" if match[0][1:] else "", text)

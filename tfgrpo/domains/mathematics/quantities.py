@@ -1,4 +1,4 @@
-"""Numbers as people write them: with separators, currencies, units, scales; times and dates.
+"""Numbers as people write them: with separators, currencies, units, scales.
 
 Two exact numbers are compared exactly. A decimal may stand for a number that has no end
 (`0.333333` for a third): `Rules.digits` says from how many digits on.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.domains.mathematics import arithmetic, units
 from tfgrpo.domains.mathematics.arithmetic import Extreme, Value
+from tfgrpo.domains.mathematics.dates import YEAR_FIRST
 
 PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
-WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
-GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s)(?=\d{3}(?!\d))")
+GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")
 THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
@@ -30,18 +29,16 @@ SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9,
 SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
 PERCENT = re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?|pct))[\s.$}]*\Z", re.I)
+EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")
 COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))")
-CLOCK = re.compile(r"(\d{1,2})(?:\s?(?::|\{:\})\s?(\d{2}))?(?:\s*([ap])\.?\s*m\.?)?\Z", re.I)
-DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})\Z")
-IN_WORDS = ("%B %d %Y", "%d %B %Y", "%b %d %Y", "%d %b %Y")
-MONTH = re.compile(r"\b[A-Z][a-z]{2,8}\b.*\d{4}\Z")
-BASED = re.compile(
-    r"\(?([+-]?\d[\dA-F]*)\)?_(?:\{(?:\\text\s*\{)?(\d+|two|eight|ten)\}?\}|(\d))\Z", re.I
-)
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""
 
+Written: TypeAlias = Literal["latex", "python"]
+Decimal: TypeAlias = Literal["point", "comma"]
+Letters: TypeAlias = Literal["word", "product"]
+Calculation: TypeAlias = Literal["free", "checked"]
 UnitRule: TypeAlias = Literal["lenient", "strict"]
 
 
@@ -51,22 +48,20 @@ class Rules:
 
     A decimal of at least `digits` significant digits stands for the number that it is when it is
     rounded or cut off there. With `units` lenient a unit that stands on one side alone says
-    nothing; strict asks for one where the ground truth has one.
+    nothing; strict asks for one where the ground truth has one. With `calculation` checked a
+    right answer earns nothing whose calculation does not give it. The others say how the ground
+    truths of a data set are written (`writing.py`).
     """
 
     digits: int = 6
     units: UnitRule = "lenient"
+    written: Written = "latex"
+    decimal: Decimal = "point"
+    letters: Letters = "word"
+    calculation: Calculation = "free"
 
 
 USUAL = Rules()
-
-
-class Time(NamedTuple):
-    """A time of day; `half` is a, p or nothing."""
-
-    hour: int
-    minute: str
-    half: str
 
 
 class Quantity(NamedTuple):
@@ -112,8 +107,10 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
     An answer `1,5` is 1.5 where that is asked for, and 50 % are 0.5.
     """
     want, have = quantity(gold), quantity(answer)
-    if want is not None and have is None and "." in gold and answer.count(",") == 1:
-        have = quantity(COMMA.sub(".", answer))
+    if want is not None and have is None and answer.count(",") == 1:
+        have = quantity(EUROPEAN.sub(_with_point, answer))
+        if have is None and "." in gold:
+            have = quantity(COMMA.sub(".", answer))
     if want is None or have is None:
         return None
     factor = unit_factor(want.units, have.units, rules)
@@ -175,38 +172,6 @@ def significant(text: str) -> int | None:
     return len((match[1] + match[2]).lstrip("0")) if match else None
 
 
-def clock(text: str) -> Time | None:
-    """Returns a time of day, which sympy would read as a ratio."""
-    match = CLOCK.match(WRAPPING.sub(r"\1", text).strip().strip("$").strip())
-    if match is None or not (match[2] or match[3]):
-        return None
-    return Time(int(match[1]), match[2] or "00", (match[3] or "").casefold())
-
-
-def date(text: str) -> tuple[int, ...] | None:
-    """Returns year, month and day, which sympy would subtract."""
-    bare = WRAPPING.sub(r"\1", text).strip().strip("$ .")
-    match = DATE.match(bare)
-    if match is not None:
-        return tuple(map(int, match.groups()))
-    for form in IN_WORDS if MONTH.search(bare) else ():
-        try:
-            day = datetime.strptime(" ".join(bare.replace(",", " ").split()), form)
-        except ValueError:
-            continue
-        return day.year, day.month, day.day
-    return None
-
-
-def based(text: str) -> tuple[str, str] | None:
-    """Returns the digits and the base of `101_2`, whose base would be read over."""
-    match = BASED.match("".join(text.split()).strip("$."))
-    if match is None:
-        return None
-    base = (match[2] or match[3]).casefold()
-    return match[1].upper(), {"two": "2", "eight": "8", "ten": "10"}.get(base, base)
-
-
 def hedged(gold: str, answer: str) -> bool:
     """Whether words beside a number say something else: `5 or more` and "not 5" are not 5."""
     return bool(HEDGE.search(gold)) != bool(HEDGE.search(answer))
@@ -245,12 +210,16 @@ def _exponent(value: Fraction) -> int:
 
 
 def _value(text: str) -> Value | None:
-    if len(text) > LONGEST or DATE.match(text):
+    if len(text) > LONGEST or YEAR_FIRST.match(text):
         return None
     if PLAIN.match(text):
         return Fraction(text.replace(",", "").rstrip("."))
     value: Fraction | Extreme | None = arithmetic.value(THOUSANDS.sub(_joined, text))
     return value
+
+
+def _with_point(match: re.Match[str]) -> str:
+    return f"{match[1].replace('.', '')}.{match[2]}"
 
 
 def _joined(match: re.Match[str]) -> str:

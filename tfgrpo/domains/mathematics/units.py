@@ -47,6 +47,11 @@ TABLE: dict[str, dict[str, str]] = {
     "pounds": {"pence penny": "1/100", "gbp": "1"},
     "euros": {"euro eur": "1"},
     "yen": {"yen jpy": "1"},
+    "yuan": {"yuan cny rmb": "1"},
+    "rupees": {"rupee inr": "1"},
+    "won": {"won krw": "1"},
+    "roubles": {"rouble ruble rub": "1"},
+    "francs": {"franc chf": "1"},
     "degrees": {"degree deg": "1"},
     "radians": {"radian rad": "1"},
     "celsius": {"celsius": "1"},
@@ -93,6 +98,10 @@ CHANGES = re.compile(
 )
 """Words after a number that are more than what is counted."""
 SIGNS = {"$": "dollars", "£": "pounds", "€": "euros", "¥": "yen"}
+SIGNS |= {"₹": "rupees", "₩": "won", "₽": "roubles"}
+CODES = {"USD": "dollars", "EUR": "euros", "GBP": "pounds", "JPY": "yen", "CNY": "yuan"}
+CODES |= {"INR": "rupees", "KRW": "won", "RUB": "roubles", "CHF": "francs"}
+MONEY = f"[{''.join(SIGNS)}]"
 LETTERS = frozenset("mgslhL")
 POWERS = {"square": 2, "sq": 2, "cubic": 3, "squared": 2, "cubed": 3}
 
@@ -114,10 +123,12 @@ DEGREE = re.compile(
     r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree)\s*"
     r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
 )
-PREFIX = re.compile(r"\A([+-]?)\s*(?:\\?([$€£¥])|(USD|EUR|GBP)\s)\s*(?=[\d.+-])")
+PREFIX = re.compile(rf"\A([+-]?)\s*(?:\\?({MONEY})|({'|'.join(CODES)})\s)\s*(?=[\d.+-])")
 FORMULA = re.compile(r"\A\$([^$]+)\$\s+([a-zA-Z%\\][^$]*)\Z")
 """A formula with a unit behind it: `$125$ miles`."""
-SUFFIX = re.compile(r"(?<=\d)\s*\\?([$€£¥])\Z")
+SUFFIX = re.compile(
+    rf"(?<=\d)(?:\s|\\[,;: ]|~)*(?:\\?({MONEY})|\\text\s*\{{\s*\\?({MONEY})\s*\}})\Z"
+)
 
 
 SET = r"\\(?:text|mathrm|mbox|textrm)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?"
@@ -186,9 +197,7 @@ def split(text: str) -> Measured:
     text = FORMULA.sub(r"\1 \2", typeset(text))
     currency = PREFIX.match(text)
     if currency is not None:
-        kind = SIGNS.get(currency[2] or "") or {"USD": "dollars", "EUR": "euros"}.get(
-            currency[3], "pounds"
-        )
+        kind = SIGNS[currency[2]] if currency[2] else CODES[currency[3]]
         rest = _end(currency[1] + text[currency.end() :])
         own = Unit(frozenset({(kind, 1)}), Fraction(1))
         return Measured(rest.text, tuple(_product(own, unit) for unit in rest.units) or (own,))
@@ -212,7 +221,7 @@ def _end(text: str) -> Measured:
     sign = SUFFIX.search(text)
     if sign is not None:
         return Measured(
-            text[: sign.start()], (Unit(frozenset({(SIGNS[sign[1]], 1)}), Fraction(1)),)
+            text[: sign.start()], (Unit(frozenset({(SIGNS[sign[1] or sign[2]], 1)}), Fraction(1)),)
         )
     return _in_text(text) or _in_words(text) or Measured(text)
 
