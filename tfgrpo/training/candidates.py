@@ -7,7 +7,7 @@ rest: most lessons that do nothing for a hard problem lose that race, at the pri
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -39,8 +39,8 @@ FEWEST, MOST = 2, 24
 """Candidates that are on probation at least, and at most."""
 RACES = 2
 """How many lessons are tried at their own problem for each place that is free."""
-TRIES = 2
-"""The attempts of a race, of which one has to beat the mean of the lesson's group."""
+TRIES = 3
+"""The attempts of a race, which together have to beat the mean of the lesson's group."""
 LOST = "more attempts with it at its own problem are not better than the group"
 CROWDED = "there is no place: so many candidates cannot be decided about"
 DECLINED = "a person has turned it down"
@@ -57,6 +57,13 @@ class Entering(NamedTuple):
 def capacity(attempts: int) -> int:
     """Returns how many candidates so many attempts can decide about."""
     return max(FEWEST, min(MOST, attempts * CANDIDATES // NEEDED))
+
+
+def free_places(step: Step, pool: Pool, decided: Container[str] = ()) -> int:
+    """Returns how many more lessons there is place for on probation; those `decided` about have
+    given theirs up."""
+    there = [e for e in pool.candidates if e.id not in decided and not is_example(e.text)]
+    return max(0, capacity(step.attempts_left) - len(there))
 
 
 def ranked(advantages: Iterable[Advantage]) -> list[tuple[Lesson, list[str]]]:
@@ -84,14 +91,11 @@ class Proposals:
     ) -> Entering:
         """Returns what becomes of a step's lessons; `leaving` says what was decided about
         candidates, whose places are free. Raises EndpointError, BudgetReached."""
-        decided = {operation.experience for operation in leaving}
+        decided = {operation.experience for operation in leaving if operation.experience}
         gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
         texts = {e.id: e.text for e in pool.library.readable}
         declined = turned_down(self._store, step.base, before=self._run.time)
-        on_probation = [
-            e for e in pool.candidates if e.id not in decided and not is_example(e.text)
-        ]
-        free = max(0, capacity(step.attempts_left) - len(on_probation))
+        free = free_places(step, pool, decided)
         races = RACES * free
         operations: list[Operation] = []
         votes: list[Operation] = []

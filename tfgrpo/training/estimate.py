@@ -28,7 +28,7 @@ from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
 from tfgrpo.store.records import Library
 from tfgrpo.store.runs import Run, Spent
 from tfgrpo.store.store import Store
-from tfgrpo.training import candidates, examples, probation
+from tfgrpo.training import candidates, examples, probation, propose
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.run_report import versions_of
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tfgrpo.evaluation.setup import EvalPlan
     from tfgrpo.training.setup import RunPlan
 
-ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "judge": 80.0}
+ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "lesson": 60.0, "judge": 80.0}
 """Tokens of an answer, before this store has seen any from the model."""
 SHORT_ANSWER, AGENT_ANSWER, PLANNED = 40.0, 250.0, 60.0
 """The same of a short attempt, of an agent's turn, and of a planned operation."""
@@ -406,19 +406,24 @@ class _Run(_Attempts):
             more += 2 * LESSON + shown * assumed.places
         self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
         teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
-        askings = probation.ASKINGS if self._measures else 1
-        read = self._template("comparison") + self._known + grown
+        free = candidates.capacity(left) * assumed.places if left else 0.0
+        askings = probation.askings(round(free), groups) if self._measures else 1
+        read = self._template("lesson" if self._measures else "comparison") + self._known + grown
+        compared = min(size, 2 * propose.OF_EACH) if self._measures else size
         transcript = self.transcript
         if transcript * CHARACTERS > self._reflection.manner.summarise_over:
             transcript = self.length("summary", ANSWER["summary"], 400)
             prompt = self._template("summary") + self.transcript
-            self.add("summary", "reflection", teaching * size, prompt, transcript)
+            self.add("summary", "reflection", teaching * compared, prompt, transcript)
         problem = fmean(count(one.problem) for one in batch)
-        answer = self.length("comparison", ANSWER["comparison"], 1200)
-        prompt, calls = read + problem + size * transcript, teaching * askings * assumed.tries
+        if self._measures:  # with those beside it
+            problem, compared = (1 + propose.NEAR) * problem, compared + propose.NEAR
+        usual = ANSWER["lesson" if self._measures else "comparison"]
+        answer = self.length("comparison", usual, 1200)
+        prompt = read + problem + compared * transcript
+        calls = teaching * askings * assumed.tries
         self.add("comparison", "reflection", calls, prompt, answer)
         if self._measures and left:
-            free = candidates.capacity(left) * assumed.places
             races = min(free * candidates.RACES, teaching * askings * assumed.lessons)
             one = PlannedAttempts(self._library, batch[:1], 1)
             for _ in range(round(races * candidates.TRIES * (1 + assumed.places) / 2)):

@@ -30,7 +30,7 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.session import Session
-from tfgrpo.settings import EvalSettings, TrainSettings
+from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.name_moves import check_branch
 from tfgrpo.store.records import Operation, Version
@@ -76,7 +76,7 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
     return Reflection(
         summary=domain.template("summary", prompts),
         comparison=domain.template("comparison", prompts),
-        missed=domain.template("missed", prompts),
+        lesson=domain.template("lesson", prompts),
         plan=domain.template("plan", prompts),
         agent_objective=settings.agent_objective,
         learning_objective=settings.learning_objective,
@@ -325,7 +325,8 @@ class Training:
     def _evidence(self, step: int) -> dict[str, Any]:
         """Returns what every operation of a step says of where it comes from."""
         parts, reflection = self._parts, self._parts.reflection
-        used = (parts.template, reflection.summary, reflection.comparison)
+        asked = reflection.comparison if parts.settings.policy == PAPER else reflection.lesson
+        used = (parts.template, reflection.summary, asked)
         return {
             "run": self._run.name,
             "step": step,

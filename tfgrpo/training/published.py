@@ -10,7 +10,7 @@ refused, on record, as is a lesson that no operation takes up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -65,7 +65,10 @@ class Published:
         """Compares a step's groups and plans what follows. See `Policy`."""
         batch = Batch(step.number, step.batch, step.library, step.is_last)
         groups, comparisons = await contrasted(
-            self._parts, self._collector, batch, lambda group: self._compare(group, step)
+            self._parts,
+            self._collector,
+            batch,
+            lambda place, groups: self._compare(groups[place], step),
         )
         self._parts.progress.enter("controller")
         self._parts.progress.announce()
@@ -74,7 +77,8 @@ class Published:
         self._parts.progress.decided = len(lessons)
         return replace(learned, groups=tuple(groups), comparisons=tuple(comparisons))
 
-    async def _compare(self, group: Group, step: Step) -> Advantage | None:
+    async def _compare(self, whole: Awaitable[Group], step: Step) -> Advantage | None:
+        group = await whole
         if not group.mixed:
             return None
         top_k, rank = self._parts.settings.top_k or None, self._parts.domain.retrieve

@@ -45,25 +45,23 @@ are half of that."""
 
 
 class Manner(NamedTuple):
-    """The temperature at which reflection is asked, up to how many characters attempts are compared
-    as they are, and how many lessons an answer may give."""
+    """The temperature at which reflection is asked, and up to how many characters attempts are
+    shown as they are."""
 
     temperature: float
     summarise_over: int
-    lessons: int
 
 
-PUBLISHED = Manner(0.2, 0, MOST_LESSONS)
+PUBLISHED = Manner(0.2, 0)
 """As the paper reflects: nearly always in the same words, and every attempt is summarised."""
 
 
 def manner_of(settings: TrainSettings) -> Manner:
-    """Returns how a run reflects. Where it asks several times, several answers are wanted, of one
-    lesson each."""
+    """Returns how a run reflects. Where it asks several times, several answers are wanted."""
     if settings.policy == PAPER:
         return PUBLISHED
     local = settings.models.model.startswith(LOCAL)
-    return Manner(0.8, LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER, 1)
+    return Manner(0.8, LOCAL_SUMMARISE_OVER if local else SUMMARISE_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +88,15 @@ class Question:
 class Reflection:
     """How reflection is asked for: its prompts, objectives and sampling.
 
-    Without `ground_truth` the comparison is not shown the right answer. `missed` asks about groups
-    without a right attempt, and `plan` what is to be done about all lessons of a step. With
+    Without `ground_truth` the comparison is not shown the right answer. `lesson` asks for the rule
+    that right answers follow, and `plan` what is to be done about all lessons of a step. With
     `reconcile`, what a group taught is brought in line with the library. With `shared_answers` a
     lesson may name the answer of its problem.
     """
 
     summary: Template
     comparison: Template
-    missed: Template
+    lesson: Template
     plan: Template
     agent_objective: str
     learning_objective: str
@@ -227,11 +225,9 @@ async def compare(
     library: Library,
     *,
     step: int,
-    draw: int = 0,
 ) -> Advantage:
     """Summarises a mixed group's longer trajectories and compares all.
 
-    `draw` tells apart the times that one group is asked about.
     What cannot be had is in the result's `failures`; EndpointError is let through.
     """
     judged = (*group.winners, *group.losers)
@@ -258,8 +254,7 @@ async def compare(
             "losers": listed_attempts(losers, summaries),
         },
         max_tokens=COMPARISON_TOKENS,
-        call_path=drawn((step, group.problem.id), draw),
-        narrowed=_at_most(reflection.manner.lessons),
+        call_path=(step, group.problem.id),
         problems=(group.problem,),
     )
     try:
@@ -280,18 +275,6 @@ async def compare(
             failures += unused
             repaired = repaired or brought.repaired
     return Advantage(group, lessons, failures, repaired)
-
-
-def _at_most(lessons: int) -> dict[str, Json | None]:
-    """Returns the field of a contrast's lessons, with so many at most."""
-    return {
-        "lessons": {**structured.schema(Contrast)["properties"]["lessons"], "maxItems": lessons}
-    }
-
-
-def drawn(call_path: CallPath, draw: int) -> CallPath:
-    """Returns the path of a call that is made several times; the first is the plain one."""
-    return (*call_path, f"draw {draw}") if draw else call_path
 
 
 async def _reconcile(

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 
 class Race(NamedTuple):
     """A lesson that is tried at its own problem: the group that taught it, its number among the
-    step's, and the library that it is put into. One of `attempts` has to get more than `above`."""
+    step's, and the library that it is put into. The mean of `attempts` has to be over `above`."""
 
     step: int
     group: Group
@@ -133,9 +133,9 @@ class Collector:
         return groups
 
     async def wins(self, race: Race) -> bool:
-        """Returns whether an attempt with a lesson in the library beats what it has to.
+        """Returns whether attempts with a lesson in the library beat the mean that they have to.
 
-        Attempts are made one after the other until it is known; they are on record like all others,
+        They are made one after the other until it is known; they are on record like all others,
         and part of no group.
         """
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
@@ -145,8 +145,9 @@ class Collector:
         for turn in range(race.attempts):
             sample = CONFIRMING + race.number * race.attempts + turn
             await self._here.attempt(race.step, gathering, sample, recorded)
-            if any(reward > race.above for reward in gathering.rewards):
-                return True
+            above = sum(gathering.rewards) - race.attempts * race.above
+            if above > 0 or above + race.attempts - turn - 1 <= 0:
+                return above > 0
         return False
 
     async def record(self, step: int, rollout: Rollout, library: Library) -> None:

@@ -32,7 +32,7 @@ PROMPTS = (
     "rollout",
     "summary",
     "comparison",
-    "missed",
+    "lesson",
     "plan",
 )
 """The prompts that a run may use, which have to be there before it begins."""

@@ -1,0 +1,174 @@
+"""Lessons as candidates: the rule that right answers follow, as the reflection model reads it.
+
+A group is put to the model beside those of its batch that are most like it. One problem fits many
+rules; several with their right answers leave few. It answers in one sentence, and is asked more
+than once, for a prompt that was read once is cheap, and one answer is often wrong. Whether a
+sentence helps is measured, so nothing is asked for that would have to be believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from pydantic import BaseModel, Field
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.gather import gather_all
+from tfgrpo.model.structured import CheckedText, text_field
+from tfgrpo.rendering.ngrams import NgramIndex
+from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.store.records import Library
+from tfgrpo.training.groups import RunParts
+from tfgrpo.training.reflection import (
+    MOST_WORDS,
+    UNKNOWN,
+    Advantage,
+    Failure,
+    Lesson,
+    Question,
+    Reflection,
+    listed_attempts,
+    summarise,
+)
+from tfgrpo.training.text_check import LETTERS
+
+NEAR = 3
+"""Groups that are shown beside one: more crowd a small model's prompt."""
+OF_EACH = 2
+"""The right and the wrong attempts of the group that are shown, each another text."""
+LESSON_TOKENS = 400
+NOTHING = "(none)"
+
+
+class Said(BaseModel):
+    """A lesson as the reflection model says it."""
+
+    text: CheckedText = text_field(LETTERS * MOST_WORDS + 1, 2000, min_length=1)  # more is refused
+
+
+class Rule(BaseModel):
+    """What the model says that right answers follow: one lesson, or none."""
+
+    lessons: list[Said] = Field(json_schema_extra={"maxItems": 1})
+
+
+def teaches(group: Group, reflection: Reflection) -> bool:
+    """Returns whether a group shows anything: attempts that differ in reward, or some that are not
+    right where the right answer is known and may be seen."""
+    missed = any(one.own_reward is not None and one.own_reward < 1 for one in group.rollouts)
+    return group.mixed or (missed and reflection.truth(group.problem) != UNKNOWN)
+
+
+def nearest(batch: Sequence[Problem], *, shared_answers: bool) -> list[list[int]]:
+    """Returns, for each problem of a batch, the places of those that are most like it, the most
+    like it first.
+
+    Where answers are few and shared, what tells one from another shows between them: half of the
+    problems have its answer and half have not.
+    """
+    texts = NgramIndex({str(place): one.problem for place, one in enumerate(batch)})
+    found = []
+    for place, problem in enumerate(batch):
+        order = [n for n in map(int, texts.ranked(problem.problem)) if n != place]
+        if shared_answers:
+            same = [n for n in order if batch[n].answer == problem.answer][: (NEAR + 1) // 2]
+            order = [*same, *(n for n in order if batch[n].answer != problem.answer)]
+        found.append(order[:NEAR])
+    return found
+
+
+async def propose(
+    parts: RunParts,
+    group: Group,
+    near: Sequence[Group],
+    library: Library,
+    path: tuple[int, int],
+) -> Advantage | None:
+    """Returns the lessons that a group teaches, or None for one that teaches nothing.
+
+    `path` is the step and how often the model is asked. What cannot be had is in the result's
+    `failures`. Raises EndpointError, BudgetReached.
+    """
+    step, times = path
+    calls, reflection = parts.reflector, parts.reflection
+    if not times or not teaches(group, reflection):
+        return None
+    winners = _distinct(group.winners)
+    losers = _distinct(group.losers if group.mixed else group.rollouts)
+    shown = [*winners, *losers]
+    outcomes = await asyncio.gather(*(summarise(calls, reflection, one, step) for one in shown))
+    failures = tuple(one for one in outcomes if isinstance(one, Failure))
+    summaries = {
+        rollout.sample: outcome
+        for rollout, outcome in zip(shown, outcomes, strict=True)
+        if isinstance(outcome, str)
+    }
+    losers = [one for one in losers if one.sample in summaries]
+    if not losers:
+        return Advantage(group, (), failures)
+    winners = [one for one in winners if one.sample in summaries]
+    values = {
+        "library": prompt_text(library),
+        "others": "\n\n".join(_beside(one, reflection) for one in near[::-1]) or NOTHING,
+        "problem": group.problem.problem,
+        "ground_truth": reflection.truth(group.problem),
+        "winners": listed_attempts(winners, summaries) or NOTHING,
+        "losers": listed_attempts(losers, summaries),
+    }
+    problems = tuple(one.problem for one in (group, *near))
+    said = await gather_all(
+        _ask(parts, group, values, problems, (step, draw)) for draw in range(times)
+    )
+    return Advantage(
+        group,
+        tuple(lesson for one in said for lesson in one.lessons),
+        tuple(dict.fromkeys((*failures, *(f for one in said for f in one.failures)))),
+        any(one.repaired for one in said),
+    )
+
+
+async def _ask(
+    parts: RunParts,
+    group: Group,
+    values: dict[str, str],
+    problems: tuple[Problem, ...],
+    path: tuple[int, int],
+) -> Advantage:
+    step, draw = path
+    question = Question(
+        prompt=parts.reflection.lesson,
+        values=values,
+        max_tokens=LESSON_TOKENS,
+        call_path=(step, group.problem.id, *([f"draw {draw}"] if draw else ())),
+        stage="comparison",
+        problems=problems,
+    )
+    try:
+        typed = await parts.reflection.ask(parts.reflector, question, Rule)
+    except CallFailed as error:
+        return Advantage(group, (), (Failure("comparison", group.problem.id, str(error)),))
+    texts = dict.fromkeys(" ".join(one.text.split()) for one in typed.value.lessons)
+    lessons = tuple(Lesson(text, "", group, (typed.key,)) for text in texts if text)
+    unread = tuple(Failure("comparison", group.problem.id, reason) for reason in typed.lost)
+    return Advantage(group, lessons[:1], unread, typed.repaired)
+
+
+def _distinct(rollouts: Sequence[Rollout]) -> list[Rollout]:
+    """Returns the first attempts that were judged, each with another text."""
+    judged = [one for one in rollouts if one.own_reward is not None]
+    return list({one.transcript: one for one in reversed(judged)}.values())[::-1][:OF_EACH]
+
+
+def _beside(group: Group, reflection: Reflection) -> str:
+    """Returns a group as it stands beside another one: its problem, an attempt that was right if it
+    is not long, and the right answer."""
+    lines = [f"Problem: {group.problem.problem}"]
+    right = _distinct(group.winners if group.mixed else group.rollouts)[:1]
+    most = reflection.manner.summarise_over
+    if right and right[0].own_reward == 1 and len(right[0].transcript) <= most:
+        text = " ".join(right[0].transcript.split())
+        lines.append(listed_attempts(right, {right[0].sample: text}))
+    return "\n".join([*lines, f"Right answer: {reflection.truth(group.problem)}"])
