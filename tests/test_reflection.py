@@ -38,7 +38,7 @@ def reflection(**more: Any) -> Reflection:
     return Reflection(
         templates.load("summary"),
         templates.load("comparison"),
-        templates.load("missed"),
+        templates.load("lesson"),
         templates.load("plan"),
         agent_objective="Solve it.",
         learning_objective="Rules that help.",

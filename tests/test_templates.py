@@ -10,7 +10,7 @@ import pytest
 
 from tfgrpo.rendering.templates import TemplateError, load, parse
 
-NAMES = ("rollout", "summary", "comparison", "missed", "plan")
+NAMES = ("rollout", "summary", "comparison", "lesson", "plan")
 
 
 @pytest.mark.parametrize("name", NAMES)

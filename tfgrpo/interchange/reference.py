@@ -130,8 +130,8 @@ class _Translator:
                         f"{key}: {len(items)} experiences in the instructions; "
                         "`tfgrpo import AGENT.yaml` reads them"
                     )
-                said = [train.get("agent_objective", ""), "\n".join(lines).strip()]
-                train["agent_objective"] = "\n\n".join(filter(None, said))
+                objectives = [train.get("agent_objective", ""), "\n".join(lines).strip()]
+                train["agent_objective"] = "\n\n".join(filter(None, objectives))
             elif key.endswith("max_turns") and (turns := self._take(key)) is not None:
                 train.setdefault("turns", turns)
 

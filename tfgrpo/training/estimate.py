@@ -373,11 +373,17 @@ class _Run(_Attempts):
             store.resolve(branch if branch in store.branches() else "HEAD")
         )
         self._measures = plan.settings.policy == PROBATION
-        full = max(0.0, assumed.library - len(self._library)) * LESSON
+        library = assumed.library - len(self._library)
+        if self._measures:  # no more can enter than is decided about
+            ahead = len(plan.problems.train) * plan.settings.epochs * plan.settings.group_size
+            library = min(library, candidates.capacity(ahead))
+        full = max(0.0, library) * LESSON
         cap = plan.settings.library_tokens
         self._room = full if cap is None else min(full, float(cap))
         there = count(prompt_text(self._library))
         self._known = min(there, 8 * LESSON) if plan.settings.top_k else there
+        right = sum(count(one.problem + one.answer) for one in plan.problems.train)
+        self._examples = min(examples.MOST_TOKENS, right) if plan.settings.examples else 0
 
     def stages(self) -> Stages:
         """Returns what the whole run takes."""
@@ -402,7 +408,7 @@ class _Run(_Attempts):
         assumed, groups, size = self._assumed, len(batch), self._settings.group_size
         more = min(grown, 8 * LESSON) if self._settings.top_k else grown
         if self._measures:  # half of the candidates, and of the examples, that belong
-            shown = examples.MOST_TOKENS / 2 if self._settings.examples and grown else 0.0
+            shown = self._examples / 2 if grown else 0.0
             more += 2 * LESSON + shown * assumed.places
         self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
         teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
@@ -419,7 +425,7 @@ class _Run(_Attempts):
         if self._measures:  # with those beside it
             problem, compared = (1 + propose.NEAR) * problem, compared + propose.NEAR
         usual = ANSWER["lesson" if self._measures else "comparison"]
-        answer = self.length("comparison", usual, 1200)
+        answer = self.length("comparison", usual, propose.LESSON_TOKENS if self._measures else 1200)
         prompt = read + problem + compared * transcript
         calls = teaching * askings * assumed.tries
         self.add("comparison", "reflection", calls, prompt, answer)

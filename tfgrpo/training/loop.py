@@ -325,8 +325,8 @@ class Training:
     def _evidence(self, step: int) -> dict[str, Any]:
         """Returns what every operation of a step says of where it comes from."""
         parts, reflection = self._parts, self._parts.reflection
-        asked = reflection.comparison if parts.settings.policy == PAPER else reflection.lesson
-        used = (parts.template, reflection.summary, asked)
+        lesson = reflection.comparison if parts.settings.policy == PAPER else reflection.lesson
+        used = (parts.template, reflection.summary, lesson)
         return {
             "run": self._run.name,
             "step": step,

@@ -43,7 +43,7 @@ LESSON_TOKENS = 400
 NOTHING = "(none)"
 
 
-class Said(BaseModel):
+class SpokenLesson(BaseModel):
     """A lesson as the reflection model says it."""
 
     text: CheckedText = text_field(LETTERS * MOST_WORDS + 1, 2000, min_length=1)  # more is refused
@@ -52,7 +52,7 @@ class Said(BaseModel):
 class Rule(BaseModel):
     """What the model says that right answers follow: one lesson, or none."""
 
-    lessons: list[Said] = Field(json_schema_extra={"maxItems": 1})
+    lessons: list[SpokenLesson] = Field(json_schema_extra={"maxItems": 1})
 
 
 def teaches(group: Group, reflection: Reflection) -> bool:
@@ -70,14 +70,14 @@ def nearest(batch: Sequence[Problem], *, shared_answers: bool) -> list[list[int]
     problems have its answer and half have not.
     """
     texts = NgramIndex({str(place): one.problem for place, one in enumerate(batch)})
-    found = []
+    places = []
     for place, problem in enumerate(batch):
         order = [n for n in map(int, texts.ranked(problem.problem)) if n != place]
         if shared_answers:
             same = [n for n in order if batch[n].answer == problem.answer][: (NEAR + 1) // 2]
             order = [*same, *(n for n in order if batch[n].answer != problem.answer)]
-        found.append(order[:NEAR])
-    return found
+        places.append(order[:NEAR])
+    return places
 
 
 async def propose(
@@ -119,14 +119,14 @@ async def propose(
         "losers": listed_attempts(losers, summaries),
     }
     problems = tuple(one.problem for one in (group, *near))
-    said = await gather_all(
+    answers = await gather_all(
         _ask(parts, group, values, problems, (step, draw)) for draw in range(times)
     )
     return Advantage(
         group,
-        tuple(lesson for one in said for lesson in one.lessons),
-        tuple(dict.fromkeys((*failures, *(f for one in said for f in one.failures)))),
-        any(one.repaired for one in said),
+        tuple(lesson for one in answers for lesson in one.lessons),
+        tuple(dict.fromkeys((*failures, *(f for one in answers for f in one.failures)))),
+        any(one.repaired for one in answers),
     )
 
 

@@ -131,5 +131,5 @@ def _is_mathematics(word: str) -> bool:
 
 def _side(text: str) -> Side | None:
     bare = re.sub(r"\\[,;! ]", " ", text.translate(SIGNS)).strip(" \n.,")
-    value = arithmetic.value(THOUSANDS.sub(lambda found: found[0].replace(",", ""), bare))
+    value = arithmetic.value(THOUSANDS.sub(lambda group: group[0].replace(",", ""), bare))
     return Side(bare, value) if isinstance(value, Fraction) else None

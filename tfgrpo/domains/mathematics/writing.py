@@ -54,7 +54,6 @@ def decided(problems: Sequence[Problem], rules: Rules) -> Rules:
         and not others
         and len(orders) == len({run for run, _ in runs})
         and any(map(PRODUCT.search, golds))
-        and not any("\\text" in gold or " " in gold.strip() for gold in golds if gold.isalpha())
     ):
         rules = replace(rules, letters="product")
     return rules
@@ -71,16 +70,16 @@ def remarks(problems: Sequence[Problem], rules: Rules) -> tuple[str, ...]:
     if commas and rules.decimal == "comma":
         lines.append(f"{_of(commas, golds)}: a comma is a decimal comma")
     elif commas:
-        said = f"{_of(commas, golds)}: a comma separates two answers"
-        lines.append(f"{said}; math:decimal=comma where it is a decimal comma")
+        usual = f"{_of(commas, golds)}: a comma separates two answers"
+        lines.append(f"{usual}; math:decimal=comma where it is a decimal comma")
     if rules.written == "python":
         powers = [gold for gold in golds if "**" in gold]
         lines.append(f"{_of(powers, golds)}: written as Python, so log is natural and I is i")
     if runs and rules.letters == "product":
         lines.append(f"{_of(runs, golds)}: a product of symbols, in any order")
     elif runs:
-        said = f"{_of(runs, golds)}: a word, whose letters have an order"
-        lines.append(f"{said}; math:letters=product where they are symbols")
+        usual = f"{_of(runs, golds)}: a word, whose letters have an order"
+        lines.append(f"{usual}; math:letters=product where they are symbols")
     return tuple(lines)
 
 
@@ -101,13 +100,13 @@ def as_decided(text: str, rules: Rules, *, gold: bool) -> str:
 def _runs(problems: Sequence[Problem]) -> list[tuple[str, bool]]:
     """Returns the ground truths that are two to four different letters, not all of them capitals,
     and whether each letter stands alone in the problem, as a symbol does."""
-    found = []
+    runs = []
     for problem in problems:
         for gold in map(str.strip, problem.ground_truths):
             if RUN.match(gold) and not gold.isupper() and len(set(gold)) == len(gold):
                 alone = (re.search(ALONE.format(letter), problem.problem) for letter in gold)
-                found.append((gold, all(alone)))
-    return found
+                runs.append((gold, all(alone)))
+    return runs
 
 
 def _of(some: Sequence[str], golds: Sequence[str]) -> str:
