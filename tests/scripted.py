@@ -49,7 +49,7 @@ def stage(request: dict[str, Any]) -> str:
     for name, words in (
         ("controller", "You revise a library"),
         ("comparison", "Several attempts were made"),
-        ("comparison", "Here are problems with their right answers"),
+        ("comparison", "Here are problems with attempts that were checked"),
         ("summary", "You keep a record of attempts"),
     ):
         if words in system:
