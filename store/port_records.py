@@ -91,7 +91,7 @@ class Records(Protocol):
     def spent(self, run: int | None) -> list[Spent]:
         """Calls and tokens by run, step, kind and model, in the order of first calls.
 
-        The kind is the stage; for a call of no step that is no `embedding` it is `evaluation`.
+        The kind is the stage; for a call of no step it is `evaluation`.
         """
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:

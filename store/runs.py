@@ -500,8 +500,8 @@ class Runs:
     def spent(self, run: Run | None = None) -> list[Spent]:
         """The sums of the calls of a run, or of the whole store.
 
-        By run, step, stage and model, in the order in which they were first made. Evaluations
-        are a stage of their own; embeddings, which belong to no step, too.
+        By run, step, stage and model, in the order in which they were first made. Evaluations,
+        which belong to no step, are a stage of their own.
         """
         return self._records.spent(self._known_id(run) if run else None)
 

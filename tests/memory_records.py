@@ -271,10 +271,7 @@ def replace(kept: Kept, pattern: re.Pattern[str]) -> None:
             kept.calls[key] = call = call._replace(answer=answer)
         if pattern.search(call.request):
             request = clean_json(call.request, pattern)
-            kept.calls[key] = call = call._replace(request=request)
-            if call.stage == "embedding":
-                gone = {"content": "", "finish_reason": "redacted"}
-                kept.calls[key] = call._replace(answer={**call.answer, **gone})
+            kept.calls[key] = call._replace(request=request)
     for of, rollout in kept.rollouts.items():
         kept.rollouts[of] = rollout._replace(verdict=cleaned(rollout.verdict))
     kept.evaluations[:] = [
@@ -299,8 +296,7 @@ def _text(value: object) -> str:
 
 
 def _kind(call: Call) -> str:
-    other = call.step is None and call.stage != "embedding"
-    return "evaluation" if other else call.stage
+    return "evaluation" if call.step is None else call.stage
 
 
 def _grouped(calls: list[Call], key: Callable[[Call], Key]) -> list[tuple[Key, list[Call]]]:

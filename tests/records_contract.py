@@ -254,21 +254,19 @@ class RecordsContract:
                 call("a", one),
                 call("b", one, stage="controller", step=1, attempts=1),
                 call("c", one, completion_tokens=7, seconds=0.25),
-                call("d", one, stage="embedding", step=None),
                 call("e", one, step=None),
                 call("f", two, model="n"),
                 call("g"),
             ],
         )
         usage, spent = port.records.usage, port.records.spent
-        assert list(usage(one, None)) == ["rollout", "controller", "embedding", "evaluation"]
+        assert list(usage(one, None)) == ["rollout", "controller", "evaluation"]
         assert usage(one, 0) == {"rollout": (2, 20, 6, 12, 2, 0.75)}
         assert usage(one, 7) == usage(99, None) == {}
         once = (1, 10, 3, 5, 1, 0.5)
         assert spent(one) == [
             (one, 0, "rollout", "m", 2, (2, 20, 6, 12, 2, 0.75)),
             (one, 1, "controller", "m", 0, once),
-            (one, None, "embedding", "m", 1, once),
             (one, None, "evaluation", "m", 1, once),
         ]
         others = [(two, 0, "rollout", "n", 1, once), (None, 0, "rollout", "m", 1, once)]
@@ -448,7 +446,6 @@ class RecordsContract:
             port,
             [
                 call("asked", id, request=escaped),
-                call("vector", id, request=escaped, stage="embedding", step=None),
                 call("answered", id, answer={"content": [SECRET], "finish_reason": "stop"}),
                 call("other", id),
             ],
@@ -461,7 +458,7 @@ class RecordsContract:
         assert port.redactions.events_holding(HOLDS) == [1, 3]
         found = port.redactions.occurrences(HOLDS)
         kept = [trace for trace in found if trace.kept]
-        assert len(found) - len(kept) >= 6
+        assert len(found) - len(kept) >= 5
         assert len(kept) == 2, "a message and a move that repeats it"
         assert (
             port.redactions.occurrences(re.compile("nowhere"))
@@ -475,15 +472,11 @@ class RecordsContract:
         assert port.redactions.rewrite()
 
         records = port.records
-        asked, vector, answered = (
-            one_call(records, key) for key in (b"asked", b"vector", b"answered")
-        )
+        asked, answered = (one_call(records, key) for key in (b"asked", b"answered"))
         assert asked is not None
-        assert vector is not None
         assert answered is not None
         assert asked.request == '[["user","say \\"[redacted]\\" again"]]'
         assert asked.answer == call("asked").answer
-        assert vector.answer == {"content": "", "finish_reason": "redacted"}
         assert answered.answer == {"content": ["[redacted]"], "finish_reason": "redacted"}
         assert one_call(records, b"other") == call("other", id)
         verdicts = [row.verdict for row in records.rollouts(id, None)]

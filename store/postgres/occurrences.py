@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from psycopg import errors
 
-from tfgrpo.store.canonical import canonical
 from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
 
@@ -90,7 +88,6 @@ def replace(session: Session, pattern: re.Pattern[str]) -> None:
             _put(session, f"{table}.{column}", [str(part) for part in key], value)
     query = "select digest, text from @.texts"
     for digest, text in [row for row in session.stream(query) if pattern.search(row[1])]:
-        _forget_embeddings(session, digest)
         cleaned = clean_json(text, pattern)
         # The old digest has no salt: a short secret could be guessed from it.
         session.rows(
@@ -101,16 +98,6 @@ def replace(session: Session, pattern: re.Pattern[str]) -> None:
 
 def _put(session: Session, place: str, key: list[str], value: str) -> None:
     session.rows("select @.put_redacted(%s, %s::text[], %s)", (place, key, value))
-
-
-def _forget_embeddings(session: Session, digest: bytes) -> None:
-    """Takes the embeddings of a text away: a vector tells much of the text it was made of."""
-    rows = session.rows(
-        "select id, answer from @.journal where request = %s and stage = 'embedding'", (digest,)
-    )
-    for id, answer in rows:
-        content = json.loads(answer) | {"content": "", "finish_reason": "redacted"}
-        _put(session, "journal.answer", [str(id)], canonical(content).decode())
 
 
 def needs_rewrite(session: Session) -> bool:

@@ -50,7 +50,7 @@ SUMS = ", ".join(
         "sum(seconds)",
     ]
 )
-KIND = "case when step is null and stage <> 'embedding' then 'evaluation' else stage end"
+KIND = "case when step is null then 'evaluation' else stage end"
 """The stage of a call: evaluations, which belong to no step, are one of their own."""
 SPENT = f"run, step, {KIND} kind, model, cast(sum(attempts - 1) as bigint), count(*), {SUMS}"
 BY_KIND = "group by run, step, kind, model order by min(id)"

@@ -87,22 +87,12 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
         for *key, value in rows:
             value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
             if (table, column) == ("texts", "text"):
-                _forget_embedding(db, key[0])
                 _put_text(db, key[0], value)
             else:
                 if (table, column) == ("journal", "answer"):
                     value = pack_text(mark_redacted(value))
                 where = " and ".join(f"{name} = ?" for name in keys.split(", "))
                 db.execute(f"update {table} set {column} = ? where {where}", (value, *key))
-
-
-def _forget_embedding(db: sqlite3.Connection, id: int) -> None:
-    """Takes the embedding of a text away: a vector tells much of the text it was made of."""
-    db.execute(
-        "update journal set answer = json_set(plain(answer), '$.content', '', '$.finish_reason',"
-        " 'redacted') where request = ? and stage = 'embedding'",
-        (id,),
-    )
 
 
 def _put_text(db: sqlite3.Connection, id: int, text: str) -> None:
