@@ -15,8 +15,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rendering import templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Library
-from tfgrpo.training.probation import ASKINGS, askings
-from tfgrpo.training.propose import NEAR, nearest, propose, teaches
+from tfgrpo.training.propose import ASKINGS, NEAR, askings, nearest, propose, teaches
 from tfgrpo.training.reflection import Advantage, Manner, Reflection
 
 RULE = "When a thing takes days, multiply them by 8."
@@ -117,12 +116,6 @@ def test_a_group_that_all_missed_is_asked_about(tmp_path: Path) -> None:
     shown = server.requests[0]["messages"][-1]["content"]
     assert "72" in shown
     assert "36" in shown
-
-
-def test_nothing_is_asked_without_a_place(tmp_path: Path) -> None:
-    advantage, server = proposed(tmp_path, MIXED, [BESIDE], 0)
-    assert advantage is None
-    assert not server.requests
 
 
 def test_the_right_answer_is_in_no_request_without_ground_truth(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
 from tfgrpo.store.records import Library
 from tfgrpo.store.runs import Run, Spent
 from tfgrpo.store.store import Store
-from tfgrpo.training import candidates, examples, probation, propose
+from tfgrpo.training import candidates, examples, propose
 from tfgrpo.training.loop import plan_steps, reflection_of
 from tfgrpo.training.run_report import versions_of
 
@@ -413,7 +413,7 @@ class _Run(_Attempts):
         self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
         teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
         free = candidates.capacity(left) * assumed.places if left else 0.0
-        askings = probation.askings(round(free), groups) if self._measures else 1
+        askings = propose.askings(round(free), groups) if self._measures else 1
         read = self._template("lesson" if self._measures else "comparison") + self._known + grown
         compared = min(size, 2 * propose.OF_EACH) if self._measures else size
         transcript = self.transcript

@@ -3,10 +3,10 @@
     assign → roll out → contrast → propose → measure → decide → commit
 
 Attempts are shown a random part of the candidates that belong to their problem (`assign.py`).
-Rewards say what each candidate does (`advantage.py`). The reflection model reads
-a group beside those most like it, and says what rule right answers follow (`propose.py`); it is
-asked several times, and what it says are candidates for the next step. So are right answers, as
-examples. A rule decides by effects alone (`decide.py`). No text is judged by its words.
+Rewards say what each candidate does (`advantage.py`). The reflection model reads a group beside
+those most like it, and says what rule right answers follow (`propose.py`); it is asked several
+times, and what it says are candidates for the next step. So are right answers, as examples. A rule
+decides by effects alone (`decide.py`). No text is judged by its words.
 
 What comes of a step are operations on the run's branch (an ADD for what is promoted, a DELETE for
 what no longer helps, a KEEP for what a group came to again) and on its branch of candidates
@@ -15,31 +15,19 @@ what no longer helps, a KEEP for what a group came to again) and on its branch o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable
 
-from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.attempt import CONFIRMING, Group
 from tfgrpo.training.advantage import Advantages, Observation
-from tfgrpo.training.candidates import RACES, Proposals, free_places
-from tfgrpo.training.contrast import Contrast, contrasted
+from tfgrpo.training.candidates import Proposals, free_places
+from tfgrpo.training.contrast import contrasted
 from tfgrpo.training.decide import ByChance, Rule, settle
 from tfgrpo.training.draft import split_fitting
 from tfgrpo.training.groups import RunParts
 from tfgrpo.training.policies import Learned, Step
-from tfgrpo.training.pool import Pool, open_pool
-from tfgrpo.training.propose import nearest, propose
-from tfgrpo.training.reflection import Advantage
+from tfgrpo.training.pool import open_pool
+from tfgrpo.training.propose import proposing
 from tfgrpo.training.rollouts import Batch, Collector
-
-ASKINGS = 4
-"""How often the reflection model is asked about a group at most: a prompt that was read once is
-cheap, and several askings are several lessons."""
-
-
-def askings(free: int, groups: int) -> int:
-    """Returns how often the model is asked about each of so many groups: no more than there are
-    places that lessons could take, where every other one is lost before its race."""
-    return min(ASKINGS, -(-2 * RACES * free // groups))
 
 
 class Probation:
@@ -55,9 +43,8 @@ class Probation:
         """Learns from one step. See `Policy`."""
         pool = open_pool(self._store, self._run, step.base)
         batch = Batch(step.number, step.batch, pool.library, step.is_last, step.base.number)
-        groups, contrasts = await contrasted(
-            self._parts, self._collector, batch, self._contrast(step, pool)
-        )
+        contrast = proposing(self._parts, step, pool.in_force, free_places(step, pool))
+        groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
         self._measure(step.number, groups)
         effects = self._advantages.effects()
         decided = self._rule.decide(effects, *pool.names)
@@ -75,24 +62,6 @@ class Probation:
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
         )
-
-    def _contrast(self, step: Step, pool: Pool) -> Contrast:
-        """Returns what makes lessons of a group: none in the last step, which no attempt follows
-        that would measure them."""
-        parts = self._parts
-        top_k, rank = parts.settings.top_k or None, parts.domain.retrieve
-        near = nearest(step.batch, shared_answers=parts.reflection.shared_answers)
-        times = 0 if step.is_last else askings(free_places(step, pool), len(step.batch))
-
-        async def contrast(place: int, groups: Sequence[Awaitable[Group]]) -> Advantage | None:
-            if not times:
-                return None
-            group = await groups[place]
-            beside = [await groups[other] for other in near[place]]
-            library = relevant(pool.in_force, group.problem.problem, top_k, rank=rank)
-            return await propose(parts, group, beside, library, (step.number, times))
-
-        return contrast
 
     def _measure(self, step: int, groups: Iterable[Group]) -> None:
         """Adds a step's attempts to the sums, and those of the steps before it on resume."""

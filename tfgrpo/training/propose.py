@@ -9,7 +9,7 @@ sentence helps is measured, so nothing is asked for that would have to be believ
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 from pydantic import BaseModel, Field
 
@@ -19,9 +19,12 @@ from tfgrpo.model.gather import gather_all
 from tfgrpo.model.structured import CheckedText, text_field
 from tfgrpo.rendering.ngrams import NgramIndex
 from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Library
+from tfgrpo.training.contrast import Contrast
 from tfgrpo.training.groups import RunParts
+from tfgrpo.training.policies import Step
 from tfgrpo.training.reflection import (
     MOST_WORDS,
     UNKNOWN,
@@ -41,6 +44,13 @@ OF_EACH = 2
 """The right and the wrong attempts of the group that are shown, each another text."""
 LESSON_TOKENS = 400
 NOTHING = "(none)"
+
+
+ASKINGS = 4
+"""How often the reflection model is asked about a group at most: a prompt that was read once is
+cheap, and several askings are several lessons."""
+PER_PLACE = 4
+"""How many lessons are asked for at most for each place that is free: most lose before."""
 
 
 class SpokenLesson(BaseModel):
@@ -80,6 +90,30 @@ def nearest(batch: Sequence[Problem], *, shared_answers: bool) -> list[list[int]
     return places
 
 
+def askings(free: int, groups: int) -> int:
+    """Returns how often the model is asked about each of so many groups: no more than what the free
+    places on probation could take."""
+    return min(ASKINGS, -(-PER_PLACE * free // groups))
+
+
+def proposing(parts: RunParts, step: Step, library: Library, free: int) -> Contrast:
+    """Returns what makes lessons of a step's groups, for so many `free` places on probation; in the
+    last step none, which no attempt follows that would measure them."""
+    top_k, rank = parts.settings.top_k or None, parts.domain.retrieve
+    near = nearest(step.batch, shared_answers=parts.reflection.shared_answers)
+    times = 0 if step.is_last else askings(free, len(step.batch))
+
+    async def contrast(place: int, groups: Sequence[Awaitable[Group]]) -> Advantage | None:
+        if not times:
+            return None
+        group = await groups[place]
+        beside = [await groups[other] for other in near[place]]
+        known = relevant(library, group.problem.problem, top_k, rank=rank)
+        return await propose(parts, group, beside, known, (step.number, times))
+
+    return contrast
+
+
 async def propose(
     parts: RunParts,
     group: Group,
@@ -94,7 +128,7 @@ async def propose(
     """
     step, times = path
     calls, reflection = parts.reflector, parts.reflection
-    if not times or not teaches(group, reflection):
+    if not teaches(group, reflection):
         return None
     winners = _distinct(group.winners)
     losers = _distinct(group.losers if group.mixed else group.rollouts)
