@@ -96,7 +96,7 @@ def _hint(word: str, there: list[str], path: str) -> str:
     near = _meant(word, there)
     if not near:
         known = [*there, *(name for name in MEANT if _meant(name, there))]
-        for name in nearest(word, known):
+        for name in nearest(word, known, 0.66):
             near += [name] if name in there else _meant(name, there)
     listed = [path + name for name in dict.fromkeys(near)][:2]
     return f"; did you mean {' or '.join(listed)}?" if near else ""
@@ -106,13 +106,15 @@ def _meant(word: str, there: list[str]) -> list[str]:
     return [name for name in MEANT.get(word, ()) if name.split()[0] in there]
 
 
-def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Returns which of the known words may be meant by one: as good as the same, nearest first."""
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> list[str]:
+    """Returns which of the known words may be meant by one: as good as the same, nearest first.
+
+    `cutoff` is the least that they have to be alike, from 0 to 1."""
     import difflib
 
     known = list(known)
     begun = [name for name in known if len(word) > 3 and name.startswith(word)]
-    close = difflib.get_close_matches(word, known, n=2, cutoff=0.7)
+    close = difflib.get_close_matches(word, known, n=2, cutoff=cutoff)
     return list(dict.fromkeys([*begun, *close]))
 
 

@@ -18,7 +18,7 @@ from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Event, Experience, Json, Library, Version
 from tfgrpo.store.runs import Call, Run
 from tfgrpo.store.store import Store
-from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
+from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
 from tfgrpo.training.gate_words import describe_figures, gate_word
 from tfgrpo.training.pool import pool_versions
 from tfgrpo.training.run_report import Issue, issues, versions_of
@@ -142,7 +142,8 @@ def group_view(
     compared = None
     if run is not None and first.step is not None:
         decisions, failed = _decided(store, run, first.step, first.problem)
-        compared = _compared(store, run, first, text.question, decisions)
+        beside = _questions_beside(store, run, first)
+        compared = _compared(store, run, first, (text.question, *beside), decisions)
     return GroupView(
         listed.title,
         first.step,
@@ -287,11 +288,12 @@ def _compared(
     store: Store,
     run: Run,
     of: RecordedAttempt,
-    question: str,
+    questions: tuple[str, ...],
     decisions: Sequence[GroupDecision],
 ) -> ComparedGroup | None:
-    """Returns the calls that a group's events name, or a comparison in which its question is. An
-    event that several groups taught names the comparison of the first."""
+    """Returns the calls that a group's events name, or a comparison that is about its question, the
+    first of `questions`; the others are those of its step. An event that several groups taught
+    names the comparison of the first."""
     sources = [one.event.evidence or {} for one in decisions]
     every, own = (
         {str(key) for evidence in part for key in evidence.get("calls", ())}
@@ -302,7 +304,7 @@ def _compared(
         for stage in COMPARISONS
         for call in store.runs.calls(run, stage, None if of.step is None else of.step - 1)
         if call.key.hex()[:PREFIX] in (every if stage == "controller" else own)
-        or (stage == "comparison" and _is_about(call, question))
+        or (stage == "comparison" and _is_about(call, *questions))
     ]
     if not calls:
         return None
@@ -319,8 +321,21 @@ def _compared(
     return ComparedGroup(*sides, tuple(lessons.items()), read)
 
 
-def _is_about(call: Call, question: str) -> bool:
-    return bool(question.strip()) and any(question in text for _, text in _request_messages(call))
+def _questions_beside(store: Store, run: Run, of: RecordedAttempt) -> list[str]:
+    """Returns the other questions of a group's step."""
+    listed = run_attempts(store, run, step=of.step)
+    firsts = {one.problem: one for one in reversed(listed.attempts) if one.problem != of.problem}
+    return [listed.text(one).question for one in firsts.values()]
+
+
+def _is_about(call: Call, question: str, *others: str) -> bool:
+    """Returns whether a question is the last of those that a comparison shows: what it is about
+    comes after what stands beside it."""
+    if not question.strip():
+        return False
+    text = "\n".join(text for _, text in _request_messages(call))
+    at = text.rfind(question)
+    return at >= 0 and all(text.rfind(other) <= at for other in others if other.strip())
 
 
 def _request_messages(call: Call) -> tuple[tuple[str, str], ...]:
