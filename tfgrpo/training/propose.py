@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.structured import CheckedText, text_field
+from tfgrpo.model.structured import text_field
 from tfgrpo.rendering.ngrams import NgramIndex
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import relevant
@@ -56,7 +56,7 @@ PER_PLACE = 4
 class SpokenLesson(BaseModel):
     """A lesson as the reflection model says it."""
 
-    text: CheckedText = text_field(LETTERS * MOST_WORDS + 1, 2000, min_length=1)  # more is refused
+    text: str = text_field(LETTERS * MOST_WORDS + 1, 2000, min_length=1)  # more is refused
 
 
 class Rule(BaseModel):
@@ -178,16 +178,18 @@ async def _ask(
         max_tokens=LESSON_TOKENS,
         call_path=(step, group.problem.id, *([f"draw {draw}"] if draw else ())),
         stage="comparison",
-        problems=problems,
     )
     try:
         typed = await parts.reflection.ask(parts.reflector, question, Rule)
     except CallFailed as error:
         return Advantage(group, (), (Failure("comparison", group.problem.id, str(error)),))
-    texts = dict.fromkeys(" ".join(one.text.split()) for one in typed.value.lessons)
-    lessons = tuple(Lesson(text, "", group, (typed.key,)) for text in texts if text)
-    unread = tuple(Failure("comparison", group.problem.id, reason) for reason in typed.lost)
-    return Advantage(group, lessons[:1], unread, typed.repaired)
+    text = " ".join(typed.value.lessons[0].text.split()) if typed.value.lessons else ""
+    if not text:
+        return Advantage(group, (), repaired=typed.repaired)
+    if wrong := parts.reflection.text_check(problems)(text):
+        failure = Failure("comparison", group.problem.id, f"{wrong}: {text}")
+        return Advantage(group, (), (failure,), typed.repaired)
+    return Advantage(group, (Lesson(text, "", group, (typed.key,)),), repaired=typed.repaired)
 
 
 def _distinct(rollouts: Sequence[Rollout]) -> list[Rollout]:
