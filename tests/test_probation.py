@@ -176,6 +176,7 @@ def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]
         pool = open_pool(store, run, store.tip("main"))
         assert {e.text for e in pool.library} == {"edited", "new", "candidate"}
         assert [e.text for e in pool.candidates] == ["candidate"]
+        assert store.tip(pool.name).author == f"tfgrpo ({run.config['models']['model']})"
         (_, new) = store.library("main")
         store.commit("main", [Operation("DELETE", new.id)], message="by hand")
         pool = open_pool(store, run, store.tip("main"))

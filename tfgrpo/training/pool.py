@@ -89,7 +89,9 @@ def append_to_pool(
     there = store.library(store.tip(name)).by_id  # of the first version what is gone is gone
     left = [one for one in operations if one.op == "ADD" or one.experience in there]
     meta: dict[str, Any] = {"run": run.name, BASE: base.number}
-    return store.commit(name, left, message=message, meta=meta)
+    models = run.config["models"]
+    author = f"tfgrpo ({models['reflection_model'] or models['model']})"  # as of the run's versions
+    return store.commit(name, left, message=message, author=author, meta=meta)
 
 
 def _changes(before: Library, now: Library, pool: Library) -> list[Operation]:
