@@ -13,7 +13,6 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.cli.evaluate import run_evaluation
 from tfgrpo.cli.sections import SectionedCommand
 from tfgrpo.evaluation.figures import conditions_words
-from tfgrpo.settings import EvalSettings
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=SectionedCommand)
-@options.from_settings(EvalSettings)
+@options.from_settings("shared", "eval")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @click.option(
     "--library",

@@ -13,7 +13,6 @@ from tfgrpo.cli.context import REVISION, App, pass_app
 from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.sections import SectionedCommand
 from tfgrpo.notices import Notice, ScoresReady
-from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.scores import Scores
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("eval", cls=SectionedCommand)
-@options.from_settings(EvalSettings)
+@options.from_settings("shared", "eval")
 @click.argument("data", nargs=-1, metavar="[DATA]")
 @click.option(
     "--library", default="HEAD", type=REVISION, show_default=True, help="Library to score."

@@ -13,7 +13,6 @@ from tfgrpo.cli.context import BRANCH, FINITE, App, force_option, pass_app
 from tfgrpo.cli.proposal import as_object
 from tfgrpo.cli.sections import SectionedCommand
 from tfgrpo.notices import ScoresReady
-from tfgrpo.settings import TrainSettings
 
 if TYPE_CHECKING:
     from tfgrpo.cli.live import Reporter
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=SectionedCommand)
-@options.from_settings(TrainSettings, own=("temperature",))
+@options.from_settings("shared", "train", own=("temperature",))
 @click.option(
     "--target", type=BRANCH, default="prod", show_default=True, help="Branch to make better."
 )

@@ -1,20 +1,21 @@
-"""Options made from the records of settings, and those that several commands share."""
+"""Options made from the records of settings, and those that several commands share.
+
+`setting_options.json` has what the records say, written by `docs/setting_options.py`: help and the
+shell's completion load no record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 from tfgrpo.cli.context import BRANCH, App
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from tfgrpo.project import Project
-    from tfgrpo.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Any], Any]
@@ -50,6 +51,7 @@ METAVARS = {
 }
 """Options whose text the settings read, and what that is."""
 PATHS = ("FOLDER", "FILE", "DATA")
+TYPES: dict[str, type] = {"int": int, "float": float}
 DEFAULTS = {
     "answer_file": "standard output",
     "library_tokens": "no limit",
@@ -63,14 +65,17 @@ DEFAULTS = {
 """Defaults that are told in other words than the record's; an empty one is not told."""
 
 
-def from_settings(kind: type[Settings], *, own: Collection[str] | None = None) -> Decorator:
-    """Gives a command the options of a record of settings: all, or of those that are not shared
-    by training and evaluation only the `own` ones."""
-    from tfgrpo.settings import Settings
+def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
+    """Gives a command the options of records of settings: `shared`, and of `train` or `eval` those
+    of their `own`, or all of them."""
+    from json import loads
 
-    shared = Settings.model_fields
-    mine = [name for name in kind.model_fields if name not in shared and name in (own or {name})]
-    listed = dict([*_options_of(kind, mine), *_options_of(kind, shared), ("inspect", INSPECT)])
+    records = loads(Path(__file__).with_name("setting_options.json").read_text())
+    listed = {"inspect": INSPECT}
+    for kind in kinds:
+        for name, *setting in records[kind]:
+            if kind == "shared" or not own or name in own:
+                listed[name] = _option(name, *setting)
 
     def added(command: F) -> F:
         there = {flag for one in getattr(command, "__click_params__", ()) for flag in one.opts}
@@ -81,35 +86,19 @@ def from_settings(kind: type[Settings], *, own: Collection[str] | None = None) -
     return added
 
 
-def _options_of(kind: type[BaseModel], names: Iterable[str]) -> Iterator[tuple[str, Decorator]]:
-    """Yields the options of some settings of a record: those with words, which are their help."""
-    for name in names:
-        field = kind.model_fields[name]
-        shape = field.annotation
-        if isinstance(shape, type) and hasattr(shape, "model_fields"):
-            yield from _options_of(shape, shape.model_fields)
-        elif field.description is not None:
-            name = FLAGS.get(name, name)
-            yield name, _option(name, shape, field.description, field.default)
-
-
-def _option(name: str, shape: Any, help: str, default: object) -> Decorator:
-    """Returns the option of a setting, by its type, words and default."""
+def _option(name: str, shape: str | list[str], default: object, help: str) -> Decorator:
+    """Returns the option of a setting, by its type or choices, default and words."""
     flag, metavar = f"--{name.replace('_', '-')}", METAVARS.get(name)
     words = DEFAULTS.get(name, _default_words(default))
     help += f"  [{words}]" if words else ""
-    if shape is bool:
+    if shape == "bool":
         pair = f"{flag}/--no-{flag[2:]}" if default else flag
         return click.option(pair, is_flag=True, default=None, help=help)
-    kind: Any = str
+    kind: Any = TYPES.get(shape, str) if isinstance(shape, str) else click.Choice(shape)
     if name == "branch":
         kind = BRANCH
     elif metavar is not None:
         kind = click.Path() if metavar in PATHS else str
-    elif get_origin(shape) is Literal:
-        kind = click.Choice(get_args(shape))
-    else:
-        kind = next((one for one in (int, float) if one in (shape, *get_args(shape))), str)
     return click.option(flag, type=kind, multiple=name == "field", metavar=metavar, help=help)
 
 

@@ -11,7 +11,6 @@ import click
 from tfgrpo.cli import options, text
 from tfgrpo.cli.context import App, pass_app
 from tfgrpo.cli.sections import SectionedCommand
-from tfgrpo.settings import Settings
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=SectionedCommand)
-@options.from_settings(Settings)
+@options.from_settings("shared")
 @click.argument("what", metavar="FILE | REVISION")
 @click.option("--data", help="Problems to prove it on; by default data in [train].")
 @click.option("--epochs", type=int, help="Passes over the data, at most.  [12]")

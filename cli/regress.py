@@ -13,14 +13,13 @@ from tfgrpo.cli.context import BRANCH, REVISION, App, pass_app
 from tfgrpo.cli.sections import SectionedCommand
 from tfgrpo.cli.traffic import opened
 from tfgrpo.notices import ignore
-from tfgrpo.settings import EvalSettings
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.regression import Regression
 
 
 @click.command(cls=SectionedCommand)
-@options.from_settings(EvalSettings, own=("temperature",))
+@options.from_settings("shared", "eval", own=("temperature",))
 @click.argument("data", required=False)
 @click.option("--library", default="HEAD", type=REVISION, show_default=True, help="What is asked.")
 @click.option(

@@ -10,7 +10,6 @@ import click
 from tfgrpo.cli import checkout, cost, options, text
 from tfgrpo.cli.context import RUN, App, force_option, pass_app
 from tfgrpo.cli.sections import SectionedCommand
-from tfgrpo.settings import TrainSettings
 from tfgrpo.store.errors import StoreError
 from tfgrpo.training.next_steps import next_steps
 from tfgrpo.wording import span
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=SectionedCommand)
-@options.from_settings(TrainSettings)
+@options.from_settings("shared", "train")
 @click.argument("data", required=False)
 @click.option(
     "--run", "name", help="Name of the run; by default run in [train], or the name of DATA."

@@ -56,6 +56,7 @@ LIGHT = (
     ["show"],
     ["checkout", "main"],
     ["status"],
+    ["train", "--help"],
 )
 
 
@@ -386,17 +387,23 @@ def test_every_command_is_documented() -> None:
                 assert parameter.opts[-1] in documented, (name, parameter.opts)
 
 
-def test_the_commands_page_is_what_the_help_says() -> None:
+WRITTEN = {
+    "docs/commands.py": "docs/commands.md",
+    "docs/setting_options.py": "cli/setting_options.json",
+}
+
+
+@pytest.mark.parametrize("script", WRITTEN)
+def test_what_a_script_writes_is_up_to_date(script: str) -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "docs/commands.py"],
+        [sys.executable, ROOT / script],
         env=environment(),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == (ROOT / "docs/commands.md").read_text(), (
-        "run `python docs/commands.py > docs/commands.md`"
-    )
+    file = WRITTEN[script]
+    assert done.stdout == (ROOT / file).read_text(), f"run `python {script} > {file}`"
 
 
 def test_help_fits_a_terminal_and_no_sentence_is_cut_off() -> None:

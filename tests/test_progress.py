@@ -35,13 +35,14 @@ def test_reflection_counts_in_the_time_that_is_left(mixed: int) -> None:
 
 
 def test_what_is_reflected_on_while_others_are_attempted_is_done() -> None:
+    began = time.monotonic()
     progress = Progress("r", steps=1, epochs=1, groups=10, attempts=50)
     progress.enter("rollouts")
     progress.attempts_done, progress.groups_done, progress.mixed = 25, 5, 4
     before = progress.fraction
     progress.reflected, progress.lessons, progress.decided = 4, 6, 6
     assert before < progress.fraction < 0.75
-    assert progress.started <= time.monotonic()
+    assert began <= progress.started <= time.monotonic()
 
 
 def test_the_trial_of_a_candidate_counts_in_the_time_that_is_left() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from scripted import Reply, ScriptedEndpoint, completion
+from store_helpers import fixed
 from test_collected_problems import BLANK
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store, TfgrpoError
-from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.traffic import CallContent, traffic_path
 
@@ -67,10 +67,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Models) -> It
         Store.init(tmp_path / ".tfgrpo/store.db", author="ann") as store,
     ):
         (tmp_path / "tfgrpo.toml").write_text(SETTINGS.format(base_url=endpoint.base_url))
-        rules = [  # with the same ids, every run of the test leaves out the same of them
-            Operation("ADD", derived_id("a", text), text) for text in (ADD_ONE, BRIEF)
-        ]
-        store.commit("main", rules, message="learned")
+        store.commit("main", map(fixed, (ADD_ONE, BRIEF)), message="learned")
         store.create_branch("prod")
         yield store
 
