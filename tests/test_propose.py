@@ -81,6 +81,16 @@ def test_a_group_is_shown_beside_others_with_their_right_answers(tmp_path: Path)
     assert shown.count("3 * 8 = 24") == 1
 
 
+def test_beside_stands_the_best_attempt_where_none_is_right(tmp_path: Path) -> None:
+    letters = group(Problem("l", "Write to Ann."), ("Hi Ann", 0.25), ("Dear Ann", 0.75))
+    beside = group(Problem("m", "Write to Bo."), ("Hey", 0.0), ("Hi Bo", 0.25), ("Dear Bo", 0.75))
+    _, server = proposed(tmp_path, letters, [beside], 1)
+    shown = server.requests[0]["messages"][-1]["content"]
+    assert "(75 % right, answer Bo) Dear Bo" in shown
+    assert "Hi Bo" not in shown
+    assert shown.count("Right answer: (not given)") == 1
+
+
 def test_each_asking_is_a_call_and_a_lesson_of_its_own(tmp_path: Path) -> None:
     advantage, server = proposed(tmp_path, MIXED, [BESIDE], 3)
     assert advantage is not None

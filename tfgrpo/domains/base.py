@@ -221,8 +221,8 @@ class Domain:
     folder of prompt files that take the place of ours. `at_once` gives the verdicts of a plain
     `verify` that take microseconds on any input, and None for the rest: it runs on the event
     loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
-    it is kept with every evaluation. `reconcile` adds a stage to reflection: what one group taught
-    is brought in line with the library before the batch is decided about. `judgements` tells an
+    it is kept with every evaluation. `reconcile` adds a stage to the policy `paper`: what one group
+    taught is brought in line with the library before the batch is planned. `judgements` tells an
     estimate what an asynchronous `verify` asks at most.
     `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
     reads off the data those that it needs and nobody wrote, such as its labels; `remarks` says, a

@@ -199,14 +199,15 @@ def _distinct(rollouts: Sequence[Rollout]) -> list[Rollout]:
 
 
 def _beside(group: Group, reflection: Reflection) -> str:
-    """Returns a group as it stands beside another one: its problem, an attempt that was right if it
-    is not long, and the right answer where it is known."""
+    """Returns a group as it stands beside another one: its problem, its best attempt if that earned
+    anything and is not long, and the right answer where it is known."""
     lines = [f"Problem: {group.problem.problem}"]
-    right = _distinct(group.winners if group.mixed else group.rollouts)[:1]
-    most = reflection.manner.summarise_over
-    if right and right[0].own_reward == 1 and len(right[0].transcript) <= most:
-        text = " ".join(right[0].transcript.split())
-        lines.append(listed_attempts(right, {right[0].sample: text}))
+    judged = [one for one in group.rollouts if one.own_reward]
+    if judged:
+        best = max(judged, key=lambda one: one.own_reward or 0.0)
+        if len(best.transcript) <= reflection.manner.summarise_over:
+            text = " ".join(best.transcript.split())
+            lines.append(listed_attempts([best], {best.sample: text}))
     if (truth := reflection.truth(group.problem)) != UNKNOWN:
         lines.append(f"Right answer: {truth}")
     return "\n".join(lines)
