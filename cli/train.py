@@ -72,9 +72,9 @@ def train(
 ) -> None:
     """Learn a library from the problems in DATA, a JSONL file of problems and answers.
 
-    Each step rolls out a group of attempts for every problem in a batch, scores them, asks why the
-    right attempts of a mixed group beat the wrong ones, and appends what was learned as one
-    version, tagged RUN/step_N. Running the same command again resumes an interrupted run and
+    Each step rolls out a group of attempts for every problem in a batch, scores them, asks which
+    rule the right answers follow, tries what is said on part of the attempts to come, and appends
+    what was measured to help as one version, tagged RUN/step_N. Running the same command again resumes an interrupted run and
     repeats no completed call.
 
     Defaults in brackets hold where nothing fits the data and the model better; --preset paper takes
