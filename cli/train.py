@@ -74,8 +74,8 @@ def train(
 
     Each step rolls out a group of attempts for every problem in a batch, scores them, asks which
     rule the right answers follow, tries what is said on part of the attempts to come, and appends
-    what was measured to help as one version, tagged RUN/step_N. Running the same command again resumes an interrupted run and
-    repeats no completed call.
+    what was measured to help as one version, tagged RUN/step_N. Running the same command again
+    resumes an interrupted run and repeats no completed call.
 
     Defaults in brackets hold where nothing fits the data and the model better; --preset paper takes
     the published method's. Every option can also be set in tfgrpo.toml, in the tables
