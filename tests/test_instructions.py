@@ -17,7 +17,7 @@ from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rendering.templates import load
 from tfgrpo.store import Store
 from tfgrpo.store.records import ROOT, Experience, Library
-from tfgrpo.training.assign import belonging
+from tfgrpo.training.assign import belonging, fitting
 
 TEMPLATE = load("rollout")
 BASE = "Solve it, and say the number last."
@@ -75,9 +75,11 @@ def test_a_part_of_a_library_has_its_words_beside_what_fits() -> None:
 
 def test_words_on_probation_belong_to_every_problem() -> None:
     pool = library(*(f"rule {n} about days" for n in range(6)), f"[objective] {BASE}")
-    there = belonging(pool, (), "How many days?", None)
-    assert there.candidates[-1] == "000000000006"
-    assert len(there.candidates) == 5
+    lessons = fitting(pool, "How many days?")
+    assert len(lessons) == 4
+    assert "000000000006" not in lessons
+    there = belonging(pool, (), "How many days?", (None, None), lessons)
+    assert there.candidates == (*lessons, "000000000006")
 
 
 def answered(request: dict[str, Any]) -> str:

@@ -266,16 +266,20 @@ def test_a_rule_goes_by_effects_alone() -> None:
 
 
 def test_a_pool_that_is_full_is_halved_and_the_better_half_stays() -> None:
-    effects = {f"c{n}": Effect(n / 100, 0.1, 0.5, 0.5, 9, 9) for n in range(8)}
+    effects = {f"c{n}": Effect(n / 100, 0.1, 0.5, 0.5, 12, 12) for n in range(8)}
+    effects["seen little"] = Effect(-0.3, 0.4, 0.5, 0.5, 3, 3)
     found = ByChance(most=6).decide(effects, list(effects), [])
     assert set(found.retired) == {"c0", "c1", "c2", "c3"}
 
 
-@pytest.mark.parametrize(("attempts", "most"), [(0, FEWEST), (90, 6), (10_000, MOST)])
+@pytest.mark.parametrize(
+    ("attempts", "of_step", "most"),
+    [(0, 48, FEWEST), (90, 48, 6), (10_000, 48, 12), (10_000, 500, MOST), (10_000, 4, FEWEST)],
+)
 def test_no_more_candidates_are_taken_than_attempts_can_decide_about(
-    attempts: int, most: int
+    attempts: int, of_step: int, most: int
 ) -> None:
-    assert capacity(attempts) == most
+    assert capacity(attempts, of_step) == most
 
 
 def test_a_group_of_one_tells_nothing_and_is_refused() -> None:

@@ -197,5 +197,22 @@ def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float
     return _Under(mean.tolist(), deviation.tolist(), odds.tolist(), evidence)
 
 
+def mean_effect(effects: Sequence[tuple[Effect, float]]) -> Effect:
+    """Returns the mean of effects by their shares: what a thing does over several kinds of
+    problems. They are taken to be independent. It helps where one of them is not none and their
+    mean is above zero."""
+    total = math.fsum(share for _, share in effects)
+    shares = [share / total if total else 1 / len(effects) for _, share in effects]
+    ones = [one for one, _ in effects]
+    mean = math.fsum(share * one.mean for one, share in zip(ones, shares, strict=True))
+    deviation = math.sqrt(
+        math.fsum((share * one.deviation) ** 2 for one, share in zip(ones, shares, strict=True))
+    )
+    above = _above(mean / deviation) if deviation else float(mean > 0)
+    chance = min(above, max(one.chance for one in ones))
+    counts = sum(one.shown for one in ones), sum(one.hidden for one in ones)
+    return Effect(mean, deviation, chance, above, *counts)
+
+
 def _above(z: float) -> float:
     return 0.5 * (1.0 + math.erf(z / math.sqrt(2.0)))

@@ -1,11 +1,12 @@
 """What an attempt is shown: of the library what it would be shown in use, and some candidates.
 
-Candidates belong to a problem where their texts fit it best (`rendering/retrieve.py`). Of those
-each attempt is shown a random half: by coins that follow from the seed, the problem, the pair of
-attempts and the candidate, where the second attempt of a pair has what the first lacks (fold-over;
-Box, Hunter and Hunter, Statistics for Experimenters, 2005). Of the experiences in force each is
-hidden from a small share of the attempts, so that its effect stays known. Everything follows from
-the arguments, so a run that is resumed, and a worker elsewhere, shows the same.
+A few candidates are tried at a problem. Which ones a policy says: those that belong there, and of
+them those that may be worth most (`tried`). Of these each attempt is shown a random half: by coins
+that follow from the seed, the problem, the pair of attempts and the candidate, where the second
+attempt of a pair has what the first lacks (fold-over; Box, Hunter and Hunter, Statistics for
+Experimenters, 2005). Of the experiences in force each is hidden from a small share of the attempts,
+so that its effect stays known. Everything follows from the arguments, so a run that is resumed, and
+a worker elsewhere, shows the same.
 
 What is shown or hidden as one is a factor: an experience by its id, or all examples together. One
 example does too little to be measured by itself.
@@ -13,17 +14,26 @@ example does too little to be measured by itself.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import NormalDist
 from typing import NamedTuple
 
 from tfgrpo.rendering.examples import is_example, of_other_problems
 from tfgrpo.rendering.instructions import instruction_ids
+from tfgrpo.rendering.ngrams import similarity
 from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
+from tfgrpo.training.advantage import SPREADS, Effect
 
 CANDIDATES = 4
-"""Candidates that belong to one problem at most: a prompt that is crowded tells nothing apart."""
+"""Candidates that are tried at one problem at most: a prompt that is crowded tells nothing
+apart."""
+ALIKE = 0.8
+"""The similarity from which on two candidates are not tried at one problem together: they may say
+the same, and then neither does anything beside the other."""
+UNKNOWN = NormalDist(0.0, max(SPREADS) / 2)
+"""What is thought of a candidate's effect before it was tried."""
 HIDDEN = 0.15
 """The share of attempts that an experience in force is hidden from."""
 EXAMPLES = "examples"
@@ -59,28 +69,73 @@ def belonging(
     pool: Library,
     in_force: Collection[str],
     problem: str,
-    top_k: int | None,
-    rank: Rank | None = None,
+    shown: tuple[int | None, Rank | None],
+    lessons: Sequence[str],
 ) -> Belonging:
     """Returns what belongs to a problem.
 
-    `pool` holds the experiences whose ids are `in_force`, and the candidates; `top_k` is how many
-    of the former a prompt gets, None for all. An example of this very problem does not
-    belong here: it gives the answer away.
+    `pool` holds the experiences whose ids are `in_force`, and the candidates; `shown` is how many
+    of the former a prompt gets, None for all, and what ranks them. `lessons` are the candidates
+    that are tried; examples and words for the base prompt are so everywhere. An example of this
+    very problem does not belong here: it gives the answer away.
     """
+    top_k, rank = shown
     pool = of_other_problems(pool, problem)
     there = factors(
         relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank)
     )
-    tried = pool.less(frozenset(in_force))
-    candidates = factors(tried)
+    others = pool.less(frozenset(in_force))
+    candidates = factors(others)
     if EXAMPLES in candidates and EXAMPLES in there:  # a person's: they stay
         there |= {id: (id,) for id in there.pop(EXAMPLES)}
-    words = [id for id in candidates if id in instruction_ids(tried)]  # which all problems have
-    lessons = tried.less(frozenset((*candidates.get(EXAMPLES, ()), *words)))
-    ranked = index(lessons).ranked(problem)[:CANDIDATES] if len(lessons) else []
-    names = (*ranked, *words, *(EXAMPLES for _ in range(EXAMPLES in candidates)))
+    words = [id for id in candidates if id in instruction_ids(others)]  # which all problems have
+    names = (*lessons, *words, *(EXAMPLES for _ in range(EXAMPLES in candidates)))
     return Belonging(tuple(there), names, {**there, **{f: candidates[f] for f in names}})
+
+
+def lessons_of(candidates: Library) -> dict[str, str]:
+    """Returns the candidates that are lessons, in order: those that are tried at some problems."""
+    words = instruction_ids(candidates)
+    kept = (e for e in candidates.readable if not is_example(e.text) and e.id not in words)
+    return {e.id: e.text for e in kept}
+
+
+def fitting(candidates: Library, problem: str) -> tuple[str, ...]:
+    """Returns the lessons that are tried at a problem where nothing but their words is known: those
+    that fit it best."""
+    lessons = lessons_of(candidates)
+    ranked = index(candidates).ranked(problem) if lessons else []
+    return tuple(id for id in ranked if id in lessons)[:CANDIDATES]
+
+
+def tried(
+    lessons: Mapping[str, str],
+    effects: Mapping[str, Effect],
+    seed: int,
+    path: tuple[str | int, ...],
+) -> tuple[str, ...]:
+    """Returns which of the lessons that belong to a problem are tried there, by their texts.
+
+    From what is believed of each effect a value is drawn, and the highest are tried (Thompson,
+    Biometrika 1933): so what may be worth most is measured most, and what is unknown has its turn.
+    Of two that are nearly alike one is tried. `path` names the group: step and problem.
+    """
+
+    def draw(id: str) -> float:
+        one = effects.get(id)
+        believed = UNKNOWN if one is None else NormalDist(one.mean, max(one.deviation, 1e-6))
+        return believed.inv_cdf((_coin("draw", seed, *path, id) + 0.5) / 2**32)
+
+    chosen: list[str] = []
+    for id in sorted(lessons, key=draw, reverse=True):
+        if len(chosen) < CANDIDATES and not is_like(lessons[id], (lessons[c] for c in chosen)):
+            chosen.append(id)
+    return tuple(chosen)
+
+
+def is_like(text: str, others: Iterable[str]) -> bool:
+    """Returns whether a text is nearly like another one, and may say the same."""
+    return any(similarity(text, other) >= ALIKE for other in others)
 
 
 def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int) -> frozenset[str]:

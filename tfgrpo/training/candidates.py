@@ -1,8 +1,9 @@
 """What goes on probation of what is proposed: as much as the attempts to come can tell apart.
 
 A lesson that says what is there already is a vote for that. One that a person has turned down stays
-out. The others are tried at their own problem first, those that most groups came to before the
-rest: most lessons that do nothing for a hard problem lose that race, at the price of two attempts.
+out. The others are tried at their own problem first: those that are nearly like no other before the
+rest, and of those what most groups came to. Most lessons that do nothing for a hard problem lose
+that race, at the price of two attempts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation
-from tfgrpo.training.assign import CANDIDATES, EXAMPLES
+from tfgrpo.training.assign import CANDIDATES, EXAMPLES, is_like
 from tfgrpo.training.examples import (
     Example,
     add_examples,
@@ -35,6 +36,8 @@ from tfgrpo.training.turned_down import turned_down
 NEEDED = 60
 """Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
 (variance .24, P ≥ .95): what the number of candidates is chosen by."""
+EACH = 16
+"""Attempts with and without a candidate that a step brings each: fewer tell a step nothing."""
 FEWEST, MOST = 2, 24
 """Candidates that are on probation at least, and at most."""
 RACES = 2
@@ -54,20 +57,25 @@ class Entering(NamedTuple):
     refused: tuple[Refusal, ...]
 
 
-def capacity(attempts: int) -> int:
-    """Returns how many candidates so many attempts can decide about."""
-    return max(FEWEST, min(MOST, attempts * CANDIDATES // NEEDED))
+def capacity(attempts: int, of_step: int) -> int:
+    """Returns how many candidates can be decided about by so many attempts, `of_step` in each
+    step."""
+    decidable = min(attempts * CANDIDATES // NEEDED, of_step * CANDIDATES // EACH)
+    return max(FEWEST, min(MOST, decidable))
 
 
-def free_places(step: Step, pool: Pool, decided: Container[str] = ()) -> int:
-    """Returns how many more lessons there is place for on probation; those `decided` about have
-    given theirs up."""
+def free_places(step: Step, pool: Pool, size: int, decided: Container[str] = ()) -> int:
+    """Returns how many more lessons there is place for on probation, in groups of `size` attempts;
+    those `decided` about have given theirs up."""
     there = [e for e in pool.candidates if e.id not in decided and not is_example(e.text)]
-    return max(0, capacity(step.attempts_left) - len(there))
+    return max(0, capacity(step.attempts_left, len(step.batch) * size) - len(there))
 
 
-def ranked(advantages: Iterable[Advantage]) -> list[tuple[Lesson, list[str]]]:
-    """Returns lessons, each once with the problems that taught it: those of most groups first."""
+def ranked(
+    advantages: Iterable[Advantage], there: Iterable[str] = ()
+) -> list[tuple[Lesson, list[str]]]:
+    """Returns lessons, each once with the problems that taught it: those that are nearly like none
+    of the texts that are `there` first, and of those, and of the others, those of most groups."""
     texts: dict[str, str] = {}
     first: dict[str, tuple[Lesson, dict[str, None]]] = {}
     for number, lesson in enumerate(x for one in advantages for x in one.lessons):
@@ -75,8 +83,11 @@ def ranked(advantages: Iterable[Advantage]) -> list[tuple[Lesson, list[str]]]:
         key = alike[0][0] if alike else str(number)
         texts.setdefault(key, lesson.text)
         first.setdefault(key, (lesson, {}))[1][lesson.group.problem.id] = None
-    entries = sorted(first.values(), key=lambda one: -len(one[1]))
-    return [(lesson, list(problems)) for lesson, problems in entries]
+    seen, groups = list(there), []
+    for lesson, problems in sorted(first.values(), key=lambda one: -len(one[1])):
+        groups.append((is_like(lesson.text, seen), lesson, list(problems)))
+        seen.append(lesson.text)
+    return [(lesson, problems) for _, lesson, problems in sorted(groups, key=lambda one: one[0])]
 
 
 class Proposals:
@@ -95,12 +106,12 @@ class Proposals:
         gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
         texts = {e.id: e.text for e in pool.library.readable}
         declined = turned_down(self._store, step.base, before=self._run.time)
-        free = free_places(step, pool, decided)
+        free = free_places(step, pool, self._parts.settings.group_size, decided)
         races = RACES * free
         operations: list[Operation] = []
         votes: list[Operation] = []
         refused: list[Refusal] = []
-        for number, (lesson, taught_by) in enumerate(ranked(advantages)):
+        for number, (lesson, taught_by) in enumerate(ranked(advantages, texts.values())):
             problem = lesson.group.problem.id
             evidence = {**step.origin.evidence, **evidence_of(lesson)}
             if len(taught_by) > 1:

@@ -37,12 +37,13 @@ class Rule(Protocol):
 @dataclass(frozen=True, slots=True)
 class ByChance:
     """Promotes at a chance of `promote` or more that a candidate helps. Gives up what is above zero
-    with a chance below `retire`, if it does anything. Over `most` candidates the worse half of
-    those that were measured goes (sequential halving; Karnin, Koren and Somekh, 2013)."""
+    with a chance below `retire`, if it does anything. Over `most` candidates the worse half goes of
+    those that `enough` attempts showed (sequential halving; Karnin, Koren and Somekh, 2013)."""
 
     promote: float = 0.90
     retire: float = 0.25
-    most: int = 12
+    most: int = 8
+    enough: int = 12
 
     def decide(
         self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
@@ -52,7 +53,8 @@ class ByChance:
         retired = [id for id in known if effects[id].above < self.retire]
         left = [id for id in known if id not in {*promoted, *retired}]
         if len(candidates) - len(promoted) - len(retired) > self.most:
-            ranked = sorted(left, key=lambda id: effects[id].mean)
+            seen = [id for id in left if effects[id].shown >= self.enough]
+            ranked = sorted(seen, key=lambda id: effects[id].mean)
             retired += ranked[: len(ranked) // 2]
         dropped = [id for id in in_force if id in effects and effects[id].above < self.retire]
         return Decisions(tuple(promoted), tuple(retired), tuple(dropped))

@@ -376,7 +376,7 @@ class _Run(_Attempts):
         library = assumed.library - len(self._library)
         if self._measures:  # no more can enter than is decided about
             ahead = len(plan.problems.train) * plan.settings.epochs * plan.settings.group_size
-            library = min(library, candidates.capacity(ahead))
+            library = min(library, candidates.capacity(ahead, ahead))
         full = max(0.0, library) * LESSON
         cap = plan.settings.library_tokens
         self._room = full if cap is None else min(full, float(cap))
@@ -412,7 +412,7 @@ class _Run(_Attempts):
             more += 2 * LESSON + shown * assumed.places
         self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
         teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
-        free = candidates.capacity(left) * assumed.places if left else 0.0
+        free = candidates.capacity(left, groups * size) * assumed.places if left else 0.0
         askings = propose.askings(round(free), groups) if self._measures else 1
         read = self._template("lesson" if self._measures else "comparison") + self._known + grown
         compared = min(size, 2 * propose.OF_EACH) if self._measures else size

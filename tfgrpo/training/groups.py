@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -78,7 +78,8 @@ class RunParts:
     """What the parts of one run share: its session and settings, prompts, and both models.
 
     With `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is the
-    folder of the prompts that take the place of ours.
+    folder of the prompts that take the place of ours. `problems` are those that the run learns
+    from.
     """
 
     session: Session
@@ -93,6 +94,7 @@ class RunParts:
     keep_going: bool = False
     on_progress: OnProgress = ignore
     prompts: Path | None = None
+    problems: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ class GroupTask:
 
     The run by its uid, the step from 0, the problem by its id, the version whose library is in
     force, and the digest of the run's settings. `base` is the version in force where `version` is
-    one of candidates (`pool.py`), of which attempts are shown a part; 0 where all see all.
+    one of candidates (`pool.py`), of which attempts are shown a part; 0 where all see all. `tried`
+    are the candidates that are tried at the problem.
     """
 
     run: str
@@ -110,6 +113,7 @@ class GroupTask:
     version: int
     settings: str
     base: int = 0
+    tried: Sequence[str] = ()
 
     @property
     def lock(self) -> str:
@@ -149,7 +153,7 @@ class GroupMaker:
         BudgetReached and StoreError.
         """
         if task.base:
-            gathering.there = self._belonging(gathering, task.base)
+            gathering.there = self._belonging(gathering, task)
         size, step = self._settings.group_size, task.step
         if self._domain.group is None:
             await gather_all(self.attempt(step, gathering, n, recorded) for n in range(size))
@@ -165,14 +169,14 @@ class GroupMaker:
         rank = self._domain.retrieve
         return relevant(library, problem.problem, top_k, always=(TRIAL,), rank=rank)
 
-    def _belonging(self, gathering: Gathering, base: int) -> Belonging:
+    def _belonging(self, gathering: Gathering, task: GroupTask) -> Belonging:
         """Returns what belongs to a group's problem: of the version in force, and candidates."""
         pool = base_library = gathering.library
-        if base != pool.version.number:
-            base_library = self._store.library(self._store.version(base))
-        problem = gathering.problem.problem
-        top_k, rank = self._settings.top_k or None, self._domain.retrieve
-        return belonging(pool, frozenset(base_library.by_id), problem, top_k, rank)
+        if task.base != pool.version.number:
+            base_library = self._store.library(self._store.version(task.base))
+        shown = (self._settings.top_k or None, self._domain.retrieve)
+        in_force = frozenset(base_library.by_id)
+        return belonging(pool, in_force, gathering.problem.problem, shown, task.tried)
 
     # one attempt:
 

@@ -138,6 +138,7 @@ class Training:
             keep_going,
             on_progress,
             prompts,
+            data.train,
         )
         self._is_over = False
         self._parts, self._collector = parts, Collector(parts)

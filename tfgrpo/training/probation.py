@@ -2,8 +2,8 @@
 
     assign → roll out → contrast → propose → measure → decide → commit
 
-Attempts are shown a random part of the candidates that belong to their problem (`assign.py`).
-Rewards say what each candidate does (`advantage.py`). The reflection model reads a group beside
+Attempts are shown a random part of the candidates that are tried at their problem (`assign.py`).
+Rewards say what each candidate does (`measure.py`). The reflection model reads a group beside
 those most like it, and says what rule right answers follow (`propose.py`); it is asked several
 times, and what it says are candidates for the next step. So are right answers, as examples. A rule
 decides by effects alone (`decide.py`). No text is judged by its words.
@@ -15,15 +15,12 @@ what no longer helps, a KEEP for what a group came to again) and on its branch o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tfgrpo.rollout.attempt import CONFIRMING, Group
-from tfgrpo.training.advantage import Advantages, Observation
 from tfgrpo.training.candidates import Proposals, free_places
 from tfgrpo.training.contrast import contrasted
 from tfgrpo.training.decide import ByChance, Rule, settle
 from tfgrpo.training.draft import split_fitting
 from tfgrpo.training.groups import RunParts
+from tfgrpo.training.measure import Measurement
 from tfgrpo.training.policies import Learned, Step
 from tfgrpo.training.pool import open_pool
 from tfgrpo.training.propose import proposing
@@ -36,17 +33,19 @@ class Probation:
     def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
         self._parts, self._collector, self._rule = parts, collector, rule or ByChance()
         self._store, self._run, self._settings = parts.session.store, parts.run, parts.settings
-        self._advantages, self._measured = Advantages(), 0
+        self._measurement = Measurement(parts)
         self._proposals, self._cap = Proposals(parts, collector), self._settings.library_tokens
 
     async def learn(self, step: Step) -> Learned:
         """Learns from one step. See `Policy`."""
         pool = open_pool(self._store, self._run, step.base)
-        batch = Batch(step.number, step.batch, pool.library, step.is_last, step.base.number)
-        contrast = proposing(self._parts, step, pool.in_force, free_places(step, pool))
+        tried = self._measurement.tried(step, pool)
+        batch = Batch(step.number, step.batch, pool.library, step.is_last, step.base.number, tried)
+        free = free_places(step, pool, self._settings.group_size)
+        contrast = proposing(self._parts, step, pool.in_force, free)
         groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
-        self._measure(step.number, groups)
-        effects = self._advantages.effects()
+        self._measurement.add(step.number, groups)
+        effects = self._measurement.effects(pool.names[1])
         decided = self._rule.decide(effects, *pool.names)
         settled = settle(self._store, pool, decided, effects, step.origin)
         operations, _ = split_fitting(settled.operations, pool.in_force, self._cap)
@@ -62,25 +61,3 @@ class Probation:
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
         )
-
-    def _measure(self, step: int, groups: Iterable[Group]) -> None:
-        """Adds a step's attempts to the sums, and those of the steps before it on resume."""
-        while self._measured < step:
-            self._advantages.add(self._recorded(self._measured))
-            self._measured += 1
-        self._advantages.add(
-            Observation(
-                f"{step}/{group.problem.id}", r.belongs, frozenset(r.belongs) - r.without, r.reward
-            )
-            for group in groups
-            for r in group.rollouts
-            if r.reward is not None
-        )
-        self._measured = step + 1
-
-    def _recorded(self, step: int) -> Iterable[Observation]:
-        for row in self._store.runs.rollouts(self._run, step):
-            if row.sample < CONFIRMING and row.reward is not None:
-                belongs = tuple(row.verdict.get("belongs", ()))
-                shown = frozenset(belongs) - set(row.verdict.get("without", ()))
-                yield Observation(f"{step}/{row.problem}", belongs, shown, row.reward)

@@ -7,7 +7,8 @@ when each begins, and when nothing can be learned. The attempts of one group are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tfgrpo.data.problems import Problem
@@ -33,13 +34,15 @@ from tfgrpo.training.groups import (
 
 class Batch(NamedTuple):
     """The problems of a step, and the library that attempts are made under. That may be one of
-    candidates, and `base` is then the number of the version in force."""
+    candidates: `base` is then the number of the version in force, and `tried` has the candidates
+    that are tried at each problem, by its id."""
 
     step: int
     problems: Sequence[Problem]
     library: Library
     is_last: bool = False
     base: int = 0
+    tried: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class Race(NamedTuple):
@@ -100,7 +103,15 @@ class Collector:
         async def fill(place: int, gathering: Gathering) -> None:
             await gathering.begin.wait()
             version, name = batch.library.version.number, gathering.problem.id
-            task = GroupTask(self._run.uid, batch.step, name, version, self._run.digest, batch.base)
+            task = GroupTask(
+                self._run.uid,
+                batch.step,
+                name,
+                version,
+                self._run.digest,
+                batch.base,
+                tuple(batch.tried.get(name, ())),
+            )
             await self._makers.make(task, gathering, recorded)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed

@@ -22,7 +22,7 @@ from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.runs import RolloutRow, Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.advantage import Advantages, Effect, Observation
-from tfgrpo.training.assign import belonging
+from tfgrpo.training.assign import fitting
 from tfgrpo.training.groups import RunParts
 from tfgrpo.training.policies import Learned, Step
 from tfgrpo.training.pool import Pool, append_to_pool, open_pool, pool_branch, pool_versions
@@ -56,7 +56,6 @@ class Trial:
     def __init__(self, parts: RunParts, collector: Collector) -> None:
         self._store, self._run, self._collector = parts.session.store, parts.run, collector
         self._size = parts.settings.group_size
-        self._top_k, self._rank = parts.settings.top_k or None, parts.domain.retrieve
         self._attempts: list[Attempt] = []
         self._measured = 0
 
@@ -66,24 +65,21 @@ class Trial:
         while self._measured < step.number:
             self._attempts += recorded(self._store, self._run, self._measured)
             self._measured += 1
+        tried = {p.id: fitting(pool.candidates, p.problem) for p in step.batch}
         is_proof = len(on_trial(self._store, self._run)) == 1
         names, _ = pool.names
         batch = step.batch
         if is_proof:
             coming = step.attempts_left + len(step.batch) * self._size
             undecided = self._undecided(names, coming)
-            batch = [p for p in step.batch if undecided & self._candidates(pool, p.problem)]
+            batch = [p for p in step.batch if undecided.intersection(tried[p.id])]
         groups = await self._collector.groups(
-            Batch(step.number, batch, pool.library, step.is_last, step.base.number)
+            Batch(step.number, batch, pool.library, step.is_last, step.base.number, tried)
         )
         self._attempts += _attempts(step.number, (r for group in groups for r in group.rollouts))
         self._measured = step.number + 1
         over = is_proof and not self._undecided(names, step.attempts_left)
         return Learned(tuple(groups), is_over=over)
-
-    def _candidates(self, pool: Pool, problem: str) -> set[str]:
-        in_force = frozenset(pool.in_force.by_id)
-        return set(belonging(pool.library, in_force, problem, self._top_k, self._rank).candidates)
 
     def _undecided(self, names: Sequence[str], left: int) -> set[str]:
         judged = verdicts(self._attempts, names, left)

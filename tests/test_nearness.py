@@ -1,0 +1,131 @@
+"""What belongs to a problem, what is tried at it, and what an effect is elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.store import Operation, Store
+from tfgrpo.training.advantage import Effect, mean_effect
+from tfgrpo.training.assign import CANDIDATES, tried
+from tfgrpo.training.nearness import FEWEST, Nearness
+
+KINDS = {
+    "boxes": "{} crates arrive on a van. How many rows do they fill?",
+    "Miete": "Das Rad wird {} Tage lang geliehen. Was kostet das?",
+    "茶": "茶馆今天卖出{}壶茶，一共要收多少元？",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.init(tmp_path, author="tests") as opened:
+        yield opened
+
+
+def problems(count: int = 8) -> list[Problem]:
+    return [
+        Problem(f"{kind}-{n}", text.format(n + 2), "1")
+        for n in range(count)
+        for kind, text in KINDS.items()
+    ]
+
+
+def lesson(store: Store, id: str, text: str, *taught_by: str) -> str:
+    evidence = {"problem": taught_by[0], "problems": list(taught_by)} if taught_by else None
+    store.commit("main", [Operation("ADD", id, text, "", evidence)], message="m")
+    return id
+
+
+def belongs(near: Nearness, id: str) -> Counter[str]:
+    return Counter(one.id.split("-")[0] for one in problems() if near.is_near(id, one.id))
+
+
+def test_a_lesson_belongs_to_problems_like_the_one_that_taught_it(store: Store) -> None:
+    near = Nearness(store, problems())
+    for number, kind in enumerate(KINDS):
+        id = lesson(store, f"{number:012d}", "Say nothing of the matter.", f"{kind}-3")
+        found = belongs(near, id)
+        assert found[kind] >= FEWEST, "its own words name no problem, so these do not decide"
+        assert found[kind] == found.total()
+        assert near.share(id) == found.total() / len(problems())
+
+
+def test_what_two_kinds_taught_belongs_to_both(store: Store) -> None:
+    id = lesson(store, "0" * 12, "Write a number alone.", "boxes-1", "Miete-1")
+    found = belongs(Nearness(store, problems()), id)
+    assert found["boxes"] >= FEWEST
+    assert found["Miete"] >= FEWEST
+    assert not found["茶"]
+
+
+def test_what_nobody_is_known_to_have_taught_belongs_everywhere(store: Store) -> None:
+    near = Nearness(store, problems())
+    by_hand = lesson(store, "0" * 12, "Round up.")
+    elsewhere = lesson(store, "1" * 12, "Round down.", "a problem of another run")
+    assert near.share(by_hand) == near.share(elsewhere) == 1
+    assert near.is_near("examples", "茶-1"), "a factor that is no experience"
+
+
+TEXTS = {
+    f"c{n}": text
+    for n, text in enumerate(
+        (
+            "Ein angefangener Tag zählt voll.",
+            "Count a full crate only.",
+            "四舍五入到整数。",
+            "Escribe el número sin unidad.",
+            "Die Kaution kommt hinzu.",
+            "Divide by eight and round up.",
+            "每桌另加茶位费。",
+        )
+    )
+}
+
+
+def test_what_may_be_worth_most_is_tried_most_and_what_is_unknown_has_its_turn() -> None:
+    effects = {
+        "c0": Effect(0.4, 0.1, 0.9, 1.0, 20, 20),
+        "c1": Effect(-0.2, 0.05, 0.1, 0.0, 20, 20),
+    }
+    times = Counter(id for n in range(300) for id in tried(TEXTS, effects, 7, (1, f"p{n}")))
+    assert times["c0"] > 280
+    assert times["c1"] < 60
+    assert all(times[id] > 100 for id in TEXTS if id not in effects)
+    assert times.total() == 300 * CANDIDATES
+
+
+def test_the_same_is_tried_whatever_the_order_of_candidates() -> None:
+    turned = dict(reversed(TEXTS.items()))
+    for n in range(20):
+        assert tried(TEXTS, {}, 3, (n, "p")) == tried(turned, {}, 3, (n, "p"))
+    assert len({tried(TEXTS, {}, 3, (n, "p")) for n in range(20)}) > 10
+
+
+def test_two_that_are_nearly_alike_are_not_tried_together() -> None:
+    texts = {
+        "a": "To count working days, multiply the weeks by the working days of a week.",
+        "b": "To count the working days, multiply the weeks by the working days in a week.",
+        "c": "Ein angefangener Tag zählt voll.",
+    }
+    chosen = [tried(texts, {}, 1, (n, "p")) for n in range(40)]
+    assert all(len(one) == 2 and "c" in one for one in chosen)
+    assert {id for one in chosen for id in one} == {"a", "b", "c"}, "each has its turn"
+
+
+def test_the_effect_of_what_is_in_force_is_the_mean_over_where_it_belongs_and_elsewhere() -> None:
+    own = Effect(0.6, 0.1, 0.99, 1.0, 40, 40)
+    other = Effect(-0.3, 0.1, 0.05, 0.01, 60, 10)
+    both = mean_effect([(own, 0.25), (other, 0.75)])
+    assert both.mean == pytest.approx(0.25 * 0.6 - 0.75 * 0.3)
+    assert both.deviation == pytest.approx(math.hypot(0.025, 0.075))
+    assert both.above < 0.25, "what helps at a quarter and harms at the rest leaves"
+    assert (both.shown, both.hidden) == (100, 50)
+    assert mean_effect([(own, 0.25)]) == own._replace(
+        above=pytest.approx(1.0, abs=1e-6), chance=pytest.approx(0.99)
+    )
