@@ -120,7 +120,7 @@ def _describe_phase(progress: Progress) -> str:
     activity = {
         "starting": "starting",
         "rollouts": f"rollouts {progress.attempts_done}/{progress.attempts}",
-        "reflection": f"comparing groups {progress.reflected}/{progress.mixed}",
+        "reflection": f"comparing groups {progress.reflected}/{progress.teaching}",
         "controller": f"deciding on lessons {progress.decided}/{progress.lessons}",
         "gate": "trying the candidate on the gate's problems",
         "finished": "finished",

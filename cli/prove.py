@@ -14,7 +14,6 @@ from tfgrpo.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
-    from tfgrpo.store.records import Library, Version
     from tfgrpo.training.proving import Proof, Wanted
     from tfgrpo.training.setup import RunPlan
 
@@ -61,7 +60,14 @@ def prove(
       tfgrpo prove HEAD --data problems.jsonl --estimate
     """
     from tfgrpo.cli import cost
-    from tfgrpo.training.proving import Wanted, estimate_trial, plan_trial, stem_of
+    from tfgrpo.training.proving import (
+        Wanted,
+        bring_in,
+        estimate_trial,
+        offered,
+        plan_trial,
+        stem_of,
+    )
 
     store, project = app.store, options.open_project(app, config)
     is_file = os.path.isfile(what)
@@ -71,14 +77,14 @@ def prove(
     plan = plan_trial(store, project, options.read_flags(values), wanted)
     text.warn(plan.warnings)
     if estimate:
-        library = _offered(what) if is_file else store.library(wanted.versions[0])
+        library = offered(what) if is_file else store.library(wanted.versions[0])
         figures = estimate_trial(store, plan, library)
         cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
         return
     if details:
         raise click.UsageError("--details needs --estimate")
     if is_file:
-        wanted = wanted._replace(versions=(_brought_in(app, Path(what), stem),))
+        wanted = wanted._replace(versions=(bring_in(store, what, stem),))
     proof = run_trial(app, project, plan, wanted, quiet=as_json)
     show(app, proof, as_json=as_json)
 
@@ -141,26 +147,3 @@ def show(app: App, proof: Proof, *, as_json: bool) -> None:
         )
     else:
         text.echo("nothing was shown to help")
-
-
-def _offered(path: str) -> Library:
-    """Returns what a file holds as a library, for an estimate."""
-    from tfgrpo import interchange
-    from tfgrpo.store.records import ROOT, Experience, Library
-
-    document = interchange.read(Path(path), None)
-    texts = [item.text for item in document.items]
-    texts += [o.text for batch in document.batches for o in batch.operations if o.text]
-    return Library(ROOT, tuple(Experience(str(n), words, 0) for n, words in enumerate(texts)))
-
-
-def _brought_in(app: App, path: Path, stem: str) -> Version:
-    """Returns the version that holds what a file has, on a branch of its own."""
-    from tfgrpo import interchange
-
-    store, branch = app.store, f"offered/{stem}"
-    document = interchange.read(path, None)
-    if not store.has_branch(branch):
-        store.create_branch(branch, store.version(0))
-    interchange.bring_in(store, document, branch)
-    return store.tip(branch)

@@ -16,6 +16,7 @@ from conftest import Cli, one_line_error
 from scripted import Reply, ScriptedEndpoint, stage, write_problems
 from store_helpers import fixed
 
+import tfgrpo
 from tfgrpo.evaluation.paired import FEWEST, NEEDED, judge
 from tfgrpo.projections.candidates import candidates
 from tfgrpo.store import Store
@@ -222,3 +223,24 @@ def test_it_stops_where_what_is_left_cannot_decide() -> None:
     assert judge([1.0] * 40, left=0).verdict == "helps"
     assert judge([-1.0] * 40, left=0).verdict == "harms"
     assert NEEDED > 3
+
+
+def test_python_proves_as_the_command_does(
+    prove: Callable[..., Any], tmp_path: Path, mine: ScriptedEndpoint
+) -> None:
+    (tmp_path / "card.md").write_text("\n".join(f"- {text}" for text in WORTH) + "\n")
+    rows = [json.loads(line) for line in (tmp_path / "problems.jsonl").read_text().splitlines()]
+    model: dict[str, Any] = {"model": "mine", "base_url": mine.base_url, "store": tmp_path}
+    proof = tfgrpo.prove_sync(tmp_path / "card.md", rows, **model)
+    found = {one.text: one.judged.verdict for one in proof.tried}
+    assert found == {HELPS: "helps", NOTHING: "too small", HARMS: "harms"}
+    with Store.open(tmp_path) as store:
+        assert [e.text for e in store.library(proof.run.branch)] == [HELPS]
+    asked = len(mine.requests)
+    again = tfgrpo.prove_sync(tmp_path / "card.md", rows, **model)
+    assert (again.run.name, again.tried) == (proof.run.name, proof.tried)
+    assert len(mine.requests) == asked, "what is on record is not asked again"
+    done = json.loads(prove("main", "--json").stdout)
+    assert {one["text"]: one["verdict"] for one in done["experiences"]} == found
+    with pytest.raises(tfgrpo.TfgrpoError, match="nowhere"):
+        tfgrpo.prove_sync("nowhere", rows, **model)

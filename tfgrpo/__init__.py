@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tfgrpo.api import evaluate_sync as evaluate_sync
     from tfgrpo.api import improve as improve
     from tfgrpo.api import improve_sync as improve_sync
+    from tfgrpo.api import prove as prove
+    from tfgrpo.api import prove_sync as prove_sync
     from tfgrpo.api import train as train
     from tfgrpo.api import train_sync as train_sync
     from tfgrpo.domains import live_library, prompt_library
@@ -39,13 +41,15 @@ if TYPE_CHECKING:
     from tfgrpo.store import Operation as Operation
     from tfgrpo.store import Store as Store
     from tfgrpo.store import TfgrpoError as TfgrpoError
+    from tfgrpo.training.proving import Proof as Proof
     from tfgrpo.training.run import TrainResult as TrainResult
 
 __version__ = "0.1.0"
-CALLS = ("compare", "estimate", "evaluate", "improve", "train")
+CALLS = ("compare", "estimate", "evaluate", "improve", "prove", "train")
 HOMES = {
     **{name: "tfgrpo.api" for call in CALLS for name in (call, f"{call}_sync")},
     **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),
+    "Proof": "tfgrpo.training.proving",
     "TrainResult": "tfgrpo.training.run",
     **dict.fromkeys(("AgentContext", "Attempt"), "tfgrpo.agents.context"),
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),

@@ -41,6 +41,15 @@ from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
 from tfgrpo.store.traffic import CallFilter
 from tfgrpo.training.estimate import RunEstimate, estimate_run
+from tfgrpo.training.proving import (
+    Proof,
+    Wanted,
+    bring_in,
+    do_trial,
+    plan_trial,
+    ready_trial,
+    stem_of,
+)
 from tfgrpo.training.run import TrainResult, run_to_end
 from tfgrpo.training.setup import ReadyRun, RunChoice, plan_choice, ready_run
 
@@ -147,6 +156,27 @@ async def compare(
         scores = await score(opened, plan, functions=request.functions, on_progress=on_progress)
         evaluations = [one.evaluation for one in scores.libraries[:2]]
         return compared(opened, evaluations)[0]
+
+
+async def prove(
+    library: str | Path = "HEAD",
+    data: Data = None,
+    *,
+    store: StoreLike = None,
+    on_progress: OnProgress = ignore,
+    **options: object,
+) -> Proof:
+    """Tests each experience of a library on a model and problems, and keeps what helps.
+
+    `library` is a revision, or a file that `tfgrpo import` reads. `options` are those of
+    `tfgrpo prove` (`budget`, `new`, `model`, `base_url`, `config`, …), and `domain`, `verify`,
+    `tools` and `agent` as for `train`. The proof has a verdict with effect and interval for each,
+    and what helps is on the branch of its run. Raises TfgrpoError.
+    """
+    request = _Request(store, options.pop("config", None), options)
+    ready = await asyncio.to_thread(request.ready_trial, library, data)
+    with request.open() as (opened, project):
+        return await do_trial(opened, project, ready, on_progress, request.functions)
 
 
 async def improve(
@@ -266,6 +296,11 @@ def compare_sync(control: str, library: str, data: Data = None, **options: Any) 
     return run_sync(compare, control, library, data, **options)
 
 
+def prove_sync(library: str | Path = "HEAD", data: Data = None, **options: Any) -> Proof:
+    """Does what `prove` does, and waits for it."""
+    return run_sync(prove, library, data, **options)
+
+
 def improve_sync(target: str = "prod", **options: Any) -> Improvement:
     """Does what `improve` does, and waits for it."""
     return run_sync(improve, target, **options)
@@ -331,6 +366,20 @@ class _Request:
             _text(choice["budget"]),
             bool(choice["keep_going"]),
         )
+
+    def ready_trial(self, library: str | Path, data: Data) -> ReadyRun:
+        """Returns the trial of a file's or a revision's library, on record."""
+        budget, new = (self._options.pop(name, None) for name in ("budget", "new"))
+        path = Path(library)
+        with self.open() as (store, project):
+            is_file = path.is_file()
+            stem = stem_of(path.stem if is_file else str(library))
+            versions = () if is_file else (store.resolve(str(library)),)
+            wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new))
+            plan = plan_trial(store, project, self._given(project, data), wanted)
+            if is_file:
+                wanted = wanted._replace(versions=(bring_in(store, str(path), stem),))
+            return ready_trial(store, project, plan, wanted)
 
     def estimate(self, data: Data) -> RunEstimate:
         """Returns what a run would take, or what is left of an unfinished one with the same

@@ -96,8 +96,8 @@ def belonging(
 def lessons_of(candidates: Library) -> dict[str, str]:
     """Returns the candidates that are lessons, in order: those that are tried at some problems."""
     words = instruction_ids(candidates)
-    kept = (e for e in candidates.readable if not is_example(e.text) and e.id not in words)
-    return {e.id: e.text for e in kept}
+    lessons = (e for e in candidates.readable if not is_example(e.text) and e.id not in words)
+    return {e.id: e.text for e in lessons}
 
 
 def fitting(candidates: Library, problem: str) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ class LiveFigures:
     stopping: bool
     groups: int
     groups_done: int
-    mixed: int
+    teaching: int
     attempts: int
     attempts_done: int
     reflected: int
@@ -176,7 +176,7 @@ def _figures(training: Training, evaluation: EvalProgress | None) -> LiveFigures
         name: getattr(progress, name)
         for name in (
             *("step", "steps", "epoch", "epochs", "phase", "stopping", "groups", "groups_done"),
-            *("mixed", "attempts", "attempts_done", "reflected", "lessons", "decided"),
+            *("teaching", "attempts", "attempts_done", "reflected", "lessons", "decided"),
             *("mean_reward", "library", "fraction", "seconds_left", "dollars_left"),
         )
     }

@@ -71,6 +71,11 @@ class Progress:
         return sum(self.rewards) / len(self.rewards) if self.rewards else None
 
     @property
+    def teaching(self) -> int:
+        """How many groups of the step teach something: mixed ones, and others that were read."""
+        return max(self.mixed, self.reflected)
+
+    @property
     def fraction(self) -> float:
         """The share of the run's work that is done, from 0 to 1."""
         times = self._phase_seconds()
@@ -127,7 +132,7 @@ class Progress:
         if phase == "rollouts":
             return self.attempts_done / self.attempts if self.attempts else 0.0
         expected = self.groups / self.groups_done if self.groups_done else 1.0
-        teaching = max(self.mixed, self.reflected, 1)  # others than mixed groups may teach
+        teaching = max(self.teaching, 1)
         if phase == "reflection":
             return min(1.0, self.reflected / (teaching * expected))
         if phase == "controller" and self.reflected:

@@ -12,8 +12,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from tfgrpo import interchange
 from tfgrpo.connect import check_endpoints
 from tfgrpo.evaluation.evaluate import EvalTask
 from tfgrpo.evaluation.setup import EvalPlan
@@ -21,11 +23,12 @@ from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.costs import Total, costs, total
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project
+from tfgrpo.session import ToolFunction
 from tfgrpo.settings import TRIAL as POLICY
 from tfgrpo.settings import EvalSettings
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.store.records import Library, Version
+from tfgrpo.store.records import ROOT, Experience, Library, Version
 from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 from tfgrpo.training.estimate import PlannedAttempts, RunEstimate, estimate_attempts
@@ -127,12 +130,17 @@ def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -
 
 
 async def do_trial(
-    store: Store, project: Project, ready: ReadyRun, on_progress: OnProgress = ignore
+    store: Store,
+    project: Project,
+    ready: ReadyRun,
+    on_progress: OnProgress = ignore,
+    functions: Sequence[ToolFunction] = (),
 ) -> Proof:
-    """Does what is left of a trial, and puts what it came to on record. Raises TfgrpoError."""
+    """Does what is left of a trial, and puts what it came to on record. `functions` are tools of
+    an agent. Raises TfgrpoError."""
     run = ready.run
     try:
-        await run_to_end(store, project, ready, on_progress=on_progress)
+        await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
     except BudgetReached:
         store.runs.note(run, "finished", "its budget is spent")
     cost = total(costs(store, project.table("prices"), run))
@@ -140,6 +148,24 @@ async def do_trial(
         version, tried = conclude(store, run, ready.plan.settings.models.model)
         return Proof(run, tuple(tried), cost, version)
     return Proof(run, tuple(results(store, run)), cost)
+
+
+def offered(path: str) -> Library:
+    """Returns what a file holds as a library, for an estimate. Raises UnreadableLibrary."""
+    document = interchange.read(Path(path), None)
+    texts = [item.text for item in document.items]
+    texts += [o.text for batch in document.batches for o in batch.operations if o.text]
+    return Library(ROOT, tuple(Experience(str(n), words, 0) for n, words in enumerate(texts)))
+
+
+def bring_in(store: Store, path: str, stem: str) -> Version:
+    """Returns the version that holds what a file has, on a branch of its own. Raises
+    UnreadableLibrary and StoreError."""
+    document, branch = interchange.read(Path(path), None), f"offered/{stem}"
+    if not store.has_branch(branch):
+        store.create_branch(branch, store.version(0))
+    interchange.bring_in(store, document, branch)
+    return store.tip(branch)
 
 
 def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> list[Together]:
