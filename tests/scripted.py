@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,6 +57,13 @@ def stage(request: dict[str, Any]) -> str:
     return "rollout"
 
 
+def comparison_of(lessons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Returns what a comparison says, in the form of either policy: the lessons, and the first of
+    them as a rule that applies always."""
+    said = {"right_did": "a", "wrong_did": "b", "right_takes": "c", "lessons": list(lessons)}
+    return {**said, "when": "", "do": lessons[0]["text"] if lessons else ""}
+
+
 def teachable(request: dict[str, Any]) -> str:
     """The default script."""
     user = request["messages"][-1]["content"]
@@ -70,13 +77,8 @@ def teachable(request: dict[str, Any]) -> str:
         case "summary":
             return "It joined the numbers and gave the sum."
         case "comparison":
-            return json.dumps(
-                {
-                    "right_did": "added one",
-                    "wrong_did": "did not",
-                    "lessons": [{"reason": "The right answer is one more.", "text": LESSON}],
-                }
-            )
+            lesson = {"reason": "The right answer is one more.", "text": LESSON}
+            return json.dumps(comparison_of([lesson]))
         case _:
             return json.dumps({"operations": list(plain_plan(user))})
 
@@ -111,8 +113,7 @@ def restless(request: dict[str, Any]) -> str:
             texts = [f"When case {c % 8} comes up, check part {c % 5} first." for c in chance[:2]]
             lessons = [{"reason": f"It helped {t[10:16]}.", "text": t} for t in texts]
             shown = lessons[: 1 + chance[2] % 2]
-            said = {"right_did": "a", "wrong_did": "b", "right_takes": "c"}
-            return json.dumps({**said, "lessons": shown})
+            return json.dumps(comparison_of(shown))
     return json.dumps({"operations": list(_restless_plan(user, chance))})
 
 

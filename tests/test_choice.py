@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 from conftest import Cli
-from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable, write_problems
+from scripted import (
+    LESSON,
+    Reply,
+    ScriptedEndpoint,
+    comparison_of,
+    stage,
+    teachable,
+    write_problems,
+)
 from test_gate import BAD
 
 import tfgrpo
@@ -41,7 +49,7 @@ def spoiling(request: dict[str, Any]) -> str:
         case "comparison":
             text = BAD if LESSON in user else LESSON
             lessons = [{"reason": "It looked so.", "text": text}]
-            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+            return json.dumps(comparison_of(lessons))
     return teachable(request)
 
 

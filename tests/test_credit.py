@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import Cli, problems
 from desk import Desk, made
-from scripted import ScriptedEndpoint, stage, teachable
+from scripted import ScriptedEndpoint, comparison_of, stage, teachable
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import Credited, Observation, credits, estimate_effects
@@ -118,7 +118,7 @@ def swayed(request: dict[str, Any]) -> str:
             return f"\\boxed{{{a + b + (coin < chance)}}}"
         case "comparison":
             lessons = [{"reason": "r", "text": "When the day is long, be brief."}]
-            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+            return json.dumps(comparison_of(lessons))
     return teachable(request)
 
 

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from scripted import Reply, ScriptedEndpoint, completion, plain_plan, stage, write_problems
+from scripted import (
+    Reply,
+    ScriptedEndpoint,
+    comparison_of,
+    completion,
+    plain_plan,
+    stage,
+    write_problems,
+)
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command_line
@@ -49,7 +57,7 @@ def behaving(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[...
             lessons = [{"reason": prose(request, 20, 50), "text": text}]
             parts = ("right_did", "wrong_did", "right_takes")
             said = {part: prose(request, 30, 60) for part in parts}
-            message = {"content": json.dumps({**said, "lessons": lessons})}
+            message = {"content": json.dumps({**comparison_of(lessons), **said})}
         else:
             operations = list(plain_plan(request["messages"][-1]["content"]))
             message = {"content": json.dumps({"operations": operations})}

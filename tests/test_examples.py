@@ -22,7 +22,7 @@ ANSWERS = {row["problem"]: row.get("answer", "") for row in ROWS if "problem" in
 DECISIONS = {
     "right_did": {"lessons": [{"reason": "It was right.", "text": LESSON}]},
     "decision": {"closest": "G0", "decision": "same"},
-    "lessons": {"lessons": [{"reason": "It is new.", "text": LESSON}]},
+    "when": {"when": "", "do": LESSON},
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from conftest import ROOT
-from scripted import Reply, ScriptedEndpoint, stage
+from scripted import Reply, ScriptedEndpoint, comparison_of, stage
 
 sys.path.insert(0, str(ROOT))
 from benchmarks.families import headroom, lookup, pooling, training
@@ -209,7 +209,7 @@ def desk(request: dict[str, Any]) -> str:
     system, user = request["messages"][0]["content"], request["messages"][-1]["content"]
     if stage(request) == "comparison":
         lessons = [{"reason": "Mieter.", "text": LESSON}]
-        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+        return json.dumps(comparison_of(lessons))
     if stage(request) != "rollout":
         return json.dumps({"closest": "G0", "decision": "new", "text": LESSON})
     rows = [row for part in PARTS for row in STADTWERKE.draw(part)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Cli
-from scripted import Reply, ScriptedEndpoint, stage, teachable, write_problems
+from scripted import Reply, ScriptedEndpoint, comparison_of, stage, teachable, write_problems
 
 import tfgrpo
 from tfgrpo.data.problems import Problem
@@ -138,7 +138,7 @@ def tickets(path: Path, count: int) -> None:
 def bare(request: dict[str, Any]) -> str:
     """Names the label that the text is about, or in half of the cases the next, and no box."""
     if stage(request) == "comparison":
-        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": []})
+        return json.dumps(comparison_of([]))
     if stage(request) != "rollout":
         return "It chose."
     said = request["messages"][-1]["content"].rpartition(" ")[2]

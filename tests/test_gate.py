@@ -14,7 +14,16 @@ import pytest
 from conftest import Cli, one_line_error, problems, worker_server
 from desk import Desk, libraries, made, steps
 from forked import Forked
-from scripted import LESSON, Numbered, ScriptedEndpoint, restless, stage, teachable, write_problems
+from scripted import (
+    LESSON,
+    Numbered,
+    ScriptedEndpoint,
+    comparison_of,
+    restless,
+    stage,
+    teachable,
+    write_problems,
+)
 from test_training import LONG, posix
 from test_training_killed import Killings, outcome
 
@@ -38,7 +47,7 @@ def misled(request: dict[str, Any]) -> str:
             return "\\boxed{0}"
         case "comparison":
             lessons = [{"reason": "It looked so.", "text": BAD}]
-            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+            return json.dumps(comparison_of(lessons))
     return teachable(request)
 
 

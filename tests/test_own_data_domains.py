@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli
-from scripted import ScriptedEndpoint, stage
+from scripted import ScriptedEndpoint, comparison_of, stage
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import DomainError, Verdict, find
@@ -225,7 +225,7 @@ def answer(request: dict) -> str:  # type: ignore[type-arg]
         assert "The labels are:\n- ham\n- spam" in request["messages"][0]["content"]
         return f"Label: {'spam' if request['seed'] % 2 else 'ham'}"
     if stage(request) == "comparison":
-        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": []})
+        return json.dumps(comparison_of([]))
     return "It chose."
 
 

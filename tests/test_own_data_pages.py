@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, TFGRPO, Cli, environment
-from scripted import ScriptedEndpoint, stage
+from scripted import ScriptedEndpoint, comparison_of, stage
 
 from tfgrpo.domains.prompt_library import read_library
 
@@ -44,7 +44,7 @@ def answers(request: dict[str, Any], rows: dict[str, dict[str, str]]) -> str:
             text = OTHER if "Right answer: booking" in user else LESSON
             text = TOTAL if "total: 1 is not" in user else text
             lesson = {"reason": "It is broken.", "text": text}
-            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+            return json.dumps(comparison_of([lesson]))
     return "It chose."
 
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT
 from desk import Desk, libraries, steps
 from desk import made as made_desk
-from scripted import ScriptedEndpoint, stage
+from scripted import ScriptedEndpoint, comparison_of, stage
 
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation.credit import credits
@@ -49,7 +49,7 @@ def planted(request: dict[str, Any]) -> str:
         return "It gave a number."
     coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
     lessons = [{"reason": "because", "text": TEXTS[coin % 3]}]
-    return json.dumps({"right_did": "", "wrong_did": "", "right_takes": "", "lessons": lessons})
+    return json.dumps(comparison_of(lessons))
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def shown_the_way(request: dict[str, Any]) -> str:
         return f"\\boxed{{{a + b + is_right}}}"
     if stage(request) == "summary":
         return "It gave a number."
-    return json.dumps({"right_did": "", "wrong_did": "", "right_takes": "", "lessons": []})
+    return json.dumps(comparison_of([]))
 
 
 def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from conftest import problems
-from scripted import ScriptedEndpoint, stage, teachable
+from scripted import ScriptedEndpoint, comparison_of, stage, teachable
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement.proposals import (
@@ -254,7 +254,7 @@ def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_p
         if stage(request) != "comparison":
             return teachable(request)
         lesson = {"reason": "Two calls said dollars.", "text": "Give the price in euros."}
-        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+        return json.dumps(comparison_of([lesson]))
 
     with ScriptedEndpoint(script) as endpoint:
         asked = ("--model", "m", "--base-url", endpoint.base_url, "--policy", "probation")

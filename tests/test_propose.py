@@ -15,7 +15,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.rendering import templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Library
-from tfgrpo.training.propose import ASKINGS, NEAR, askings, nearest, propose, teaches
+from tfgrpo.training.propose import ASKINGS, NEAR, Rule, askings, nearest, propose, teaches
 from tfgrpo.training.reflection import Advantage, Manner, Reflection
 
 RULE = "When a thing takes days, multiply them by 8."
@@ -47,10 +47,17 @@ def reflection(**more: Any) -> Reflection:
 
 
 def proposed(
-    folder: Path, found: Group, near: list[Group], times: int, text: str = RULE, **more: Any
+    folder: Path,
+    found: Group,
+    near: list[Group],
+    times: int,
+    text: str = RULE,
+    *,
+    when: str = "",
+    **more: Any,
 ) -> tuple[Advantage | None, ScriptedEndpoint]:
     def script(request: dict[str, Any]) -> str:
-        return json.dumps({"lessons": [{"text": text}]})
+        return json.dumps({"when": when, "do": text})
 
     with ScriptedEndpoint(script) as server, opened_calls(folder, server.base_url) as calls:
 
@@ -174,3 +181,21 @@ def test_no_more_is_asked_than_there_are_places_for() -> None:
     assert askings(2, 8) == 1
     assert askings(0, 8) == 0
     assert askings(24, 100) == 1
+
+
+@pytest.mark.parametrize(
+    ("when", "do", "text"),
+    [
+        (
+            "when weeks are counted.",
+            "multiply them by 5",
+            "when weeks are counted: multiply them by 5",
+        ),
+        ("租车时：", "每天另加10元。", "租车时: 每天另加10元。"),
+        ("", "Write a number alone.", "Write a number alone."),
+        ("Immer, wenn es regnet …", "Schirm\nnehmen", "Immer, wenn es regnet: Schirm nehmen"),
+        ("when nothing is known", " ", ""),
+    ],
+)
+def test_a_rule_is_when_and_do_in_one_line(when: str, do: str, text: str) -> None:
+    assert Rule(when=when, do=do).text == text

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 from conftest import ROOT
-from scripted import Reply, ScriptedEndpoint, completion, stage
+from scripted import Reply, ScriptedEndpoint, comparison_of, completion, stage
 
 sys.path.insert(0, str(ROOT))
 
@@ -154,7 +154,7 @@ def who_learns(answers: dict[str, str], request: dict[str, Any]) -> str:
     match stage(request):
         case "comparison":
             lessons = [{"reason": "Five.", "text": RULE}]
-            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": lessons})
+            return json.dumps(comparison_of(lessons))
         case "rollout":
             coin = hashlib.sha256(f"{user}{request['seed']}".encode()).digest()[0] % 10
             right = coin < (10 if "five days" in text else 3)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Cli, problems
-from scripted import Reply, ScriptedEndpoint, stage, teachable
+from scripted import Reply, ScriptedEndpoint, comparison_of, stage, teachable
 from test_reflection import compared, group
 
 from tfgrpo.store import Store
@@ -25,7 +25,7 @@ def clumsy(request: dict[str, Any]) -> str | Reply:
         case "comparison":
             number = sum(map(ord, question))
             rows = [{"reason": "It is so.", "text": f"Add {number}."}, {"reason": "It is not."}]
-            return json.dumps({"right_did": "", "wrong_did": "", "lessons": rows})
+            return json.dumps(comparison_of(rows))
         case "controller":
             numbers = map(int, re.findall(r"^(\d+)\. Add", question, re.MULTILINE))
             keep = {"op": "keep", "experience": "G99", "text": ""}
@@ -100,7 +100,7 @@ def test_what_was_measured_and_not_shown_to_help_is_not_said_to_be_no_lesson(
         if stage(request) != "comparison":
             return teachable(request)
         lesson = {"reason": "It is so.", "text": "Read the question twice."}
-        return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+        return json.dumps(comparison_of([lesson]))
 
     (tmp_path / "problems.jsonl").write_text(problems(range(6)))
     with ScriptedEndpoint(idle) as server:

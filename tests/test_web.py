@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from desk import Desk, steps
 from desk import made as made_desk
-from scripted import LESSON, Reply, ScriptedEndpoint, opened_calls, teachable
+from scripted import LESSON, Reply, ScriptedEndpoint, comparison_of, opened_calls, teachable
 
 from tfgrpo import domains
 from tfgrpo.data import datasets
@@ -175,7 +175,7 @@ def test_what_a_group_taught_is_reconciled_with_the_library_first(
 
     def better(request: dict[str, Any]) -> str:
         assert LESSON in request["messages"][-1]["content"]
-        return json.dumps({"lessons": [{"reason": "shorter", "text": "Add one more."}]})
+        return json.dumps(comparison_of([{"reason": "shorter", "text": "Add one more."}]))
 
     there = make(epochs=1, domain="web")
     trained(there, searched(better, seen))
@@ -191,7 +191,7 @@ def test_lessons_that_add_nothing_can_be_left_out_and_trouble_leaves_them_as_the
     make: Callable[..., Desk],
 ) -> None:
     none = make("none", epochs=1, domain="web")
-    trained(none, searched(lambda _: json.dumps({"lessons": []}), []))
+    trained(none, searched(lambda _: json.dumps(comparison_of([])), []))
     with none.store() as store:
         assert len(store.library("main")) == 0
     mute = make("mute", epochs=1, domain="web")

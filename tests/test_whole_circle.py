@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from conftest import ROOT, environment
-from scripted import Reply, ScriptedEndpoint, completion, stage
+from scripted import Reply, ScriptedEndpoint, comparison_of, completion, stage
 
 from tfgrpo.store import Store
 
@@ -46,7 +46,7 @@ def test_bad_answers_lead_to_a_proposal_an_experiment_and_a_promotion(tmp_path: 
                 return "It multiplied."
             case _:
                 lesson = {"reason": "The bills count so.", "text": LESSON}
-                return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+                return json.dumps(comparison_of([lesson]))
 
     with ScriptedEndpoint(model) as endpoint:
         done = subprocess.run(

@@ -39,7 +39,8 @@ def model(request: dict[str, Any]) -> str:
             return f"Label: {label}"
         case "comparison":
             lesson = {"reason": "It is broken.", "text": LESSON}
-            return json.dumps({"right_did": "a", "wrong_did": "b", "lessons": [lesson]})
+            said = {"right_did": "a", "wrong_did": "b", "lessons": [lesson]}
+            return json.dumps({**said, "when": "", "do": LESSON})
         case "summary":
             return "It chose a label."
     return json.dumps({"about": "x", "closest": None, "decision": "new", "text": LESSON})

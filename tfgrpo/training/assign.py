@@ -29,9 +29,10 @@ from tfgrpo.training.advantage import SPREADS, Effect
 CANDIDATES = 4
 """Candidates that are tried at one problem at most: a prompt that is crowded tells nothing
 apart."""
-ALIKE = 0.8
+ALIKE = 0.6
 """The similarity from which on two candidates are not tried at one problem together: they may say
-the same, and then neither does anything beside the other."""
+the same, and then neither does much beside the other. Of the quick start's candidates that say the
+same in other words most are above it."""
 UNKNOWN = NormalDist(0.0, max(SPREADS) / 2)
 """What is thought of a candidate's effect before it was tried."""
 HIDDEN = 0.15

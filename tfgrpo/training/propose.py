@@ -1,17 +1,18 @@
 """Lessons as candidates: the rule that right answers follow, as the reflection model reads it.
 
 A group is put to the model beside those of its batch that are most like it. One problem fits many
-rules; several with their right answers leave few. It answers in one sentence, and is asked more
-than once, for a prompt that was read once is cheap, and one answer is often wrong. Whether a
-sentence helps is measured, so nothing is asked for that would have to be believed.
+rules; several with their right answers leave few. It says when the rule applies and what to do, and
+is asked more than once, for a prompt that was read once is cheap, and one answer is often wrong.
+Whether a rule helps is measured, so nothing is asked for that would have to be believed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import Awaitable, Sequence
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.model.endpoint import CallFailed
@@ -53,16 +54,20 @@ PER_PLACE = 4
 """How many lessons are asked for at most for each place that is free: most lose before."""
 
 
-class SpokenLesson(BaseModel):
-    """A lesson as the reflection model says it."""
-
-    text: str = text_field(LETTERS * MOST_WORDS + 1, 2000, min_length=1)  # more is refused
-
-
 class Rule(BaseModel):
-    """What the model says that right answers follow: one lesson, or none."""
+    """What the model says that right answers follow. Where it has to say both parts, a small model
+    names what it would leave out of one sentence."""
 
-    lessons: list[SpokenLesson] = Field(json_schema_extra={"maxItems": 1})
+    when: str = text_field(LETTERS * MOST_WORDS + 1, 2000)  # more is refused
+    do: str = text_field(LETTERS * MOST_WORDS + 1, 2000)
+
+    @property
+    def text(self) -> str:
+        """The rule in one line, in whatever language its parts are; nothing where there is none."""
+        when, do = (" ".join(part.split()) for part in (self.when, self.do))
+        while when and (when[-1].isspace() or unicodedata.category(when[-1]) == "Po"):
+            when = when[:-1]
+        return f"{when}: {do}" if when and do else do
 
 
 def teaches(group: Group, reflection: Reflection) -> bool:
@@ -183,7 +188,7 @@ async def _ask(
         typed = await parts.reflection.ask(parts.reflector, question, Rule)
     except CallFailed as error:
         return Advantage(group, (), (Failure("comparison", group.problem.id, str(error)),))
-    text = " ".join(typed.value.lessons[0].text.split()) if typed.value.lessons else ""
+    text = typed.value.text
     if not text:
         return Advantage(group, (), repaired=typed.repaired)
     if wrong := parts.reflection.text_check(problems)(text):
