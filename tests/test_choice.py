@@ -14,7 +14,7 @@ from scripted import LESSON, Reply, ScriptedEndpoint, stage, teachable, write_pr
 from test_gate import BAD
 
 import tfgrpo
-from tfgrpo.evaluation.evaluate import EvalProgress
+from tfgrpo.evaluate.scoring import EvalProgress
 from tfgrpo.notices import Notice, RunStarted, StepFinished
 from tfgrpo.store.fsck import fsck
 
