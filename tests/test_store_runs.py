@@ -423,7 +423,7 @@ def test_a_rollout_is_recorded_once_and_read_back_in_order(store: Store, run: Ru
 
 # evaluations:
 
-SCORES = [Score("p2", 0, None, None, None), Score("p1", 1, b"k", 0.0, "7"), Score("p1", 0, b"k", 1.0, "42")]  # fmt: skip
+SCORES = [Score("p2", 0, None, None, None), Score("p1", 1, b"k", 0.0, "7"), Score("p1", 0, b"k", 1.0, "42")]  # fmt: skip  # noqa: E501
 
 
 def test_an_evaluation_is_stored_once_per_version_and_digest(store: Store) -> None:

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.model.endpoint import Answer
 from tfgrpo.store.errors import TfgrpoError
 
 if TYPE_CHECKING:
+    from tfgrpo.model.endpoint import Answer
     from tfgrpo.model.settings import ModelSettings
 
 LOCAL, TOOL = "local:", "tool:"

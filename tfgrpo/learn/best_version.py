@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from tfgrpo.evaluate.scores import Scores, read_scores
 from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.notices import OnProgress, ignore
-from tfgrpo.runs.run_issues import versions_of
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.session import Session
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Version

@@ -11,17 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import takewhile
 from typing import Any
 
 from tfgrpo.learn.assign import factors
+from tfgrpo.runs.run_versions import BASE, pool_branch
 from tfgrpo.store.activity.runs import Run
-from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
-
-BASE = "base"
-"""What a version of the pool says of the version in force that it goes with."""
 
 
 @dataclass(frozen=True)
@@ -47,19 +43,6 @@ class Pool:
     def names(self) -> tuple[list[str], list[str]]:
         """The factors that are candidates, and those that are in force."""
         return list(factors(self.candidates)), list(factors(self.in_force))
-
-
-def pool_branch(run: Run) -> str:
-    """Returns the name of a run's branch of candidates."""
-    return f"{run.name}/candidates"
-
-
-def pool_versions(store: Store, run: Run) -> list[Version]:
-    """Returns the versions of a run's pool, oldest first; none where it has no pool."""
-    if (name := pool_branch(run)) not in store.branches():
-        return []
-    listed = takewhile(lambda version: BASE in version.meta, first_parents(store, store.tip(name)))
-    return list(listed)[::-1]
 
 
 def open_pool(store: Store, run: Run, base: Version) -> Pool:

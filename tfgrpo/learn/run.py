@@ -32,7 +32,8 @@ from tfgrpo.notices import (
 )
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
-from tfgrpo.runs.run_issues import nothing_learned, report, versions_of
+from tfgrpo.runs.run_issues import nothing_learned, report
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget

@@ -26,7 +26,7 @@ from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.model.token_counts import count
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
-from tfgrpo.runs.run_issues import versions_of
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
 from tfgrpo.store.activity.runs import Run, Spent
 from tfgrpo.store.records import Library

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from tfgrpo.learn.pool import pool_branch
+from tfgrpo.runs.run_versions import pool_branch
 from tfgrpo.store.errors import UnknownRevision
 
 if TYPE_CHECKING:

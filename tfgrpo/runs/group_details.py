@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfgrpo.learn.pool import pool_versions
 from tfgrpo.rendering.example_texts import example_parts
 from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
 from tfgrpo.runs.gate_words import describe_figures, gate_word
-from tfgrpo.runs.run_issues import Issue, issues, versions_of
+from tfgrpo.runs.run_issues import Issue, issues
+from tfgrpo.runs.run_versions import pool_versions, versions_of
 from tfgrpo.store.activity.runs import Call, Run
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Event, Experience, Json, Library, Version

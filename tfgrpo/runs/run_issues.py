@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.model.request_adaptation import Adaptation
+from tfgrpo.runs.run_versions import pool_versions, versions_of
 from tfgrpo.store.activity.runs import Run
-from tfgrpo.store.history.revisions import TAG
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
@@ -39,14 +39,6 @@ class RunReport(NamedTuple):
         return sum(issue.kind == "failed" for issue in self.issues)
 
 
-def versions_of(store: Store, run: Run) -> list[Version]:
-    """Returns the versions a run made, oldest first."""
-    moves = store.port.names.refs(f"{TAG}{run.name}/step_")
-    numbers = {move.version for move in moves if move.version is not None}
-    versions = [store.version(number) for number in sorted(numbers)]
-    return [version for version in versions if version.meta.get("run") == run.name]
-
-
 def issues(version: Version) -> tuple[Issue, ...]:
     """Returns what a version has on record as refused or failed."""
     return tuple(
@@ -65,7 +57,6 @@ def issues(version: Version) -> tuple[Issue, ...]:
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Returns why a run has changed nothing in the library, in words; None where it has, or where
     it has made no version yet."""
-    from tfgrpo.learn.pool import pool_versions
     from tfgrpo.settings import PROBATION, TRIAL
 
     versions = versions_of(store, run)

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from tfgrpo.evaluate.sealed_problems import Seal, seal
-from tfgrpo.runs.run_issues import RunReport, report, request_notes, versions_of
+from tfgrpo.runs.run_issues import RunReport, report, request_notes
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.activity.runs import Run, RunState, Usage
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store

@@ -15,7 +15,7 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
 from tfgrpo.learn.fitted_defaults import checked_attempts, local_sizes
-from tfgrpo.runs.run_issues import versions_of
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.errors import TfgrpoError
 
 PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "policy": "paper"}

@@ -21,8 +21,9 @@ from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.protocol import Learned, Step
-from tfgrpo.learn.pool import Pool, append_to_pool, open_pool, pool_branch, pool_versions
+from tfgrpo.learn.pool import Pool, append_to_pool, open_pool
 from tfgrpo.rollout.attempt import CONFIRMING, Rollout
+from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.store.activity.runs import RolloutRow, Run
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.merge import change, side, three_way

@@ -12,9 +12,10 @@ from tfgrpo import wording
 from tfgrpo.evaluate.learning_curves import score_curves
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.runs.live_run import ask_to_stop
-from tfgrpo.runs.run_issues import issue_counts, nothing_learned, versions_of
+from tfgrpo.runs.run_issues import issue_counts, nothing_learned
 from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, run_figures
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.resume_run import go_on, last_words
