@@ -25,7 +25,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import CallConditions, Calls
 from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.store import ROOT, Store
-from tfgrpo.store.journal import Journal
+from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.records import Experience, Library
 
 CALLS = 400

@@ -34,9 +34,9 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import CallConditions, Calls
 from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.rollout.attempt import EXACT, Rollout, attempt, rendered
-from tfgrpo.rollout.exact import exactly
+from tfgrpo.rollout.exact_rewards import exactly
 from tfgrpo.settings import EvalSettings
-from tfgrpo.store.journal import Journal
+from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.evaluation.anytime import Outcome, block_sizes, blocks_of, means, ranks
-from tfgrpo.production.evidence import ALPHA
+from tfgrpo.evaluate.anytime_tests import Outcome, block_sizes, blocks_of, means, ranks
+from tfgrpo.production.experiment_evidence import ALPHA
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], Array]

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 import click
 
-from tfgrpo.training.advantage import Observation
-from tfgrpo.training.assign import CANDIDATES, halves
-from tfgrpo.training.interplay import interplay
-from tfgrpo.training.proving import MERGE
+from tfgrpo.learn.advantage import Observation
+from tfgrpo.learn.assign import CANDIDATES, halves
+from tfgrpo.learn.interplay import interplay
+from tfgrpo.learn.prove import MERGE
 
 RESULTS = Path(__file__).parent / "RESULTS-interplay.md"
 SIDES = ("a0", "a1", "a2"), ("b0", "b1", "b2")

@@ -94,7 +94,7 @@ class Endpoint:
 
 def count_calls(file: Path) -> None:
     """Counts in a file, without waiting for the disk, what is handed to this process's journal."""
-    from tfgrpo.store import journal
+    from tfgrpo.store.activity import journal
 
     with file.open("wb") as opened:
         opened.truncate(mmap.PAGESIZE)
@@ -113,7 +113,7 @@ def count_calls(file: Path) -> None:
 
 def be_thrifty() -> None:
     """Gives the journal of this process back the pause before it writes."""
-    from tfgrpo.store import journal
+    from tfgrpo.store.activity import journal
 
     class Thrifty(journal.Journal):
         rows = 0

@@ -27,7 +27,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.training.advantage import NOISE, WEIGHT, posterior
+from tfgrpo.learn.advantage import NOISE, WEIGHT, posterior
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -264,7 +264,7 @@ def within_groups(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]
 
 
 def as_trained(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
-    """Believes what the product does: no effect, or one from a normal (`training/advantage.py`)."""
+    """Believes what the product does: no effect, or one from a normal (`learn/advantage.py`)."""
     _, reward, gram, moments = _sums(evidence, candidates)
     freedom = len(reward) - len(np.unique(evidence.group))
     noise = (float((reward**2).sum()) + WEIGHT * NOISE) / (freedom + WEIGHT)

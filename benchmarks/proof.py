@@ -20,8 +20,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.evaluation import anytime
-from tfgrpo.evaluation.paired import FEWEST, NEEDED, SPREAD, WORTH
+from tfgrpo.evaluate import anytime_tests
+from tfgrpo.evaluate.paired_test import FEWEST, NEEDED, SPREAD, WORTH
 
 RESULTS = Path(__file__).parent / "RESULTS-proof.md"
 PAIRS = 768
@@ -56,8 +56,8 @@ def ends(differences: Array) -> Ends:
     count, pairs = differences.shape
     values = np.full((count, 2 * pairs), 0.5)
     values[:, 1::2] = (1 + differences) / 2
-    blocks = anytime.in_blocks(values, [(1, 1)] * pairs)
-    sides = [anytime.log_evidence(blocks, benefit=benefit) for benefit in (True, False)]
+    blocks = anytime_tests.in_blocks(values, [(1, 1)] * pairs)
+    sides = [anytime_tests.log_evidence(blocks, benefit=benefit) for benefit in (True, False)]
     most = [np.maximum.accumulate(np.maximum(side, 0.0), axis=1) for side in sides]
     numbers = np.arange(1, pairs + 1)
     mean = np.cumsum(differences, axis=1) / numbers

@@ -38,9 +38,9 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.traffic import ALL, CallFilter, traffic_path
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import ALL, CallFilter, traffic_path
 
 CLIENTS = 4
 PATIENCE = 120

@@ -37,8 +37,8 @@ from pathlib import Path
 from proxy import family_of, free_port, memory_of  # beside this file
 
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.traffic import ALL, CallFilter, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import ALL, CallFilter, traffic_path
 
 CLIENTS = 16
 ACTS = ("move", "reload", "kill a worker", "kill a recorder", "drain")

@@ -66,9 +66,9 @@ def measure(most: int) -> list[str]:
 
 def fill(path: Path, rollouts: int) -> None:
     """Makes a store with a run of so many rollouts, each without a part of its library."""
+    from tfgrpo.learn.run_setup import begin
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store import Operation, Store
-    from tfgrpo.training.setup import begin
 
     dice = random.Random(7)
     settings = TrainSettings(
@@ -106,7 +106,7 @@ def fill(path: Path, rollouts: int) -> None:
 
 def now(path: Path) -> list[float]:
     """Returns the credits of the library, as numbers."""
-    from tfgrpo.evaluation.credit import credits
+    from tfgrpo.evaluate.credit import credits
     from tfgrpo.store import Store
 
     with Store.open(path) as store:
@@ -117,8 +117,8 @@ def now(path: Path) -> list[float]:
 
 def before(path: Path) -> list[float]:
     """Returns the same from all attempts in one matrix."""
-    from tfgrpo.evaluation.credit import Observation, estimate_effects
-    from tfgrpo.evaluation.recorded import unit
+    from tfgrpo.evaluate.credit import Observation, estimate_effects
+    from tfgrpo.evaluate.recorded_attempts import unit
     from tfgrpo.store import Store
 
     with Store.open(path) as store:

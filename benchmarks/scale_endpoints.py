@@ -98,7 +98,7 @@ def work(way: str, addresses: list[str]) -> dict[str, Any]:
     from tfgrpo.model import client, fleet
     from tfgrpo.model.endpoint import Endpoint, Request
     from tfgrpo.store import Store
-    from tfgrpo.store.journal import Journal
+    from tfgrpo.store.activity.journal import Journal
 
     class RoundRobin(fleet.Fleet):
         turn = 0

@@ -68,11 +68,11 @@ def client_of(way: str, address: str) -> Any:
     """Returns a client of that kind, set up as the product's own."""
     import openai
 
-    from tfgrpo.model import connection
+    from tfgrpo.model import http_connection
     from tfgrpo.model import response as responses
 
-    where = connection.Connection(address)
-    transport = connection._transport(where, 60.0)
+    where = http_connection.Connection(address)
+    transport = http_connection._transport(where, 60.0)
     hooks: dict[str, list[Any]] = {"response": [responses.read_body]}
     kind: Any = openai.DefaultAsyncHttpxClient
     if way == "unlimited":
@@ -81,7 +81,7 @@ def client_of(way: str, address: str) -> Any:
     if way == "aiohttp":
         kind = openai.DefaultAioHttpClient
     client = kind(**transport, event_hooks=hooks)
-    return openai.AsyncOpenAI(http_client=client, **connection._client(where, 60.0))
+    return openai.AsyncOpenAI(http_client=client, **http_connection._client(where, 60.0))
 
 
 async def run(way: str, address: str) -> float:

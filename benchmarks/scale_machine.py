@@ -78,8 +78,8 @@ def settings() -> Any:
 
 def fill(path: Path, rollouts: int) -> None:
     """Makes a store with a run of so many rollouts and their calls."""
+    from tfgrpo.learn.run_setup import begin
     from tfgrpo.store import Store
-    from tfgrpo.training.setup import begin
 
     with Store.init(path) as store:
         run, _ = begin(store, settings())
@@ -109,13 +109,13 @@ def make_step(path: Path, address: str) -> dict[str, float]:
     """Makes the next step of the run."""
     from tfgrpo.connect import CallLimits, Endpoints
     from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.learn.collector import Batch
+    from tfgrpo.learn.loop import Training
     from tfgrpo.model.endpoint import Endpoint
+    from tfgrpo.runs.run_problems import RunProblems
     from tfgrpo.session import Session
     from tfgrpo.store import Store
-    from tfgrpo.store.journal import Journal
-    from tfgrpo.training.loop import Training
-    from tfgrpo.training.rollouts import Batch
-    from tfgrpo.training.run_problems import RunProblems
+    from tfgrpo.store.activity.journal import Journal
 
     dataset = problems(PROBLEMS * SAMPLES)
     with Store.open(path) as store, Verifier() as verifier:

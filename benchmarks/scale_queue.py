@@ -78,8 +78,8 @@ async def a_group(queue: Any, worker: int, name: str, store: Any, run: Any, numb
     from procrastinate import jobs
 
     from tfgrpo.data.problems import Problem
-    from tfgrpo.store.runs import Call, RolloutRow
-    from tfgrpo.training.groups import GroupTask
+    from tfgrpo.learn.groups import GroupTask
+    from tfgrpo.store.activity.runs import Call, RolloutRow
     from tfgrpo.workers.queue import TASK
 
     problem = Problem(f"g{number}", "What is it? " * 40, "1")
@@ -137,7 +137,7 @@ def measure() -> list[str]:
 
 async def _measure(cluster: Any, store: str) -> list[str]:
     from tfgrpo.store import Store
-    from tfgrpo.store.journal import Journal
+    from tfgrpo.store.activity.journal import Journal
     from tfgrpo.workers.queue import ENDED, STATES, opened, queue_address
 
     address = queue_address(store)

@@ -141,9 +141,9 @@ def bench() -> Iterator[Bench]:
 def begin(folder: Path, store: str, groups: tuple[int, int], concurrency: int, url: str) -> None:
     """Puts a run of so many groups on record, and so many of them a step, whose problems are all
     solved: nothing is reflected on."""
+    from tfgrpo.learn.run_setup import RunChoice, put_on_record, ready_run
     from tfgrpo.project import open_project
     from tfgrpo.store import Store
-    from tfgrpo.training.setup import RunChoice, put_on_record, ready_run
 
     data = folder / "problems.jsonl"
     rows = (
@@ -168,7 +168,7 @@ def begin(folder: Path, store: str, groups: tuple[int, int], concurrency: int, u
 def idle(store: str) -> list[str]:
     """Returns the workers that wait for work."""
     from tfgrpo.workers.queue import queue_address
-    from tfgrpo.workers.view import read_crew, state_of
+    from tfgrpo.workers.worker_list import read_crew, state_of
 
     return [one.name for one in read_crew(queue_address(store)).members if state_of(one) == "idle"]
 

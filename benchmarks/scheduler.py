@@ -71,11 +71,11 @@ def bare(base_url: str, rollouts: int) -> dict[str, float]:
     """Sends the same prompts in a bare loop over the same client."""
     from tfgrpo.domains.base import sample_seed
     from tfgrpo.model.endpoint import Endpoint
-    from tfgrpo.rendering import templates
+    from tfgrpo.rendering import prompt_templates
     from tfgrpo.rendering.render import AGENT_OBJECTIVE, rollout_messages
     from tfgrpo.store import Store
 
-    template = templates.load("rollout", None)
+    template = prompt_templates.load("rollout", None)
     with tempfile.TemporaryDirectory() as folder, Store.init(Path(folder) / "s.db") as store:
         library = store.library("v0")
     prompts = [
@@ -122,14 +122,14 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
     """Trains one step of so many rollouts, none of them wrong, so that nothing is reflected on."""
     from tfgrpo.connect import CallLimits, Endpoints
     from tfgrpo.domains.verifier import Verifier
+    from tfgrpo.learn.loop import Training
+    from tfgrpo.learn.run_setup import begin
     from tfgrpo.model.endpoint import Endpoint
+    from tfgrpo.runs.run_problems import RunProblems
     from tfgrpo.session import Session
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store import Store
-    from tfgrpo.store.journal import Journal
-    from tfgrpo.training.loop import Training
-    from tfgrpo.training.run_problems import RunProblems
-    from tfgrpo.training.setup import begin
+    from tfgrpo.store.activity.journal import Journal
 
     dataset = problems(rollouts)
     with tempfile.TemporaryDirectory(dir=HERE, prefix=".scheduler-") as folder:
@@ -177,7 +177,7 @@ def _written() -> int:
 
 def _trajectories(store: Any) -> int:
     """Returns the size of all trajectories: the messages and the answer of every rollout."""
-    from tfgrpo.store.sqlite.packing import define_plain
+    from tfgrpo.store.sqlite.packed_texts import define_plain
 
     define_plain(store.port.connection)
     (size,) = store.port.row(

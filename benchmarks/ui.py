@@ -23,10 +23,10 @@ from urllib.parse import urljoin, urlsplit
 from starlette.testclient import TestClient
 
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.traffic import CallContent, CallRecord, Feedback, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
-from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site
+from tfgrpo.ui.ui_settings import UiSettings
 
 ROUNDS = 7
 SPREAD = 6 * 86_400_000_000

@@ -31,18 +31,18 @@ from conftest import problems
 from scripted import Reply, ScriptedEndpoint, completion, restless
 from starlette.testclient import TestClient
 
-from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.evaluate.statistics import t_quantile
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.canonical import canonical
-from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site
+from tfgrpo.ui.ui_settings import UiSettings
 
 ATTEMPTS_MS, VIEWER_SHARE, SLOWER = 300.0, 0.01, 0.02
 GROUPS, SIZE, ROUNDS = 100, 5, 7
 PAIRS, PROBLEMS, STALL = 12, 10, 0.25
 TICK = os.sysconf("SC_CLK_TCK")
 TRAIN = """
-import sys, time, math_verify, openai, tfgrpo, tfgrpo.training.loop
+import sys, time, math_verify, openai, tfgrpo, tfgrpo.learn.loop
 began = time.process_time()
 tfgrpo.train_sync("p.jsonl", run=sys.argv[1], new=True, model="m", base_url=sys.argv[2],
                   epochs=1, batch_size=10, group_size=5, concurrency=8)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.figures import Figure, times
 from tfgrpo.store import Store
-from tfgrpo.store.journal import Journal
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Call, RolloutRow
 from tfgrpo.store.port_records import CallValues, JournalWriter, RolloutValues
-from tfgrpo.store.runs import Call, RolloutRow
 
 ANSWERS = 256
 LENGTH = 14_000  # characters: about 4,000 tokens

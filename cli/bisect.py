@@ -7,15 +7,21 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import log, options, text
-from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
-from tfgrpo.cli.events import event_lines
+from tfgrpo.cli import log, options, printing
+from tfgrpo.cli.event_text import event_lines
+from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
-from tfgrpo.evaluation import bisect_judges
-from tfgrpo.evaluation.bisect_judges import forget, materialise
-from tfgrpo.projections.versions import StandingNames
-from tfgrpo.store import bisect as searches
-from tfgrpo.store.bisect import BisectError, BisectProgress, BisectSearch, BisectVerdict, Mark
+from tfgrpo.display.version_rows import StandingNames
+from tfgrpo.evaluate import bisect_judges
+from tfgrpo.evaluate.bisect_judges import forget, materialise
+from tfgrpo.store.history import bisect as searches
+from tfgrpo.store.history.bisect import (
+    BisectError,
+    BisectProgress,
+    BisectSearch,
+    BisectVerdict,
+    Mark,
+)
 
 COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
 
@@ -125,7 +131,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
     else:
         dataset = options.open_project(app, None).record_path(score)
         judge = bisect_judges.by_score(store, dataset, below)
-    progress = bisect_judges.run(store, judge, watch=lambda mark: text.echo(_mark_line(mark)))
+    progress = bisect_judges.run(store, judge, watch=lambda mark: printing.echo(_mark_line(mark)))
     if progress.first_bad is None and score is not None:
         version = bisect_judges.unjudged(store, score)
         if version is not None:
@@ -157,9 +163,9 @@ def log_(app: App, as_json: bool) -> None:
     """
     marks = searches.load(app.store).marks
     if as_json:
-        text.emit_json([{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks])
+        printing.emit_json([{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks])
     else:
-        text.emit(app, map(_mark_line, marks))
+        printing.emit(app, map(_mark_line, marks))
 
 
 @bisect.command()
@@ -177,7 +183,7 @@ def status(app: App, as_json: bool) -> None:
     search = searches.load(store)
     progress = searches.progress(store, search)
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "bad": None if search.bad is None else f"v{search.bad}",
                 "good": [f"v{n}" for n in search.good],
@@ -189,7 +195,7 @@ def status(app: App, as_json: bool) -> None:
             }
         )
         return
-    text.emit(app, _view(app, search, progress))
+    printing.emit(app, _view(app, search, progress))
     _print_state(app, search)
 
 
@@ -206,7 +212,7 @@ def reset(app: App) -> None:
 
     was_on = searches.reset(app.store)
     forget(trial_folder(app))
-    text.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
+    printing.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
 
 
 def trial_folder(app: App) -> Path:
@@ -231,7 +237,7 @@ def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:
 
 
 def _mark_line(mark: Mark) -> str:
-    verdict = text.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
+    verdict = printing.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
     return f"v{mark.version} {verdict}" + (f" ({mark.why})" if mark.why else "")
 
 
@@ -246,8 +252,8 @@ def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[
             known = "bad"
         elif number in search.skipped:
             known = "skip"
-        mark = text.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
-        with text.inset(5):
+        mark = printing.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
+        with printing.inset(5):
             yield f"{mark} {log.one_line(app.store, app.store.version(number), names)}"
 
 
@@ -258,30 +264,30 @@ def _print_state(app: App, search: BisectSearch) -> None:
     progress = searches.progress(store, search)
     if progress.first_bad is not None:
         version = store.version(progress.first_bad)
-        text.echo(text.style(f"{version.name} is the first bad version", bold=True))
+        printing.echo(printing.style(f"{version.name} is the first bad version", bold=True))
         for line in log.heading(store, version, StandingNames(store)):
-            text.echo(line)
+            printing.echo(line)
         events = store.events(version)
         texts = store.texts_before(events)
         for event in events:
             for line in event_lines(event, texts.get(event.row)):
-                text.echo(line)
-        text.echo("end the search with `tfgrpo bisect reset`")
+                printing.echo(line)
+        printing.echo("end the search with `tfgrpo bisect reset`")
     elif progress.next is not None:
         files = materialise(store, store.version(progress.next), trial_folder(app))
         left, tries = (
-            text.plural(len(progress.suspects), "version"),
-            text.plural(progress.steps, "step"),
+            printing.plural(len(progress.suspects), "version"),
+            printing.plural(progress.steps, "step"),
         )
-        text.echo(f"{left} left, about {tries} to go: test v{progress.next}")
-        text.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
-        text.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
+        printing.echo(f"{left} left, about {tries} to go: test v{progress.next}")
+        printing.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
+        printing.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
     elif progress.suspects:
         listed = ", ".join(f"v{n}" for n in progress.suspects)
-        text.echo(f"the first bad version is one of {listed}: the others are untestable")
+        printing.echo(f"the first bad version is one of {listed}: the others are untestable")
     else:
         ends = {"bad": search.bad is None, "good": not search.good}
         missing_ends = [
             f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing
         ]
-        text.echo(f"the search still needs: {' and '.join(missing_ends)}")
+        printing.echo(f"the search still needs: {' and '.join(missing_ends)}")

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import credit, text
-from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.projections.events import credit_words
+from tfgrpo.cli import credit, printing
+from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.display.event_lines import credit_words
 
 if TYPE_CHECKING:
-    from tfgrpo.projections.library import KnownExperience
+    from tfgrpo.display.library_figures import KnownExperience
 
 
 @click.command()
@@ -31,13 +31,13 @@ def blame(app: App, revision: str, as_json: bool) -> None:
       tfgrpo blame
       tfgrpo blame v1 --json
     """
-    from tfgrpo.projections.library import effect_object, known_experiences
-    from tfgrpo.projections.versions import recorder_object
+    from tfgrpo.display.library_figures import effect_object, known_experiences
+    from tfgrpo.display.version_rows import recorder_object
 
     store = app.store
     known = known_experiences(store, store.resolve(revision))
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             [
                 {
                     "id": b.experience.id,
@@ -54,23 +54,23 @@ def blame(app: App, revision: str, as_json: bool) -> None:
             ]
         )
     else:
-        text.emit(app, _lines(known))
+        printing.emit(app, _lines(known))
 
 
 def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
     for name, b, effect in known:
-        label = text.style(f"[{name}]", fg="cyan") + " "
-        yield from text.wrap(text.words(b.experience.text), first=label, indent=6)
+        label = printing.style(f"[{name}]", fg="cyan") + " "
+        yield from printing.wrap(printing.words(b.experience.text), first=label, indent=6)
         line = [
-            text.Word(b.version.name, fg="yellow"),
-            text.Word(text.SIGNS[b.event.op], fg=text.COLOURS[b.event.op]),
+            printing.Word(b.version.name, fg="yellow"),
+            printing.Word(printing.SIGNS[b.event.op], fg=printing.COLOURS[b.event.op]),
         ]
         if b.keeps:
-            line.append(text.Word(f"={b.keeps}", fg="cyan"))
-        line += text.words(
-            f"{credit_words(b.event, b.version)}, {text.age(b.version.time)}", dim=True
+            line.append(printing.Word(f"={b.keeps}", fg="cyan"))
+        line += printing.words(
+            f"{credit_words(b.event, b.version)}, {printing.age(b.version.time)}", dim=True
         )
-        yield from text.wrap(line, first=" " * 6, indent=6)
+        yield from printing.wrap(line, first=" " * 6, indent=6)
         if effect is not None:
             words = credit.words(effect)
-            yield from text.wrap(words, first=" " * 6 + "effect ", indent=6)
+            yield from printing.wrap(words, first=" " * 6 + "effect ", indent=6)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REF, REVISION, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REF, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 
 if TYPE_CHECKING:
-    from tfgrpo.store.transfer.wire import Names
+    from tfgrpo.store.transfer.pack_stream import Names
 
 
 @click.group(cls=SuggestingGroup)
@@ -46,12 +46,12 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
     store = app.store
     base = store.resolve(since) if since is not None else None
     header, count = bundles.create(store, file, names, since=base)
-    text.echo(f"wrote {text.plural(count, 'version')} to {file}")
+    printing.echo(f"wrote {printing.plural(count, 'version')} to {file}")
     for line in heads(header.names):
-        text.echo(line)
+        printing.echo(line)
     if header.needs:
-        needed = text.plural(len(header.needs), "version")
-        text.echo(f"to read it, a store must already have the {needed} it builds on")
+        needed = printing.plural(len(header.needs), "version")
+        printing.echo(f"to read it, a store must already have the {needed} it builds on")
 
 
 @bundle.command()
@@ -78,7 +78,7 @@ def verify(app: App, file: Path, as_json: bool) -> None:
     versions, events = verified.held
     lacking = [digest.hex() for digest in verified.lacking]
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "versions": versions,
                 "events": events,
@@ -89,14 +89,14 @@ def verify(app: App, file: Path, as_json: bool) -> None:
             }
         )
     else:
-        contents = f"{text.plural(versions, 'version')}, {text.plural(events, 'event')}"
-        text.echo(f"{file} is valid: {contents}")
+        contents = f"{printing.plural(versions, 'version')}, {printing.plural(events, 'event')}"
+        printing.echo(f"{file} is valid: {contents}")
         if lacking:
-            text.echo(
+            printing.echo(
                 f"this store lacks versions it builds on: {', '.join(d[:12] for d in lacking)}"
             )
         else:
-            text.echo("this store has everything it builds on")
+            printing.echo("this store has everything it builds on")
     if lacking:
         click.get_current_context().exit(1)
 
@@ -120,15 +120,15 @@ def list_heads(file: Path, as_json: bool) -> None:
     finally:
         opened.close()
     if as_json:
-        text.emit_json({name: digest.hex() for name, digest in names.at.items()})
+        printing.emit_json({name: digest.hex() for name, digest in names.at.items()})
     else:
         for line in heads(names):
-            text.echo(line)
+            printing.echo(line)
 
 
 def heads(names: Names) -> list[str]:
     """Returns a line for each name: the digest's beginning, and what people call it."""
-    from tfgrpo.store.transfer.peer import parse_name
+    from tfgrpo.store.transfer.other_store import parse_name
 
     lines = []
     for name, digest in names.at.items():
@@ -141,6 +141,6 @@ def heads(names: Names) -> list[str]:
 
 def text_safe(name: str) -> str:
     """Returns a name that somebody else wrote, without what could move the cursor."""
-    from tfgrpo.store.transfer.wire import printable
+    from tfgrpo.store.transfer.pack_stream import printable
 
     return printable(name)

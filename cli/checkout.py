@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REVISION, App, pass_app
 
 format_option = click.option(
     "--format",
@@ -43,7 +43,7 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
         check_place(output)  # before HEAD has moved
     if revision == "-":
-        from tfgrpo.store.name_moves import previous_branch
+        from tfgrpo.store.history.name_moves import previous_branch
 
         revision = previous_branch(store)
     if branch is not None:
@@ -55,28 +55,28 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
     line = f"HEAD is at {head.version.name}"
     if revision != head.version.name and head.branch is None:
         line += f" ({revision})"
-    line += f", {text.plural(len(library), 'experience')}"
+    line += f", {printing.plural(len(library), 'experience')}"
     line += f", on branch {head.branch}" if head.branch else ""
-    text.echo(line, err=output == "-")
+    printing.echo(line, err=output == "-")
     if head.branch is None:
         back = before.branch or "main"
-        text.echo(
+        printing.echo(
             f"HEAD is detached: `tfgrpo checkout {back}` returns to the branch, "
             f"`tfgrpo checkout -b NAME {revision}` starts a new one here",
             err=output == "-",
         )
     written = materialise(app, format_, output)
     if written is not None:
-        text.echo(f"wrote {written}")
+        printing.echo(f"wrote {written}")
 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> str | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
-    from tfgrpo.library_file import write_library
+    from tfgrpo.checked_out_file import write_library
 
     if output == "-":
         from tfgrpo import interchange
 
-        text.write_out("".join(interchange.export(app.store, "HEAD", format_)))
+        printing.write_out("".join(interchange.export(app.store, "HEAD", format_)))
         return None
     return write_library(app.store, format_, output)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import FINITE, App, pass_app
-from tfgrpo.visible import shown
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.start_context import FINITE, App, pass_app
+from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.collection import Collected
@@ -109,9 +109,9 @@ def collect(
       tfgrpo collect traces.jsonl -o problems.jsonl
     """
     from tfgrpo.cli import cost, interrupts
-    from tfgrpo.improvement import collection, estimates, judges
-    from tfgrpo.store.log_filter import parse_time
-    from tfgrpo.store.traffic import CallFilter
+    from tfgrpo.improvement import collection, improvement_estimate, judge_feedback
+    from tfgrpo.store.activity.traffic import CallFilter
+    from tfgrpo.store.history.log_filter import parse_time
 
     which = CallFilter(parse_time(since, now=time.time_ns() // 1000), version, library, of_model)
     project = options.open_project(app, config)
@@ -120,13 +120,13 @@ def collect(
     if judge is not None:
         named = {"model": model, "base_url": base_url, "api_key_env": api_key_env}
         given = {name: value for name, value in named.items() if value is not None}
-        judging = judges.JudgeRequest(judge, which, given, budget)
+        judging = judge_feedback.JudgeRequest(judge, which, given, budget)
         if estimate:
-            planned = estimates.estimate_judging(app.store, project, judging)
+            planned = improvement_estimate.estimate_judging(app.store, project, judging)
             cost.print_planned(planned, details=details, as_json=as_json)
             return
-        scored = interrupts.run(judges.judge_calls(app.store, project, judging))
-        text.echo(f"{judge} scored {text.plural(scored, 'call')}", err=as_json)
+        scored = interrupts.run(judge_feedback.judge_calls(app.store, project, judging))
+        printing.echo(f"{judge} scored {printing.plural(scored, 'call')}", err=as_json)
         by, unanswered = by or judging.author, True
     request = collection.CollectRequest(
         files,
@@ -138,7 +138,7 @@ def collect(
     )
     collected = collection.collect(app.store, project, request, dry_run=dry_run)
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "problems": collected.rows,
                 "left_out": [one._asdict() for one in collected.left_out],
@@ -147,9 +147,9 @@ def collect(
             }
         )
         return
-    text.warn(collected.warnings)
+    printing.warn(collected.warnings)
     for line in report_lines(collected, collection.output_path(project, request), dry_run):
-        text.echo(line)
+        printing.echo(line)
 
 
 def report_lines(collected: Collected, path: Path, dry_run: bool) -> Iterator[str]:
@@ -158,7 +158,7 @@ def report_lines(collected: Collected, path: Path, dry_run: bool) -> Iterator[st
 
     done = "would append" if dry_run else "appended"
     if collected.rows:
-        yield f"{done} {text.plural(len(collected.rows), 'problem')} to {path}"
+        yield f"{done} {printing.plural(len(collected.rows), 'problem')} to {path}"
     else:
         yield "nothing new to learn from"
     for why, count in collected.counts().items():

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import options, printing
 from tfgrpo.cli.evaluate import run_evaluation
-from tfgrpo.cli.sections import SectionedCommand
-from tfgrpo.evaluation.figures import conditions_words
+from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.evaluate.figures_json import conditions_words
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.comparison import Comparison
+    from tfgrpo.evaluate.comparison import Comparison
 
 
 @click.command(cls=SectionedCommand)
@@ -66,7 +66,7 @@ def compare(
       tfgrpo compare heldout.jsonl --samples 4
       tfgrpo compare heldout.jsonl --library web --against main --samples 2
     """
-    from tfgrpo.evaluation.comparison import compared
+    from tfgrpo.evaluate.comparison import compared
 
     options.refuse_revisions(app, "compare", data)
     versions = [app.store.resolve(revision) for revision in (against, *libraries)]
@@ -78,9 +78,9 @@ def compare(
             evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
             comparisons += compared(app.store, evaluations)
     if as_json:
-        text.emit_json([one.object() for one in comparisons])
+        printing.emit_json([one.object() for one in comparisons])
     else:
-        text.emit(app, _lines(comparisons))
+        printing.emit(app, _lines(comparisons))
 
 
 def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -88,15 +88,15 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
         yield from _table(comparisons)
         return
     view = comparisons[0].view()
-    yield text.style(view.title, bold=True)
-    yield from text.table(view.rows, header=view.header)
+    yield printing.style(view.title, bold=True)
+    yield from printing.table(view.rows, header=view.header)
     for note in view.notes:
-        yield from text.wrap(text.words(note), indent=0)
+        yield from printing.wrap(printing.words(note), indent=0)
 
 
 def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yields a row for each comparison, with a column for each thing that differs."""
-    from tfgrpo.evaluation.comparison import difference_words, library_name
+    from tfgrpo.evaluate.comparison import difference_words, library_name
 
     named = {
         "dataset": [one.dataset for one in comparisons],
@@ -106,7 +106,7 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
     shown = {name: cells for name, cells in named.items() if len(set(cells)) > 1}
     fixed = [cells[0] for name, cells in named.items() if name not in shown]
     control = library_name(comparisons[0].control)
-    yield text.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
+    yield printing.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
     alike = list(dict.fromkeys(conditions_words(one.conditions) for one in comparisons))
     yield from alike  # one row, unless the judge or the domain differs with the data
     columns = list(zip(*shown.values(), strict=True)) or [()] * len(comparisons)
@@ -118,7 +118,7 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
         means = (f"{one.control_mean:.3f}", f"{one.mean:.3f}")
         rows.append((*cells, *means, difference_words(one), _p(one), verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
-    yield from text.table(rows, header=header)
+    yield from printing.table(rows, header=header)
     yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
     if any(one.difference.verdict == "inconclusive" for one in comparisons):
         samples = plural(comparisons[0].conditions["samples"], "sample")

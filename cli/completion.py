@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tfgrpo.cli import text
+from tfgrpo.cli import printing
 
 
 @click.command()
@@ -23,6 +23,7 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, "the choices are those that click knows"
     script = kind(context.command, {}, "tfgrpo", "_TFGRPO_COMPLETE").source()
-    # A name goes into the line as it comes (`context.py` quotes it), and is split at no space.
+    # A name goes into the line as it comes (`start_context.py` quotes it), and is split at no
+    # space.
     script = script.replace("COMPREPLY+=($value)", 'COMPREPLY+=("$value")')
-    text.echo(script.replace("read type value", "read -r type value"))
+    printing.echo(script.replace("read type value", "read -r type value"))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import RUN, App, pass_app
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.wording import money, span
 
 if TYPE_CHECKING:
-    from tfgrpo.improvement.estimates import Planned
-    from tfgrpo.model.costs import Total
-    from tfgrpo.store.runs import Run
-    from tfgrpo.training.estimate import RunEstimate, StageEstimate
-    from tfgrpo.training.setup import RunPlan
+    from tfgrpo.costs.accounts import Total
+    from tfgrpo.improvement.improvement_estimate import Planned
+    from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
+    from tfgrpo.learn.run_setup import RunPlan
+    from tfgrpo.store.activity.runs import Run
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
 
@@ -46,17 +46,17 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
       tfgrpo cost
       tfgrpo cost --json
     """
-    from tfgrpo.model.cost_report import cost_report
+    from tfgrpo.costs.report import cost_report
 
     project = options.open_project(app, config)
     run = app.store.runs.get(name) if name is not None else None
     address = project.table("model").get("base_url")
     report = cost_report(app.store, project.table("prices"), run, address)
     if as_json:
-        text.emit_json(report.object())
+        printing.emit_json(report.object())
         return
     if not report.costs:
-        text.echo("no call has been made")
+        printing.echo("no call has been made")
         return
     lines: list[str] = []
     total = report.total
@@ -76,11 +76,11 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
             f"the server did not report token usage for {report.estimated:,} calls: "
             "theirs is estimated"
         )
-    text.emit(app, lines)
+    printing.emit(app, lines)
 
 
 def _share(sums: Total) -> str:
-    from tfgrpo.model.cost_report import cached_share
+    from tfgrpo.costs.report import cached_share
 
     return f"{cached_share(sums):.0%}".replace("%", " %")
 
@@ -125,7 +125,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> 
         ]
         for row in (header, *rows)
     ]
-    return text.table(padded[1:], header=padded[0])
+    return printing.table(padded[1:], header=padded[0])
 
 
 def dollars(sums: Total) -> str:
@@ -139,7 +139,7 @@ def print_estimate(
     app: App, plan: RunPlan, run: Run | None, *, details: bool, as_json: bool
 ) -> None:
     """Prints what a planned run would take, or what is left of one: a sentence, or by stage."""
-    from tfgrpo.training.estimate import estimate_run
+    from tfgrpo.learn.run_estimate import estimate_run
 
     estimate = estimate_run(app.store, plan, run)
     print_figures(estimate, plan.prices.known, details=details, as_json=as_json)
@@ -149,12 +149,12 @@ def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
     """Prints what something else than a run would take, or that there is nothing to do."""
     if planned.estimate is not None:
         if not as_json:
-            text.echo(f"{text.shown(planned.about)}:")
+            printing.echo(f"{printing.shown(planned.about)}:")
         print_figures(planned.estimate, planned.prices_known, details=details, as_json=as_json)
     elif as_json:
-        text.emit_json({"nothing": planned.about})
+        printing.emit_json({"nothing": planned.about})
     else:
-        text.echo(text.shown(planned.about))
+        printing.echo(printing.shown(planned.about))
 
 
 def print_figures(
@@ -174,23 +174,23 @@ def print_figures(
             "spent_tokens": estimate.spent_tokens,
             "spent_dollars": estimate.spent_dollars,
         }
-        text.emit_json({**dict(zip(keys, objects, strict=True)), **more})
+        printing.emit_json({**dict(zip(keys, objects, strict=True)), **more})
         return
     if details:
         for title, stages in figures:
             rows = [_estimated(one) for one in (*stages, _sum(stages))]
             for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
-                text.echo(line)
-            text.echo()
-    for line in text.wrap(text.words(_sentence(estimate, details=details))):
-        text.echo(line)
+                printing.echo(line)
+            printing.echo()
+    for line in printing.wrap(printing.words(_sentence(estimate, details=details))):
+        printing.echo(line)
     if details:
-        text.echo(f"{_source(estimate)}; nothing has been spent")
+        printing.echo(f"{_source(estimate)}; nothing has been spent")
     for missing in estimate.left_out:
-        for line in text.wrap(text.words(f"not counted: {missing}"), indent=2):
-            text.echo(line)
+        for line in printing.wrap(printing.words(f"not counted: {missing}"), indent=2):
+            printing.echo(line)
     if not prices_known:
-        text.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
+        printing.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 
 
 def _sentence(estimate: RunEstimate, *, details: bool) -> str:
@@ -216,7 +216,7 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
         spent = money(estimate.spent_dollars)
         if estimate.spent_dollars is None:
             spent = f"{_short(estimate.spent_tokens)} tokens"
-        done = text.plural(estimate.steps_done, "step")
+        done = printing.plural(estimate.steps_done, "step")
         sentence += f", for what is left after {done}, which took {spent}"
     return sentence if details else f"{sentence}; --details for more"
 
@@ -252,7 +252,7 @@ def _planned_object(one: StageEstimate) -> dict[str, Any]:
 
 
 def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:
-    from tfgrpo.training.estimate import StageEstimate
+    from tfgrpo.learn.run_estimate import StageEstimate
 
     amounts = [one.dollars for one in stages]
     known = [amount for amount in amounts if amount is not None]

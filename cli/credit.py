@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.evaluation.figures import interval_object
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.evaluate.figures_json import interval_object
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.credit import Credited
-    from tfgrpo.evaluation.effects import Credit
+    from tfgrpo.evaluate.credit import Credited
+    from tfgrpo.evaluate.presence_effects import Credit
 
 UNCONFIRMED = 10
 """Steps without a confirmation from which on an experience is named."""
@@ -40,24 +40,26 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
       tfgrpo credit
       tfgrpo credit HEAD --json
     """
-    from tfgrpo.evaluation.credit import credits, credits_by_kind, unconfirmed
+    from tfgrpo.evaluate.credit import credits, credits_by_kind, unconfirmed
 
     version = app.store.resolve(revision)
     if by_kind:
         kinds = credits_by_kind(app.store, version)
         if as_json:
-            text.emit_json([{"kind": k, "experiences": [*map(_object, kinds[k])]} for k in kinds])
+            printing.emit_json(
+                [{"kind": k, "experiences": [*map(_object, kinds[k])]} for k in kinds]
+            )
             return
         if not kinds:
-            text.echo("no kinds are known: train with `--field kind=FIELD`")
+            printing.echo("no kinds are known: train with `--field kind=FIELD`")
         for kind, listed in kinds.items():
-            text.emit(app, [text.style(text.shown(kind), bold=True), *_lines(listed)])
+            printing.emit(app, [printing.style(printing.shown(kind), bold=True), *_lines(listed)])
         return
     credited = credits(app.store, version)
     if as_json:
-        text.emit_json([_object(one) for one in credited])
+        printing.emit_json([_object(one) for one in credited])
     else:
-        text.emit(app, [*_lines(credited), *_advice(credited, unconfirmed(app.store, version))])
+        printing.emit(app, [*_lines(credited), *_advice(credited, unconfirmed(app.store, version))])
 
 
 def _lines(credited: Sequence[Credited]) -> Iterator[str]:
@@ -65,13 +67,13 @@ def _lines(credited: Sequence[Credited]) -> Iterator[str]:
         yield "no credit is known: no run of this library has measured it"
         return
     for one in credited:
-        label = text.style(f"[{one.label}]", fg="cyan") + " "
-        yield from text.wrap(text.words(one.experience.text), first=label, indent=6)
+        label = printing.style(f"[{one.label}]", fg="cyan") + " "
+        yield from printing.wrap(printing.words(one.experience.text), first=label, indent=6)
         line = words(one.credit)
         if one.credit:
             figures = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "
-            line += text.words(figures + f"{one.credit.absent} without", dim=True)
-        yield from text.wrap(line, first=" " * 6, indent=6)
+            line += printing.words(figures + f"{one.credit.absent} without", dim=True)
+        yield from printing.wrap(line, first=" " * 6, indent=6)
 
 
 def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
@@ -86,11 +88,11 @@ def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[s
         yield f"nothing has confirmed {one.label} for {ages[one.experience.id]} steps"
 
 
-def words(credit: Credit | None) -> list[text.Word]:
+def words(credit: Credit | None) -> list[printing.Word]:
     """Returns an effect with its interval and verdict, coloured."""
     if credit is None:
-        return text.words("nothing known")
-    return text.words(str(credit), fg=COLOURS[credit.verdict])
+        return printing.words("nothing known")
+    return printing.words(str(credit), fg=COLOURS[credit.verdict])
 
 
 def _object(one: Credited) -> dict[str, Any]:

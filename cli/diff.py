@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import RANGE, REVISION, App, pass_app
-from tfgrpo.cli.events import move_lines
-from tfgrpo.projections.moves import move_objects
-from tfgrpo.store.order import Move, moves
+from tfgrpo.cli import printing
+from tfgrpo.cli.event_text import move_lines
+from tfgrpo.cli.start_context import RANGE, REVISION, App, pass_app
+from tfgrpo.display.order_changes import move_objects
+from tfgrpo.store.history.library_order import Move, moves
+from tfgrpo.store.history.revisions import resolve_range
 from tfgrpo.store.records import Change, Op, Version
-from tfgrpo.store.revisions import resolve_range
 from tfgrpo.store.store import Store
 
 
@@ -62,7 +62,7 @@ def diff(
     if quiet:
         exit_code = True
     elif as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "from": before.name,
                 "to": after.name,
@@ -71,13 +71,13 @@ def diff(
             }
         )
     elif name_only:
-        text.emit(
+        printing.emit(
             app, dict.fromkeys([c.experience for c in changes] + [m.experience for m in moved])
         )
     elif stat:
-        text.echo(_total(before, after, changes, len(moved)))
+        printing.echo(_total(before, after, changes, len(moved)))
     else:
-        text.emit(app, _lines(store, before, after, changes, moved))
+        printing.emit(app, _lines(store, before, after, changes, moved))
     if exit_code and (changes or moved):
         click.get_current_context().exit(1)
 
@@ -98,14 +98,14 @@ def _lines(
 
 def _change(change: Change) -> list[str]:
     op = change.op
-    sign = text.Word(text.SIGNS[op], fg=text.COLOURS[op], bold=True)
+    sign = printing.Word(printing.SIGNS[op], fg=printing.COLOURS[op], bold=True)
     if change.before is None:
-        body = text.words(change.after or "", fg="green")
+        body = printing.words(change.after or "", fg="green")
     elif change.after is None:
-        body = text.words(change.before, fg="red")
+        body = printing.words(change.before, fg="red")
     else:
-        body = text.word_diff(change.before, change.after)
-    return text.wrap([sign, text.Word(change.experience, dim=True), *body], indent=15)
+        body = printing.word_diff(change.before, change.after)
+    return printing.wrap([sign, printing.Word(change.experience, dim=True), *body], indent=15)
 
 
 def _total(before: Version, after: Version, changes: tuple[Change, ...], moved: int) -> str:
@@ -115,4 +115,4 @@ def _total(before: Version, after: Version, changes: tuple[Change, ...], moved: 
     words = {"ADD": "added", "MODIFY": "modified", "DELETE": "deleted"}
     counts = ", ".join(f"{number[op]} {word}" for op, word in words.items() if number[op])  # type: ignore[index]
     counts += f"{', ' if counts else ''}{moved} moved" if moved else ""
-    return text.style(f"{before.name} → {after.name}: {counts}", bold=True)
+    return printing.style(f"{before.name} → {after.name}: {counts}", bold=True)

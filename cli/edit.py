@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import change, text
-from tfgrpo.cli.context import App, force_option, pass_app
+from tfgrpo.cli import add_modify_delete, printing
+from tfgrpo.cli.start_context import App, force_option, pass_app
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
 
@@ -39,7 +39,7 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
       tfgrpo export --format md -o mine.md && tfgrpo edit --file mine.md
     """
     store = app.store
-    change.branch_of_head(app)
+    add_modify_delete.branch_of_head(app)
     library = store.library("HEAD")
     if file is not None:
         _apply(app, library, read_file(file), message, reason)
@@ -48,7 +48,7 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
     try:
         after = edit_file(path)
         if after == before:
-            text.echo("nothing changed")
+            printing.echo("nothing changed")
         else:
             _apply(app, library, after, message, reason)
     except TfgrpoError as error:
@@ -67,7 +67,7 @@ class _EditRefused(TfgrpoError):
 
 def _opened(app: App, library: Library) -> tuple[Path, str]:
     """Writes the library into a file of its own beside the store; returns it and its text."""
-    from tfgrpo.rendering.edit import document
+    from tfgrpo.rendering.markdown_edit import document
 
     content = document(library)
     app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,11 +102,11 @@ def _apply(
     app: App, library: Library, content: str, message: str | None, reason: str | None
 ) -> None:
     """Records what an edited file asks for, and reports it."""
-    from tfgrpo.editing import commit_edit
+    from tfgrpo.hand_edits import commit_edit
 
-    branch = change.branch_of_head(app)
+    branch = add_modify_delete.branch_of_head(app)
     version = commit_edit(app.store, branch, library, content, message=message, reason=reason)
     if version is None:
-        text.echo("nothing changed")
+        printing.echo("nothing changed")
     else:
-        change.report(app, branch, version)
+        add_modify_delete.report(app, branch, version)

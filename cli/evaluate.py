@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
-from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.notices import Notice, ScoresReady
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.scores import Scores
-    from tfgrpo.evaluation.setup import EvalPlan
+    from tfgrpo.evaluate.eval_setup import EvalPlan
+    from tfgrpo.evaluate.scores import Scores
     from tfgrpo.store.records import Version
 
 
@@ -57,8 +57,8 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
-    from tfgrpo.evaluation.scores import scores_object
-    from tfgrpo.training.estimate import estimate_evaluation
+    from tfgrpo.evaluate.scores import scores_object
+    from tfgrpo.learn.run_estimate import estimate_evaluation
 
     options.refuse_revisions(app, "eval", data)
     if len(data) > 1:
@@ -77,7 +77,7 @@ def eval_(
         return
     scores = run_evaluation(app, config, versions, given, versions[:1], quiet=as_json)
     if as_json:
-        text.emit_json(scores_object(scores))
+        printing.emit_json(scores_object(scores))
 
 
 def _planned(
@@ -87,7 +87,7 @@ def _planned(
     given: dict[str, Any],
     trained: Sequence[Version],
 ) -> EvalPlan:
-    from tfgrpo.evaluation.setup import plan_evaluation
+    from tfgrpo.evaluate.eval_setup import plan_evaluation
 
     project = options.open_project(app, config)
     return plan_evaluation(app.store, project, versions, options.read_flags(given), trained=trained)
@@ -103,11 +103,11 @@ def run_evaluation(
     quiet: bool = False,
 ) -> Scores:
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
-    from tfgrpo.cli import interrupts, live
-    from tfgrpo.evaluation.setup import score
+    from tfgrpo.cli import interrupts, live_display
+    from tfgrpo.evaluate.eval_setup import score
 
     plan = _planned(app, config, versions, given, trained)
-    with live.Reporter(app.store) as report:
+    with live_display.Reporter(app.store) as report:
 
         def show(notice: Notice) -> None:
             if not (quiet and isinstance(notice, ScoresReady)):
@@ -117,7 +117,7 @@ def run_evaluation(
             return interrupts.run(score(app.store, plan, on_progress=show))
         except interrupts.Interrupted as stop:
             report.close()
-            text.echo(
+            printing.echo(
                 "interrupted; every answer is saved, run the same command to resume", err=True
             )
             click.get_current_context().exit(stop.code)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import BRANCH, REVISION, App, Named, force_option, pass_app
+from tfgrpo.cli import checkout
+from tfgrpo.cli import printing as text
+from tfgrpo.cli.start_context import BRANCH, REVISION, App, Named, force_option, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 
 if TYPE_CHECKING:
-    from tfgrpo.production.evidence import Compared, Evidence
     from tfgrpo.production.experiment import Experiment
+    from tfgrpo.production.experiment_evidence import Compared, Evidence
     from tfgrpo.store.store import Store
 
 
@@ -172,8 +173,8 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
       tfgrpo experiment status shorter --tag team=blue
       tfgrpo experiment status shorter --json
     """
-    from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
+    from tfgrpo.production.experiment_evidence import evidence
 
     store = app.store
     chosen = named(store, name)
@@ -220,9 +221,9 @@ def promote(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment promote shorter
       tfgrpo experiment promote shorter --why "read by both of us"
     """
-    from tfgrpo.production.evidence import evidence
     from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment import promote as promoted
+    from tfgrpo.production.experiment_evidence import evidence
 
     store = app.store
     shown = evidence(store, named(store, name))
@@ -249,9 +250,9 @@ def rollback(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment rollback shorter --why "answers are too short"
       tfgrpo experiment rollback shorter
     """
-    from tfgrpo.production.evidence import recorded
     from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment import roll_back
+    from tfgrpo.production.experiment_evidence import recorded
 
     store = app.store
     done = roll_back(store, name, evidence=recorded(store, named(store, name)), why=why)
@@ -272,9 +273,9 @@ def stop(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment stop shorter
       tfgrpo experiment stop shorter --why "too few calls"
     """
-    from tfgrpo.production.evidence import recorded
     from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment import stop as stopped
+    from tfgrpo.production.experiment_evidence import recorded
 
     store = app.store
     done = stopped(store, name, evidence=recorded(store, named(store, name)), why=why)

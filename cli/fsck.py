@@ -8,8 +8,8 @@ import traceback
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.errors import StoreError, TfgrpoError
 
 
@@ -69,7 +69,7 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
         dropped = checks.repair(app.store)
         checked = checks.fsck(app.store)
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "versions": checked.versions,
                 "events": checked.events,
@@ -79,14 +79,14 @@ def fsck(app: App, repair: bool, as_json: bool) -> None:
         )
     else:
         if dropped is not None:
-            snapshots = text.plural(dropped, "snapshot")
-            text.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
+            snapshots = printing.plural(dropped, "snapshot")
+            printing.echo(f"rebuilt indexes and triggers, and dropped {snapshots}")
         for problem in checked.problems:
-            text.echo(f"{text.style(problem.where, fg='red', bold=True)} {problem.what}")
+            printing.echo(f"{printing.style(problem.where, fg='red', bold=True)} {problem.what}")
         verdict = (
-            text.plural(len(checked.problems), "problem") if checked.problems else "no problems"
+            printing.plural(len(checked.problems), "problem") if checked.problems else "no problems"
         )
-        versions = text.plural(checked.versions, "version")
-        text.echo(f"{versions}, {text.plural(checked.events, 'event')}: {verdict}")
+        versions = printing.plural(checked.versions, "version")
+        printing.echo(f"{versions}, {printing.plural(checked.events, 'event')}: {verdict}")
     if checked.problems:
         click.get_current_context().exit(1)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tfgrpo.cli import text
+from tfgrpo.cli import printing
 
 COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
 
@@ -67,9 +67,9 @@ class Graph:
 def coloured(row: str) -> str:
     """Returns a row with each line in its column's colour."""
     return "".join(
-        text.style(sign, fg="yellow", bold=True)
+        printing.style(sign, fg="yellow", bold=True)
         if sign == "*"
-        else text.style(sign, fg=COLOURS[(place + 1) // 2 % len(COLOURS)])
+        else printing.style(sign, fg=COLOURS[(place + 1) // 2 % len(COLOURS)])
         if sign != " "
         else sign
         for place, sign in enumerate(row)

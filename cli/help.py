@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tfgrpo.cli import text
+from tfgrpo.cli import printing
 from tfgrpo.cli.suggest import EVERYTHING
 
 
@@ -30,4 +30,4 @@ def help_(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
         name, command, _ = group.resolve_command(here, [word])
         assert command is not None, "resolve_command says what is wrong with a name"
         here = click.Context(command, info_name=name, parent=here)
-    text.echo(here.get_help())
+    printing.echo(here.get_help())

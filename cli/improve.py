@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, options, text
-from tfgrpo.cli.context import BRANCH, FINITE, App, force_option, pass_app
+from tfgrpo.cli import checkout, options, printing
+from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.proposal import as_object
-from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli.start_context import BRANCH, FINITE, App, force_option, pass_app
 from tfgrpo.notices import ScoresReady
 
 if TYPE_CHECKING:
-    from tfgrpo.cli.live import Reporter
+    from tfgrpo.cli.live_display import Reporter
     from tfgrpo.improvement.improve import Improvement
     from tfgrpo.notices import Notice, OnProgress
 
@@ -101,13 +101,13 @@ def improve(
       tfgrpo improve --quiet
       tfgrpo improve --target support --since 1d --least 20
     """
-    from tfgrpo.cli import cost, interrupts, live
-    from tfgrpo.improvement import estimates
+    from tfgrpo.cli import cost, interrupts, live_display
+    from tfgrpo.improvement import improvement_estimate
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
     from tfgrpo.improvement.improve import ImproveRequest
     from tfgrpo.improvement.improve import improve as improve_library
-    from tfgrpo.store.log_filter import parse_time
-    from tfgrpo.store.traffic import CallFilter
+    from tfgrpo.store.activity.traffic import CallFilter
+    from tfgrpo.store.history.log_filter import parse_time
 
     start = parse_time(values.pop("since"), now=time.time_ns() // 1000)
     which = CallFilter(start, library=values.pop("library"))
@@ -128,19 +128,19 @@ def improve(
     )
     project = options.open_project(app, config)
     if estimate:
-        planned = estimates.estimate_improvement(app.store, project, request)
+        planned = improvement_estimate.estimate_improvement(app.store, project, request)
         cost.print_planned(planned, details=details, as_json=as_json)
         return
     try:
         if quiet or as_json:
             done = interrupts.run(improve_library(app.store, project, request))
         else:
-            with live.Reporter(app.store) as report:
+            with live_display.Reporter(app.store) as report:
                 work = improve_library(app.store, project, request, on_progress=_without(report))
                 done = interrupts.run(work)
     except interrupts.Interrupted as stop:
         if not quiet:
-            text.echo("interrupted; the same command goes on where it was", err=True)
+            printing.echo("interrupted; the same command goes on where it was", err=True)
         click.get_current_context().exit(stop.code)
     _tell(app, done, quiet=quiet, as_json=as_json)
 
@@ -158,7 +158,7 @@ def _without(report: Reporter) -> OnProgress:
 def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
     proposal = done.proposal
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "outcome": done.outcome,
                 "target": done.target,
@@ -169,8 +169,10 @@ def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
             }
         )
     elif proposal is not None or not quiet:
-        text.emit(app, text.shown(str(done)).split("\n"))
+        printing.emit(app, printing.shown(str(done)).split("\n"))
     if done.outcome == "accepted" and app.store.head.branch == done.target:
         checkout.materialise(app)
     if done.outcome == "proposed" and proposal is not None and not as_json:
-        text.echo(f"next: `tfgrpo proposal accept {id}` or `tfgrpo proposal reject {id} --why …`")
+        printing.echo(
+            f"next: `tfgrpo proposal accept {id}` or `tfgrpo proposal reject {id} --why …`"
+        )

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.address import project_root
 
 if TYPE_CHECKING:
-    from tfgrpo.data.columns import ColumnGuess, Kind
-    from tfgrpo.own_data import DataPlan, OwnData
+    from tfgrpo.data.column_roles import ColumnGuess, Kind
+    from tfgrpo.init_from_data import DataPlan, OwnData
 
 
 @click.command()
@@ -75,10 +75,10 @@ def init(
     if source is None:
         _make_store(app)
         return
-    from tfgrpo.own_data import OwnData, write_files
+    from tfgrpo.init_from_data import OwnData, write_files
     from tfgrpo.project import file_permissions
     from tfgrpo.settings import FILE
-    from tfgrpo.trust.ledger import remember_own
+    from tfgrpo.trust.trusted_folders import remember_own
 
     own = OwnData(problem, answers, cast("Kind | None", kind), **model)
     plan, own = _planned(source, own)
@@ -88,10 +88,10 @@ def init(
         remember_own(permissions)
     names = ", ".join(str(path.relative_to(folder)) for path in written)
     for sentence in (*plan.lines, f"wrote {names}"):
-        for line in text.wrap(text.words(sentence), first="", indent=2):
-            text.echo(line)
+        for line in printing.wrap(printing.words(sentence), first="", indent=2):
+            printing.echo(line)
     _make_store(app)
-    text.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
+    printing.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
 
 
 def _folder(app: App) -> Path:
@@ -110,17 +110,17 @@ def _make_store(app: App) -> None:
     app.adopt(store)
     head = store.head
     if there:
-        text.echo(f"there is already a store at {path}, at {head.version.name}")
+        printing.echo(f"there is already a store at {path}, at {head.version.name}")
     else:
-        text.echo(f"made an empty library at {path}, on branch {head.branch}")
+        printing.echo(f"made an empty library at {path}, on branch {head.branch}")
 
 
 def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
     """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
 
-    from tfgrpo.data.columns import KINDS, guess_columns
+    from tfgrpo.data.column_roles import KINDS, guess_columns
+    from tfgrpo.init_from_data import plan_files, read_table, shaped
     from tfgrpo.model.settings import DEFAULT_MODEL
-    from tfgrpo.own_data import plan_files, read_table, shaped
 
     rows = read_table(source)
     if sys.stdin.isatty() and sys.stdout.isatty():
@@ -130,7 +130,7 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
             return guess_columns(fields, own.problem, own.answers, own.kind)
 
         names = ", ".join(dict.fromkeys(name for row in rows for name in row.fields))
-        text.echo(f"{source}: {len(rows):,} rows with the fields {names}")
+        printing.echo(f"{source}: {len(rows):,} rows with the fields {names}")
         guess = guessed()  # a field that is named is asked alone: Enter names none
         if own.problem is None:
             problem = _ask("Which field is asked?", guess.problem)
@@ -142,8 +142,8 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
             own = own if answers == guess.answers else replace(own, answers=answers)
         if own.kind is None:
             guess = guessed()
-            text.echo(guess.why[-1])
-            kind = text.prompt("How are answers judged?", guess.kind, choices=KINDS)
+            printing.echo(guess.why[-1])
+            kind = printing.prompt("How are answers judged?", guess.kind, choices=KINDS)
             own = replace(own, kind=next(known for known in KINDS if known == kind))
         if own.model is None:
             own = replace(own, model=_ask("Which model?", DEFAULT_MODEL))
@@ -154,4 +154,4 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
 
 
 def _ask(question: str, default: str) -> str:
-    return text.prompt(question, default)
+    return printing.prompt(question, default)

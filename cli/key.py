@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
-from tfgrpo.visible import shown
+from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
 
 if TYPE_CHECKING:
-    from tfgrpo.store.ledger import KeyLimits, Spent, VirtualKey
+    from tfgrpo.store.activity.key_ledger import KeyLimits, Spent, VirtualKey
 
 
 @click.group(cls=SuggestingGroup)
@@ -67,15 +67,15 @@ def new(app: App, /, name: str, **given: Any) -> None:
       tfgrpo key new shop --budget 5/day --rate 60 --model 'gpt-5*'
       tfgrpo key new trial --expires 30d --library support
     """
-    from tfgrpo.store.ledger import VirtualKey, key_digest, new_key
+    from tfgrpo.store.activity.key_ledger import VirtualKey, key_digest, new_key
 
     limits, secret, now = _of(given), new_key(), time.time_ns() // 1000
     if not name.isprintable() or not name.strip() or len(name) > 100:
         raise click.UsageError("a key's name is a word or some")
     with _opened(app, create=True) as ledger:
         ledger.add_key(VirtualKey(0, name, key_digest(secret), app.author(), now, None, limits))
-    text.echo(f"the key {name}, which is not shown again:", err=True)
-    text.echo(secret)
+    printing.echo(f"the key {name}, which is not shown again:", err=True)
+    printing.echo(secret)
 
 
 @key.command("list")
@@ -94,9 +94,9 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
         listed = [one for one in ledger.virtual_keys() if everything or one.revoked is None]
         spent = ledger.spent("")
     if as_json:
-        text.emit_json([_object(one, spent) for one in listed])
+        printing.emit_json([_object(one, spent) for one in listed])
     else:
-        text.emit(app, _lines(listed, spent))
+        printing.emit(app, _lines(listed, spent))
 
 
 @key.command()
@@ -115,10 +115,10 @@ def change(app: App, /, name: str, **given: Any) -> None:
         named = [one for one in ledger.virtual_keys() if one.name == name and one.revoked is None]
         before = named[0].limits._asdict() if named else {}
         after = {k: v for k, v in _of(given)._asdict().items() if v not in (None, ())}
-        from tfgrpo.store.ledger import KeyLimits
+        from tfgrpo.store.activity.key_ledger import KeyLimits
 
         ledger.change_key(name, KeyLimits(**(before | after)))
-    text.echo(f"changed the key {name}")
+    printing.echo(f"changed the key {name}")
 
 
 @key.command()
@@ -134,21 +134,21 @@ def revoke(app: App, name: str) -> None:
     """
     with _opened(app) as ledger:
         ledger.revoke_key(name, time.time_ns() // 1000)
-    text.echo(f"revoked the key {name}")
+    printing.echo(f"revoked the key {name}")
 
 
 def _opened(app: App, *, create: bool = False) -> Any:
     """Opens the keys beside the store, for a `with` block. Raises StoreError."""
 
-    from tfgrpo.store.ledger import ledger_path
+    from tfgrpo.store.activity.key_ledger import ledger_path
     from tfgrpo.store.opening import open_ledger
 
     return closing(open_ledger(ledger_path(app.file), create=create))
 
 
 def _of(given: dict[str, Any]) -> KeyLimits:
-    from tfgrpo.store.ledger import KeyLimits, parse_budget
-    from tfgrpo.store.log_filter import parse_time
+    from tfgrpo.store.activity.key_ledger import KeyLimits, parse_budget
+    from tfgrpo.store.history.log_filter import parse_time
 
     expires, now = given["expires"], time.time_ns() // 1000
     if expires is not None:
@@ -167,7 +167,7 @@ def _of(given: dict[str, Any]) -> KeyLimits:
 
 
 def _object(one: VirtualKey, spent: Spent) -> dict[str, Any]:
-    from tfgrpo.store.ledger import spent_by
+    from tfgrpo.store.activity.key_ledger import spent_by
 
     limits = one.limits._asdict()
     limits["budget"] = one.limits.budget and one.limits.budget._asdict()
@@ -177,7 +177,7 @@ def _object(one: VirtualKey, spent: Spent) -> dict[str, Any]:
 
 
 def _lines(listed: list[VirtualKey], spent: Spent) -> Iterator[str]:
-    from tfgrpo.store.ledger import spent_by
+    from tfgrpo.store.activity.key_ledger import spent_by
 
     rows = []
     for one in listed:
@@ -189,9 +189,9 @@ def _lines(listed: list[VirtualKey], spent: Spent) -> Iterator[str]:
         if limits.paths:
             parts.append(f"also {' '.join(limits.paths)}")
         if limits.expires is not None:
-            parts.append(f"until {text.when(limits.expires)}")
+            parts.append(f"until {printing.when(limits.expires)}")
         if one.revoked is not None:
-            parts.append(f"revoked {text.age(one.revoked)}")
+            parts.append(f"revoked {printing.age(one.revoked)}")
         budget = money(spent_by(one, spent)) + (f" of {limits.budget}" if limits.budget else "")
-        rows.append((shown(one.name), text.age(one.created), budget, shown("; ".join(parts))))
-    yield from text.table(rows, header=("key", "made", "spent", "limits"))
+        rows.append((shown(one.name), printing.age(one.created), budget, shown("; ".join(parts))))
+    yield from printing.table(rows, header=("key", "made", "spent", "limits"))

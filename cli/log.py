@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tfgrpo.cli import graph as graphs
-from tfgrpo.cli import text
-from tfgrpo.cli.context import EXPERIENCE, RANGE, RUN, App, pass_app
-from tfgrpo.cli.counted import CountedCommand
-from tfgrpo.cli.events import event_lines, version_move_lines
-from tfgrpo.projections.events import event_object
-from tfgrpo.projections.moves import move_objects, moves_of
-from tfgrpo.projections.versions import StandingNames, scores, signed, version_object
-from tfgrpo.store import log_filter
-from tfgrpo.store.log_filter import subject
+from tfgrpo.cli import printing as text
+from tfgrpo.cli.count_option import CountedCommand
+from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, pass_app
+from tfgrpo.display.event_lines import event_object
+from tfgrpo.display.order_changes import move_objects, moves_of
+from tfgrpo.display.version_rows import StandingNames, scores, signed, version_object
+from tfgrpo.store.history import log_filter
+from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
 
@@ -129,7 +129,7 @@ def log(
     store = app.store
     filter = _filter(store, **which)
     if decided:
-        from tfgrpo.cli import decisions
+        from tfgrpo.cli import log_decisions as decisions
 
         decisions.show(app, revision, filter, number, as_json)
         return

@@ -6,9 +6,9 @@ import re
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.projections.versions import StandingNames, signed
-from tfgrpo.store.log_filter import subject
+from tfgrpo.cli import printing
+from tfgrpo.display.version_rows import StandingNames, signed
+from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
@@ -47,15 +47,15 @@ def line(format: str, store: Store, version: Version, names: StandingNames) -> s
         "%": "%",
         "an": signed(store, version),
         "ae": "",
-        "ad": text.when(version.time),
-        "ai": text.when(version.time),
-        "aI": text.iso(version.time),
-        "ar": text.age(version.time),
+        "ad": printing.when(version.time),
+        "ai": printing.when(version.time),
+        "aI": printing.iso(version.time),
+        "ar": printing.age(version.time),
         "at": str(version.time // 1_000_000),
     }
     values |= {"c" + name[1:]: value for name, value in values.items() if name[0] == "a"}
     filled = PLACEHOLDER.sub(lambda match: values.get(match[1], ""), format)
-    return "\n".join(text.shown(part) for part in filled.split("\n"))
+    return "\n".join(printing.shown(part) for part in filled.split("\n"))
 
 
 def _is_known(name: str) -> bool:

@@ -18,7 +18,7 @@ with suppress(ValueError):  # not in the main thread
 
 import click  # noqa: E402
 
-from tfgrpo.cli.context import App  # noqa: E402
+from tfgrpo.cli.start_context import App  # noqa: E402
 from tfgrpo.cli.suggest import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
 
@@ -52,34 +52,34 @@ SECTIONS = {
     },
     "Move": {
         "checkout": ("checkout", "move HEAD and write the library to a file"),
-        "switch": ("moves", "switch to a branch"),
-        "branch": ("names", "list, create, move, protect or delete branches"),
-        "tag": ("names", "list, create, move, protect or delete tags"),
-        "reset": ("moves", "move HEAD's branch to a version"),
-        "undo": ("moves", "undo the last operation"),
-        "redo": ("moves", "redo what was undone"),
-        "reflog": ("moves", "every move of HEAD, branches and tags"),
+        "switch": ("switch_reset_undo", "switch to a branch"),
+        "branch": ("branch_tag", "list, create, move, protect or delete branches"),
+        "tag": ("branch_tag", "list, create, move, protect or delete tags"),
+        "reset": ("switch_reset_undo", "move HEAD's branch to a version"),
+        "undo": ("switch_reset_undo", "undo the last operation"),
+        "redo": ("switch_reset_undo", "redo what was undone"),
+        "reflog": ("switch_reset_undo", "every move of HEAD, branches and tags"),
     },
     "Change": {
-        "add": ("change", "add an experience by hand"),
-        "modify": ("change", "change an experience's text"),
-        "delete": ("change", "delete experiences"),
-        "keep": ("change", "confirm experiences"),
-        "move": ("change", "move experiences within the library"),
+        "add": ("add_modify_delete", "add an experience by hand"),
+        "modify": ("add_modify_delete", "change an experience's text"),
+        "delete": ("add_modify_delete", "delete experiences"),
+        "keep": ("add_modify_delete", "confirm experiences"),
+        "move": ("add_modify_delete", "move experiences within the library"),
         "edit": ("edit", "edit the library in your editor"),
-        "merge": ("combine", "merge a branch into HEAD's"),
-        "cherry-pick": ("combine", "apply the changes of versions"),
-        "revert": ("combine", "reverse the changes of versions"),
+        "merge": ("merge_pick_revert", "merge a branch into HEAD's"),
+        "cherry-pick": ("merge_pick_revert", "apply the changes of versions"),
+        "revert": ("merge_pick_revert", "reverse the changes of versions"),
     },
     "Share": {
-        "clone": ("sync", "copy another store"),
-        "fetch": ("sync", "download versions, branches and tags"),
-        "pull": ("sync", "fetch, then merge into HEAD's branch"),
-        "push": ("sync", "send branches and tags to a remote"),
+        "clone": ("clone_fetch_push", "copy another store"),
+        "fetch": ("clone_fetch_push", "download versions, branches and tags"),
+        "pull": ("clone_fetch_push", "fetch, then merge into HEAD's branch"),
+        "push": ("clone_fetch_push", "send branches and tags to a remote"),
         "remote": ("remote", "manage remotes: list, add, remove, set-url"),
         "bundle": ("bundle", "pack versions into a file: create, verify, list-heads"),
-        "export": ("transfer", "write a library to a file"),
-        "import": ("transfer", "read experiences from a file or a mirror"),
+        "export": ("export_import", "write a library to a file"),
+        "import": ("export_import", "read experiences from a file or a mirror"),
         "mirror": ("mirror", "mirror the history to a git repository"),
     },
     "Serve": {
@@ -100,7 +100,7 @@ SECTIONS = {
     },
     "Maintain": {
         "trust": ("trust", "allow what a folder's settings would run or send"),
-        "store": ("members", "who may do what in a shared store"),
+        "store": ("store_members", "who may do what in a shared store"),
         "redact": ("redact", "permanently remove a text"),
         "fsck": ("fsck", "check the integrity of the store"),
         "model": ("model", "local models: list, get, serve, rm"),
@@ -226,7 +226,7 @@ def main() -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.exceptions.NoArgsIsHelpError as usage:
-        from tfgrpo.cli.text import echo
+        from tfgrpo.cli.printing import echo
 
         echo(usage.format_message())
         sys.exit(0)
@@ -238,7 +238,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt) as stop:
         if isinstance(stop, click.Abort) and stop.__cause__ is None:
-            from tfgrpo.cli.text import echo
+            from tfgrpo.cli.printing import echo
 
             echo(err=True)  # a question stands there that nobody has answered
         complain("interrupted", None)
@@ -292,7 +292,7 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
 def complain(message: str, hint: str | None) -> None:
     """Prints an error to standard error: without what would command a terminal, as a server's
     words may."""
-    from tfgrpo.cli.text import echo, shown, style
+    from tfgrpo.cli.printing import echo, shown, style
 
     echo(style("error: ", fg="red") + shown(message), err=True)
     if hint:

@@ -6,8 +6,8 @@ import os
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.store.errors import TfgrpoError, install_hint
 
 
@@ -60,7 +60,7 @@ def mcp(
             raise
         raise TfgrpoError("MCP needs the package mcp", hint=install_hint("mcp")) from None
     from tfgrpo.domains.live_library import live
-    from tfgrpo.serving.lookups import Lookups
+    from tfgrpo.serving.mcp_lookups import Lookups
 
     token = os.environ.get(mcp_transport.TOKEN) or None
     if http:
@@ -81,6 +81,6 @@ def mcp(
 
     def ready(chosen: int) -> None:
         name = f"[{host}]" if ":" in host else host
-        text.echo(f"listening on http://{name}:{chosen}{mcp_transport.PATH}", err=True)
+        printing.echo(f"listening on http://{name}:{chosen}{mcp_transport.PATH}", err=True)
 
     mcp_transport.serve_http(server, host, port, token, ready)

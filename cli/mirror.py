@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 
 
@@ -46,18 +46,20 @@ def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
 
     done = mirrors.mirror(app.store, folder, revision)
     if as_json:
-        text.emit_json(done._asdict() | {"folder": str(folder)})
+        printing.emit_json(done._asdict() | {"folder": str(folder)})
         return
     if done.written:
         was = f", {done.there} already there" if done.there else ""
-        text.echo(f"mirrored {text.plural(done.written, 'version')} to {folder}{was}")
+        printing.echo(f"mirrored {printing.plural(done.written, 'version')} to {folder}{was}")
     else:
-        text.echo(f"already up to date: {folder} has all {text.plural(done.there, 'version')}")
+        printing.echo(
+            f"already up to date: {folder} has all {printing.plural(done.there, 'version')}"
+        )
     for what, names in (("moved", done.moved), ("removed", done.removed)):
         if names and (done.there or what == "removed"):
-            text.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
+            printing.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
     if done.redacted:
-        text.echo(
-            f"{text.plural(done.redacted, 'text')} redacted: "
+        printing.echo(
+            f"{printing.plural(done.redacted, 'text')} redacted: "
             "mirrors made before, and their clones, may hold copies"
         )

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
-from tfgrpo.local.registry import MODELS, find
+from tfgrpo.local.model_list import MODELS, find
 
 if TYPE_CHECKING:
-    from tfgrpo.local.serve import LocalServer
-    from tfgrpo.model.check import EndpointReport
+    from tfgrpo.local.model_server import LocalServer
+    from tfgrpo.model.endpoint_check import EndpointReport
 
 
 @click.group(cls=SuggestingGroup)
@@ -47,7 +47,7 @@ def list_(as_json: bool) -> None:
 
     cache = model_cache(os.environ)
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             [
                 {
                     "name": m.name,
@@ -62,12 +62,12 @@ def list_(as_json: bool) -> None:
         )
         return
     for m in MODELS.values():
-        here = text.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
-        name = text.style(m.name, bold=True)
-        text.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
-        for line in text.wrap(text.words(m.note), first="  ", indent=2):
-            text.echo(line)
-    text.echo(text.style(f"weights are cached in {cache.folder}", dim=True))
+        here = printing.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
+        name = printing.style(m.name, bold=True)
+        printing.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
+        for line in printing.wrap(printing.words(m.note), first="  ", indent=2):
+            printing.echo(line)
+    printing.echo(printing.style(f"weights are cached in {cache.folder}", dim=True))
 
 
 @model.command()
@@ -83,7 +83,7 @@ def get(name: str) -> None:
       tfgrpo model get smollm2-135m
       tfgrpo model get qwen2.5-coder-1.5b
     """
-    from tfgrpo.cli.live import Fetch
+    from tfgrpo.cli.live_display import Fetch
     from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
 
@@ -92,7 +92,7 @@ def get(name: str) -> None:
         path = fetch(
             weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
         )
-    text.echo(f"{name} is at {path}")
+    printing.echo(f"{name} is at {path}")
 
 
 @model.command()
@@ -139,33 +139,33 @@ def check(
     work = check_model([given, table], os.environ, project.table("prices"))
     report, notes = asyncio.run(work)
     for note in notes:
-        text.echo(f"note: {note}", err=True)
+        printing.echo(f"note: {note}", err=True)
     if as_json:
-        text.emit_json(report.as_json())
+        printing.emit_json(report.as_json())
         return
-    text.emit(app, _check_lines(report))
+    printing.emit(app, _check_lines(report))
 
 
 def _check_lines(report: EndpointReport) -> Iterator[str]:
     """Yields what was found out of an endpoint, as lines."""
-    from tfgrpo.cli.live import money
+    from tfgrpo.cli.live_display import money
     from tfgrpo.model.providers import settings_toml
 
     where = report.base_url or "OpenAI's address"
-    yield text.style(f"{text.shown(report.model)} at {where}", bold=True)
+    yield printing.style(f"{printing.shown(report.model)} at {where}", bold=True)
     colours = {"yes": "green", "known": "green", "no": "yellow", "cut": "red"}
     wide = max(len(one.name) for one in report.findings)
     for one in report.findings:
-        verdict = text.style(one.verdict, fg=colours.get(one.verdict))
-        detail = f"  {text.style(text.shown(one.detail), dim=True)}" if one.detail else ""
+        verdict = printing.style(one.verdict, fg=colours.get(one.verdict))
+        detail = f"  {printing.style(printing.shown(one.detail), dim=True)}" if one.detail else ""
         yield f"  {one.name.ljust(wide)}  {verdict}{detail}"
     cost = money(report.dollars)
     tokens = f"{report.prompt_tokens:,} tokens in, {report.completion_tokens:,} out"
-    yield text.style(f"{report.calls} calls, {tokens}, {cost}", dim=True)
+    yield printing.style(f"{report.calls} calls, {tokens}, {cost}", dim=True)
     if report.provider is not None and report.provider.note:
         yield ""
-        line = text.words(f"{report.provider.title}: {report.provider.note}")
-        yield from text.wrap(line)
+        line = printing.words(f"{report.provider.title}: {report.provider.note}")
+        yield from printing.wrap(line)
     yield ""
     yield "settings for tfgrpo.toml:"
     yield ""
@@ -204,10 +204,10 @@ def serve(name: str, port: int, slots: int | None, context: int) -> None:
       tfgrpo model serve smollm2-135m
       tfgrpo model serve qwen2.5-coder-1.5b --port 9000 --slots 4
     """
-    from tfgrpo.cli.live import Fetch
+    from tfgrpo.cli.live_display import Fetch
     from tfgrpo.connect import local_slots, model_cache
     from tfgrpo.local.fetch import fetch
-    from tfgrpo.local.serve import ServerOptions, serve_forever
+    from tfgrpo.local.model_server import ServerOptions, serve_forever
 
     with Fetch() as bar:
         weights = find(name)
@@ -216,8 +216,8 @@ def serve(name: str, port: int, slots: int | None, context: int) -> None:
         )
 
     def ready(server: LocalServer) -> None:
-        text.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
-        text.echo(f"API key: {server.key}")
+        printing.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")
+        printing.echo(f"API key: {server.key}")
 
     slots = slots or local_slots()
     options = ServerOptions(n_parallel=slots, context=context, port=port, sha256=weights.sha256)
@@ -238,4 +238,4 @@ def rm(name: str) -> None:
     from tfgrpo.connect import model_cache
 
     freed = model_cache(os.environ).remove(name)
-    text.echo(f"removed {name}: {freed / 1e6:,.0f} MB freed")
+    printing.echo(f"removed {name}: {freed / 1e6:,.0f} MB freed")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from tfgrpo.cli.context import BRANCH, App
+from tfgrpo.cli.start_context import BRANCH, App
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project

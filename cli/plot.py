@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import RUN, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.cli.ui import needed_for_pages
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import UnknownRevision
@@ -39,7 +39,7 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
       tfgrpo plot -o run.html
       tfgrpo plot --html report.html
     """
-    from tfgrpo.training.dynamics import draw, dynamics, page
+    from tfgrpo.runs.dynamics import draw, dynamics, page
 
     if (output is not None) + (html is not None) + as_json > 1:
         raise click.UsageError("give only one of --output, --html and --json")
@@ -49,23 +49,25 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
     run = runs[-1] if name is None else app.store.runs.get(name)
     if html is not None:
         with needed_for_pages():
-            from tfgrpo.ui.export import page_alone
+            from tfgrpo.ui.export_pages import page_alone
 
         page_of_run = page_alone(app.path.absolute(), f"/run/{run.name}", author=app.author())
         atomic_write.write(html, page_of_run, mode=atomic_write.SHARED)
-        text.echo(f"wrote {html}")
+        printing.echo(f"wrote {html}")
         return
     series = dynamics(app.store, run)
     if as_json:
-        text.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
+        printing.emit_json({"run": run.name, "series": {one.name: one.values for one in series}})
     elif output is not None:
         atomic_write.write(output, page(run, series), mode=atomic_write.SHARED)
-        text.echo(f"wrote {output}")
+        printing.echo(f"wrote {output}")
     elif not series or not series[0].values:
-        text.echo(f"run {run.name} has not finished a step yet")
+        printing.echo(f"run {run.name} has not finished a step yet")
     else:
-        text.echo(
-            text.style(f"run {run.name}: {text.plural(len(series[0].values), 'step')}", bold=True)
+        printing.echo(
+            printing.style(
+                f"run {run.name}: {printing.plural(len(series[0].values), 'step')}", bold=True
+            )
         )
-        for line in draw(series, min(text.width(), 100)):
-            text.echo(line)
+        for line in draw(series, min(printing.width(), 100)):
+            printing.echo(line)

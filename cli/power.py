@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import FINITE, REVISION, App, pass_app
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
 from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.comparison import Power
+    from tfgrpo.evaluate.comparison import Power
 
 LEAST = 1e-9
 """A smaller difference in mean reward is taken for none."""
@@ -56,7 +56,7 @@ def power(
       tfgrpo power --difference 0.03 --within 0.45 --between 0.1
       tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
     """
-    from tfgrpo.evaluation.comparison import SAMPLES, Power
+    from tfgrpo.evaluate.comparison import SAMPLES, Power
 
     if difference is not None and abs(difference) < LEAST:
         difference = 0.0
@@ -76,7 +76,7 @@ def power(
         planned = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
     rows = planned.table(counts or SAMPLES)
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "difference": planned.difference,
                 "within": planned.within,
@@ -85,21 +85,21 @@ def power(
             }
         )
         return
-    text.echo(
+    printing.echo(
         f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
         f"problems and {planned.between:.3f} between them"
     )
     if not rows:
-        text.echo("no number of problems can detect a difference of 0")
+        printing.echo("no number of problems can detect a difference of 0")
         return
     cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
-    for line in text.table(cells, header=("samples", "problems", "attempts in total")):
-        text.echo(line)
+    for line in printing.table(cells, header=("samples", "problems", "attempts in total")):
+        printing.echo(line)
 
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
     """Returns difference, between and within as recorded evaluations have them."""
-    from tfgrpo.evaluation.comparison import power_of, recorded_pairs
+    from tfgrpo.evaluate.comparison import power_of, recorded_pairs
 
     a, b = app.store.resolve(control), app.store.resolve(library)
     pairs = recorded_pairs(

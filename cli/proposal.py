@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, text
-from tfgrpo.cli.context import App, force_option, pass_app
+from tfgrpo.cli import checkout, printing
 from tfgrpo.cli.edit import edit_file, read_file
+from tfgrpo.cli.start_context import App, force_option, pass_app
 from tfgrpo.cli.suggest import ListingGroup
-from tfgrpo.visible import shown
+from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.proposals import Proposal
-    from tfgrpo.store.merge import Side
+    from tfgrpo.store.history.merge import Side
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 LINE = re.compile(r"- \[(G\d+)\] ?(.*)\Z")
@@ -55,11 +55,11 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
 
     waiting = list_proposals(app.store, None if everything else "open")
     if as_json:
-        text.emit_json([as_object(one) for one in waiting])
+        printing.emit_json([as_object(one) for one in waiting])
     elif waiting:
-        text.emit(app, _listed(waiting))
+        printing.emit(app, _listed(waiting))
     else:
-        text.echo("no proposal waits for a decision")
+        printing.echo("no proposal waits for a decision")
 
 
 @proposal.command()
@@ -77,7 +77,7 @@ def show(app: App, id: str, as_json: bool) -> None:
     from tfgrpo.improvement.proposals import get_proposal
 
     one = get_proposal(app.store, id)
-    text.emit_json(as_object(one)) if as_json else text.emit(app, _shown(one))
+    printing.emit_json(as_object(one)) if as_json else printing.emit(app, _shown(one))
 
 
 @proposal.command()
@@ -138,12 +138,14 @@ def accept(
         chosen, edits = _edited(app, proposal, chosen, file)
     done = accept_proposal(app.store, id, only=chosen, edits=edits, why=why, take=take)
     if as_json:
-        text.emit_json(as_object(done))
+        printing.emit_json(as_object(done))
         return
     left = len(done.waiting)
-    more = f"; {text.plural(left, 'change')} still open" if left else ""
-    taken = text.plural(len(done.accepted) if chosen is None else len(chosen), "change")
-    text.echo(f"accepted {taken} of proposal {done.id}: {done.target} is at {done.version}{more}")
+    more = f"; {printing.plural(left, 'change')} still open" if left else ""
+    taken = printing.plural(len(done.accepted) if chosen is None else len(chosen), "change")
+    printing.echo(
+        f"accepted {taken} of proposal {done.id}: {done.target} is at {done.version}{more}"
+    )
     if app.store.head.branch == done.target:
         checkout.materialise(app)
 
@@ -174,11 +176,11 @@ def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool)
 
     done = reject_proposal(app.store, id, why=why, only=only or None)
     if as_json:
-        text.emit_json(as_object(done))
+        printing.emit_json(as_object(done))
         return
-    left = f"; {text.plural(len(done.waiting), 'change')} still open" if done.waiting else ""
-    what = f"{text.plural(len(only), 'change')} of proposal" if only else "proposal"
-    text.echo(f"turned down {what} {done.id}: {done.target} is as it was{left}")
+    left = f"; {printing.plural(len(done.waiting), 'change')} still open" if done.waiting else ""
+    what = f"{printing.plural(len(only), 'change')} of proposal" if only else "proposal"
+    printing.echo(f"turned down {what} {done.id}: {done.target} is as it was{left}")
 
 
 @proposal.command()
@@ -197,17 +199,17 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
       tfgrpo proposal reopen p1
       tfgrpo proposal reopen p1 --why "the till does not round after all"
     """
+    from tfgrpo.improvement.proposal_reopening import reopen as reopen_proposal
     from tfgrpo.improvement.proposals import get_proposal
-    from tfgrpo.improvement.reopening import reopen as reopen_proposal
 
     version = get_proposal(app.store, id).version
     proposal = reopen_proposal(app.store, id, why=why)
     if as_json:
-        text.emit_json(as_object(proposal))
+        printing.emit_json(as_object(proposal))
     else:
         tip = app.store.tip(proposal.target).name
         change = f"{proposal.target} is at {tip}, without {version}" if version else ""
-        text.echo(f"proposal {proposal.id} waits again" + (f": {change}" if change else ""))
+        printing.echo(f"proposal {proposal.id} waits again" + (f": {change}" if change else ""))
     if version is not None and app.store.head.branch == proposal.target:
         checkout.materialise(app)
 
@@ -216,7 +218,7 @@ def as_object(proposal: Proposal) -> dict[str, Any]:
     """Returns a proposal as JSON for programs, with its times as text."""
     from tfgrpo.improvement.proposals import proposal_object
 
-    times = {"made": text.iso(proposal.made), "time": text.iso(proposal.time)}
+    times = {"made": printing.iso(proposal.made), "time": printing.iso(proposal.time)}
     return {**proposal_object(proposal), **times}
 
 
@@ -254,23 +256,25 @@ def _listed(proposals: list[Proposal]) -> Iterator[str]:
         (
             one.id,
             one.state,
-            text.age(one.made),
+            printing.age(one.made),
             one.target,
             one.summary,
             "not measured" if one.measured is None else str(one.measured),
         )
         for one in proposals
     ]
-    yield from text.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
+    yield from printing.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
 
 
 def _shown(proposal: Proposal) -> Iterator[str]:
     view = proposal.view()
-    yield text.style(view.title, bold=True)
+    yield printing.style(view.title, bold=True)
     for one in proposal.changes:
-        yield from text.wrap(text.words(shown(str(one))), indent=5)
+        yield from printing.wrap(printing.words(shown(str(one))), indent=5)
         if one.reason:
-            yield from text.wrap(text.words(f"why: {shown(one.reason)}"), first="     ", indent=10)
+            yield from printing.wrap(
+                printing.words(f"why: {shown(one.reason)}"), first="     ", indent=10
+            )
     for note in view.notes:
         yield shown(note)
     for name, value in proposal.details.items():

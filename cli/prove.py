@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import App, pass_app
-from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.start_context import App, pass_app
 
 if TYPE_CHECKING:
+    from tfgrpo.learn.prove import Proof, Wanted
+    from tfgrpo.learn.run_setup import RunPlan
     from tfgrpo.project import Project
-    from tfgrpo.training.proving import Proof, Wanted
-    from tfgrpo.training.setup import RunPlan
 
 
 @click.command(cls=SectionedCommand)
@@ -60,14 +60,7 @@ def prove(
       tfgrpo prove HEAD --data problems.jsonl --estimate
     """
     from tfgrpo.cli import cost
-    from tfgrpo.training.proving import (
-        Wanted,
-        bring_in,
-        estimate_trial,
-        offered,
-        plan_trial,
-        stem_of,
-    )
+    from tfgrpo.learn.prove import Wanted, bring_in, estimate_trial, offered, plan_trial, stem_of
 
     store, project = app.store, options.open_project(app, config)
     is_file = os.path.isfile(what)
@@ -75,7 +68,7 @@ def prove(
     base = store.version(0)
     wanted = Wanted(() if is_file else (store.resolve(what),), stem, base, budget, new)
     plan = plan_trial(store, project, options.read_flags(values), wanted)
-    text.warn(plan.warnings)
+    printing.warn(plan.warnings)
     if estimate:
         library = offered(what) if is_file else store.library(wanted.versions[0])
         figures = estimate_trial(store, plan, library)
@@ -93,17 +86,17 @@ def run_trial(
     app: App, project: Project, plan: RunPlan, wanted: Wanted, *, quiet: bool = False
 ) -> Proof:
     """Does a trial, showing how it goes unless `quiet`."""
-    from tfgrpo.cli import interrupts, live
+    from tfgrpo.cli import interrupts, live_display
+    from tfgrpo.learn.prove import do_trial, ready_trial
     from tfgrpo.notices import ignore
-    from tfgrpo.training.proving import do_trial, ready_trial
 
     ready = ready_trial(app.store, project, plan, wanted)
-    with live.Reporter(app.store) as report:
+    with live_display.Reporter(app.store) as report:
         try:
             return interrupts.run(do_trial(app.store, project, ready, ignore if quiet else report))
         except interrupts.Interrupted as stop:
             report.close()
-            text.echo(
+            printing.echo(
                 "interrupted; every answer is saved, run the same command to resume", err=True
             )
             click.get_current_context().exit(stop.code)
@@ -112,11 +105,11 @@ def run_trial(
 def show(app: App, proof: Proof, *, as_json: bool) -> None:
     """Prints what a proof came to, and where it is."""
     from tfgrpo.cli.cost import dollars
-    from tfgrpo.training.proving import sorted_results, tried_object
+    from tfgrpo.learn.prove import sorted_results, tried_object
 
     helps = [one for one in proof.tried if one.judged.verdict == "helps"]
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "run": proof.run.name,
                 "branch": proof.run.branch,
@@ -136,14 +129,14 @@ def show(app: App, proof: Proof, *, as_json: bool) -> None:
         )
         for one in sorted_results(proof.tried)
     ]
-    text.emit(app, text.table(rows, header=("verdict", "effect", "pairs", "experience")))
-    calls = text.plural(proof.cost.usage.calls, "call")
-    text.echo(f"run {proof.run.name}: {calls}, {dollars(proof.cost)}")
+    printing.emit(app, printing.table(rows, header=("verdict", "effect", "pairs", "experience")))
+    calls = printing.plural(proof.cost.usage.calls, "call")
+    printing.echo(f"run {proof.run.name}: {calls}, {dollars(proof.cost)}")
     if helps:
-        text.echo(f"{text.plural(len(helps), 'experience')} on branch {proof.run.branch}")
-        text.echo(
+        printing.echo(f"{printing.plural(len(helps), 'experience')} on branch {proof.run.branch}")
+        printing.echo(
             f"next: `tfgrpo diff HEAD {proof.run.branch}`, then `tfgrpo merge {proof.run.branch}` "
             "where your library lacks some of it"
         )
     else:
-        text.echo("nothing was shown to help")
+        printing.echo("nothing was shown to help")

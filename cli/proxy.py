@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text, trust
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import options, printing, trust
+from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.store.errors import SettingsError, TfgrpoError, install_hint
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.settings import ProxySettings
+    from tfgrpo.proxy.proxy_settings import ProxySettings
 
 TOKEN = "TFGRPO_PROXY_TOKEN"
 FILE = "proxy.toml"
@@ -103,7 +103,7 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
       tfgrpo proxy --library prod --upstream http://127.0.0.1:8000/v1
     """
     try:
-        from tfgrpo.proxy.run import run
+        from tfgrpo.proxy.worker_processes import run
     except ModuleNotFoundError as error:
         if error.name != "httptools":
             raise
@@ -114,18 +114,18 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
     def ready(port: int) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.openai.shown("/v1/chat/completions")
-        text.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
+        printing.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
         ways = [(str(one), one.before_v1) for one in (settings.openai, settings.anthropic)]
         if ways[0] != ways[1]:
             address = settings.anthropic.shown("/v1/messages")
-            text.echo(f"Anthropic's routes: {address}", err=True)
+            printing.echo(f"Anthropic's routes: {address}", err=True)
 
     run(settings, workers, ready, lambda: settings_of(app, config, flags))
 
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
     """Returns what the flags and the file say together. Raises SettingsError."""
-    from tfgrpo.proxy.settings import (
+    from tfgrpo.proxy.proxy_settings import (
         LibraryChoice,
         ProxySettings,
         either,
@@ -167,7 +167,7 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values |= {key: flags[key] for key in plain if flags[key] is not None}
     keep = None
     if flags["keep"] != "forever":
-        from tfgrpo.store.log_filter import parse_time
+        from tfgrpo.store.history.log_filter import parse_time
 
         keep = -parse_time(flags["keep"], now=0) / 1e6
         if keep <= 0:  # a date: every call would be older than that

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.cli import printing as text
+from tfgrpo.cli.start_context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.redaction import (
     Places,
     finish_everywhere,
@@ -20,10 +20,10 @@ from tfgrpo.redaction import (
     with_problems,
 )
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.activity.traffic import redact_traffic
 from tfgrpo.store.errors import StoreError, TfgrpoError
-from tfgrpo.store.occurrences import Occurrence, forms
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
-from tfgrpo.store.traffic import redact_traffic
+from tfgrpo.store.text_occurrences import Occurrence, forms
 
 
 @click.command()

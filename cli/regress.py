@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import BRANCH, REVISION, App, pass_app
-from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.start_context import BRANCH, REVISION, App, pass_app
 from tfgrpo.cli.traffic import opened
 from tfgrpo.notices import ignore
 
@@ -76,8 +76,8 @@ def regress(
       tfgrpo regress heldout.jsonl --model m --samples 2
       tfgrpo regress --unused 28d
     """
-    from tfgrpo.cli import cost, interrupts, live
-    from tfgrpo.improvement import estimates
+    from tfgrpo.cli import cost, interrupts, live_display
+    from tfgrpo.improvement import improvement_estimate
     from tfgrpo.improvement.regression import RegressRequest, regression_object
     from tfgrpo.improvement.regression import regress as compare_sides
 
@@ -88,38 +88,38 @@ def regress(
     project = options.open_project(app, config)
     request = RegressRequest(library, data, samples, given, target)
     if estimate:
-        planned = estimates.estimate_regression(app.store, project, request)
+        planned = improvement_estimate.estimate_regression(app.store, project, request)
         cost.print_planned(planned, details=details, as_json=as_json)
         return
-    with live.Reporter(app.store) as report:
+    with live_display.Reporter(app.store) as report:
         try:
             watching = ignore if as_json else report
             work = compare_sides(app.store, project, request, on_progress=watching)
             regression = interrupts.run(work)
         except interrupts.Interrupted as stop:
             report.close()
-            text.echo("interrupted; the same command goes on where it was", err=True)
+            printing.echo("interrupted; the same command goes on where it was", err=True)
             click.get_current_context().exit(stop.code)
     if as_json:
-        text.emit_json(regression_object(regression))
+        printing.emit_json(regression_object(regression))
     else:
         _tell(regression)
 
 
 def _tell(regression: Regression) -> None:
     view = regression.view()
-    text.echo(text.style(text.shown(view.title), bold=True))
-    for line in text.table(view.rows, header=view.header):
-        text.echo(line)
+    printing.echo(printing.style(printing.shown(view.title), bold=True))
+    for line in printing.table(view.rows, header=view.header):
+        printing.echo(line)
     for note in view.notes:
-        for line in text.wrap(text.words(text.shown(note)), indent=5):
-            text.echo(line)
+        for line in printing.wrap(printing.words(printing.shown(note)), indent=5):
+            printing.echo(line)
 
 
 def _unused(app: App, unused: str, library: str, target: str | None, as_json: bool) -> None:
     """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
-    from tfgrpo.improvement.expiry import propose_expiry, unused_experiences
-    from tfgrpo.store.log_filter import parse_time
+    from tfgrpo.improvement.unused_experiences import propose_expiry, unused_experiences
+    from tfgrpo.store.history.log_filter import parse_time
 
     store = app.store
     branch = target or (library if library in store.branches() else store.head.branch or "main")
@@ -130,11 +130,11 @@ def _unused(app: App, unused: str, library: str, target: str | None, as_json: bo
     proposal = propose_expiry(store, branch, expired, unused) if expired and target else None
     if as_json:
         rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in expired]
-        text.emit_json({"unused": rows, "proposal": proposal and proposal.id})
+        printing.emit_json({"unused": rows, "proposal": proposal and proposal.id})
         return
     for one in expired:
-        text.echo(text.shown(f"[{label[one.id]}] in no prompt since {unused}: {one.text}"))
+        printing.echo(printing.shown(f"[{label[one.id]}] in no prompt since {unused}: {one.text}"))
     if not expired:
-        text.echo(f"no experience of {branch} is known to be unused since {unused}")
+        printing.echo(f"no experience of {branch} is known to be unused since {unused}")
     if proposal is not None:
-        text.echo(f"proposal {proposal.id} deletes them")
+        printing.echo(f"proposal {proposal.id} deletes them")

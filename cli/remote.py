@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REMOTE, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REMOTE, App, pass_app
 from tfgrpo.cli.suggest import ListingGroup
 
 LOCATION = "a path, a bundle file, host:path or ssh://host/path"
@@ -44,7 +44,7 @@ def list_(app: App, as_json: bool) -> None:
     store = app.store
     remotes = Remotes(store).all()
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 name: {"location": location, "branches": tracked(store.port, name)}
                 for name, location in remotes.items()
@@ -52,7 +52,7 @@ def list_(app: App, as_json: bool) -> None:
         )
         return
     if not remotes:
-        text.echo("no remotes; add one with `tfgrpo remote add NAME LOCATION`")
+        printing.echo("no remotes; add one with `tfgrpo remote add NAME LOCATION`")
         return
     rows = [
         (
@@ -62,7 +62,7 @@ def list_(app: App, as_json: bool) -> None:
         )
         for name, location in remotes.items()
     ]
-    text.emit(app, text.table(rows, header=("remote", "branches", "location")))
+    printing.emit(app, printing.table(rows, header=("remote", "branches", "location")))
 
 
 @remote.command()
@@ -79,13 +79,13 @@ def add(app: App, name: str, location: str) -> None:
     """
     from tfgrpo.store.transfer import locations
     from tfgrpo.store.transfer.remotes import Remotes
-    from tfgrpo.trust.ledger import remember_own
     from tfgrpo.trust.permissions import of_remote
+    from tfgrpo.trust.trusted_folders import remember_own
 
     there = locations.parse(location)
     Remotes(app.store).add(name, there.text)
     remember_own(of_remote(app.root, name, there.text))
-    text.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` downloads its versions")
+    printing.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` downloads its versions")
 
 
 @remote.command()
@@ -102,7 +102,7 @@ def remove(app: App, name: str) -> None:
     from tfgrpo.store.transfer.remotes import Remotes
 
     branches = Remotes(app.store).remove(name)
-    text.echo(f"removed {name} and its branches here ({branches})")
+    printing.echo(f"removed {name} and its branches here ({branches})")
 
 
 @remote.command("set-url")
@@ -119,10 +119,10 @@ def set_url(app: App, name: str, location: str) -> None:
     """
     from tfgrpo.store.transfer import locations
     from tfgrpo.store.transfer.remotes import Remotes
-    from tfgrpo.trust.ledger import remember_own
     from tfgrpo.trust.permissions import of_remote
+    from tfgrpo.trust.trusted_folders import remember_own
 
     there = locations.parse(location)
     before = Remotes(app.store).move(name, there.text)
     remember_own(of_remote(app.root, name, there.text))
-    text.echo(f"changed {name} from {before} to {there.text}")
+    printing.echo(f"changed {name} from {before} to {there.text}")

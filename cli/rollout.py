@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import BRANCH, App, pass_app
+from tfgrpo.cli import printing
 from tfgrpo.cli.experiment import candidate_of, guards_of, parse_share, scale_of, why_option
+from tfgrpo.cli.start_context import BRANCH, App, pass_app
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import UnknownRevision
 
@@ -56,7 +56,7 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
       tfgrpo rollout main --on prod --until 2d
     """
     from tfgrpo.production import experiment as records
-    from tfgrpo.production.rollout import outcome, tell, watch
+    from tfgrpo.production.guarded_rollout import outcome, tell, watch
 
     store = app.store
     control = flags["on"] or _target(store, candidate)
@@ -75,22 +75,22 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
     arms = control, candidate_of(store, candidate)
     share = parse_share(flags["share"])
     begun = records.start(store, name, arms, share, plan, why=flags["why"])
-    text.echo(f"rollout {name}: {100 * begun.share:g}% of subjects get {candidate}")
+    printing.echo(f"rollout {name}: {100 * begun.share:g}% of subjects get {candidate}")
     last = ""
     try:
         for shown in watch(store, name, until):
             if shown.verdict.said != last:
                 last = shown.verdict.said
-                text.echo(last)
+                printing.echo(last)
     except KeyboardInterrupt:
-        text.echo(f"{name} goes on: `tfgrpo experiment status {name}`", err=True)
+        printing.echo(f"{name} goes on: `tfgrpo experiment status {name}`", err=True)
         raise
     ended = outcome(store, name)
-    text.echo(f"{name} was {ended.state}" + (f": {ended.why}" if ended.why else ""))
+    printing.echo(f"{name} was {ended.state}" + (f": {ended.why}" if ended.why else ""))
     if webhook:
         why = tell(webhook, ended)
         if why is not None:
-            text.echo(f"the webhook was not told: {why}", err=True)
+            printing.echo(f"the webhook was not told: {why}", err=True)
     if ended.state != records.PROMOTED:
         raise click.exceptions.Exit(1)
 
@@ -120,7 +120,7 @@ def _free_name(store: Store, candidate: str) -> str:
 
 def _seconds(until: str) -> float | None:
     """Returns how long a rollout may take. Raises UsageError."""
-    from tfgrpo.store.log_filter import parse_time
+    from tfgrpo.store.history.log_filter import parse_time
 
     if until == "decided":
         return None

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import REVISION, RUN, App, pass_app
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.start_context import REVISION, RUN, App, pass_app
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.by_problem import ProblemPairs
-    from tfgrpo.training.attempts import AttemptList, AttemptText, RecordedAttempt
-    from tfgrpo.views import View
+    from tfgrpo.evaluate.by_problem import ProblemPairs
+    from tfgrpo.result_tables import View
+    from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt
 
 LONG = 28
 DEEPEST = 24
@@ -77,22 +77,22 @@ def rollouts(
         return
     attempts = _read(app, name, evaluated, data, which)
     if as_json:
-        text.emit_json_list(attempts.objects())
+        printing.emit_json_list(attempts.objects())
     elif as_csv:
-        text.emit_csv(attempts.rows())
+        printing.emit_csv(attempts.rows())
     elif by_problem:
-        text.emit(app, _table(attempts.by_problem()))
+        printing.emit(app, _table(attempts.by_problem()))
     elif which["problem"] is not None:
-        text.emit(app, _groups(attempts))
+        printing.emit(app, _groups(attempts))
     else:
-        text.emit(app, _table(attempts.view()))
+        printing.emit(app, _table(attempts.view()))
 
 
 def _read(
     app: App, name: str | None, evaluated: str | None, data: str | None, which: dict[str, Any]
 ) -> AttemptList:
     """Returns the attempts that were asked for. Raises UnknownRevision where there are none."""
-    from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
+    from tfgrpo.runs.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 
     store = app.store
     project = options.open_project(app, None)
@@ -118,8 +118,8 @@ def _read(
 
 
 def _paired(app: App, evaluated: str, against: str, data: str | None) -> ProblemPairs:
-    from tfgrpo.evaluation.by_problem import paired_problems
-    from tfgrpo.evaluation.comparison import recorded_pairs
+    from tfgrpo.evaluate.by_problem import paired_problems
+    from tfgrpo.evaluate.comparison import recorded_pairs
 
     control, version = app.store.resolve(against), app.store.resolve(evaluated)
     dataset = data and options.open_project(app, None).record_path(data)
@@ -134,24 +134,24 @@ def _paired(app: App, evaluated: str, against: str, data: str | None) -> Problem
 
 def _pairs(app: App, pairs: ProblemPairs, as_csv: bool, as_json: bool) -> None:
     if as_json:
-        text.emit_json_list(pairs.rows())
+        printing.emit_json_list(pairs.rows())
     elif as_csv:
-        text.emit_csv(pairs.rows())
+        printing.emit_csv(pairs.rows())
     else:
-        text.emit(app, _table(pairs.view()))
+        printing.emit(app, _table(pairs.view()))
 
 
 def _table(view: View) -> Iterator[str]:
     at = view.header.index("problem")
     rows = [[_short(c) if n == at else c for n, c in enumerate(row)] for row in view.rows]
-    yield from text.table(rows, header=view.header)
+    yield from printing.table(rows, header=view.header)
     for note in view.notes:
-        yield from text.wrap(text.words(note), indent=2)
+        yield from printing.wrap(printing.words(note), indent=2)
 
 
 def _short(id: str) -> str:
     """Returns an id that leaves a terminal's line room for the rest."""
-    if len(id) <= LONG or text.width() == text.UNWRAPPED:
+    if len(id) <= LONG or printing.width() == printing.UNWRAPPED:
         return id
     return "…" + id[1 - LONG :]
 
@@ -164,14 +164,16 @@ def _groups(attempts: AttemptList) -> Iterator[str]:
         first = attempts.text(group[0])
         step = "" if group[0].step is None else f"step {group[0].step}, "
         right = sum(one.is_right for one in group)
-        title = f"{step}{group[0].problem}: {right} of {text.plural(len(group), 'attempt')} right"
-        yield text.style(text.shown(" ".join(title.split())), bold=True)
+        title = (
+            f"{step}{group[0].problem}: {right} of {printing.plural(len(group), 'attempt')} right"
+        )
+        yield printing.style(printing.shown(" ".join(title.split())), bold=True)
         yield from _message("question", first.question)
         if first.ground_truths is not None:
             yield from _message("ground truth", " or ".join(first.ground_truths))
         elif attempts.missing:
-            yield from text.wrap(
-                text.words(f"no ground truth: {attempts.missing}", dim=True), indent=2
+            yield from printing.wrap(
+                printing.words(f"no ground truth: {attempts.missing}", dim=True), indent=2
             )
         prompt = first.prompt
         for n, (role, content) in enumerate(prompt, 1):
@@ -189,23 +191,25 @@ def _attempt(
     side = f"{one.side}, " if one.side else ""
     colour = {"winner": "green", "loser": "red"}.get(one.side)
     title = f"attempt {one.sample}: {side}{reward}, {one.outcome} under v{one.version}"
-    yield text.style(title, bold=True, fg=colour)
+    yield printing.style(title, bold=True, fg=colour)
     notes = {"hint": one.verdict.get("hint"), "answer": one.answer, "reason": one.reason}
     for key, note in notes.items():
         if note:
-            yield from text.wrap(text.words(f"{key}: {note}", dim=True), indent=2)
+            yield from printing.wrap(printing.words(f"{key}: {note}", dim=True), indent=2)
     if words.prompt and words.prompt != prompt:
-        yield text.style("its prompt differs: --json shows it", dim=True)
+        yield printing.style("its prompt differs: --json shows it", dim=True)
     if "branch" in one.verdict:
         parent, at = one.verdict["branch"]
-        yield text.style(f"… the first {at + 1} messages are those of attempt {parent}", dim=True)
+        yield printing.style(
+            f"… the first {at + 1} messages are those of attempt {parent}", dim=True
+        )
     for role, content in words.messages:
         yield from _message(role, content)
 
 
 def _message(role: str, content: str) -> Iterator[str]:
     line, *more = content.splitlines() or [""]
-    yield from text.wrap([text.Word(role, fg="cyan"), *text.words(line)], indent=2)
+    yield from printing.wrap([printing.Word(role, fg="cyan"), *printing.words(line)], indent=2)
     for line in more:  # as they stand: it may be code
         blank = "  " + line[: len(line) - len(line.lstrip())].expandtabs(4)[:DEEPEST]
-        yield from text.wrap(text.words(line), first=blank, indent=len(blank))
+        yield from printing.wrap(printing.words(line), first=blank, indent=len(blank))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import RUN, App, pass_app
+from tfgrpo.cli import printing as text
 from tfgrpo.cli.show import issue_lines
+from tfgrpo.cli.start_context import RUN, App, pass_app
+from tfgrpo.runs.run_issues import issue_counts
+from tfgrpo.runs.run_record import RunRecord, listed_runs, run_record
 from tfgrpo.store.store import Store
-from tfgrpo.training.run_record import RunRecord, listed_runs, run_record
-from tfgrpo.training.run_report import issue_counts
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.sealed import Seal
+    from tfgrpo.evaluate.sealed_problems import Seal
 
 
 @click.command()
@@ -65,7 +65,7 @@ def runs(
 
 def _remove(store: Store, names: tuple[str, ...], reason: str | None) -> None:
     """Hides runs: all that are named, or none. Raises InvalidOperation."""
-    from tfgrpo.training.setup import remove_run
+    from tfgrpo.learn.run_setup import remove_run
 
     verb, *others = names
     if verb != "rm":

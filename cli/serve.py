@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.address import located
 
 if TYPE_CHECKING:

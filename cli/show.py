@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 
 import click
 
-from tfgrpo.cli import log, text
-from tfgrpo.cli.context import WHAT, App, pass_app
-from tfgrpo.cli.events import event_lines, version_move_lines
-from tfgrpo.projections.events import ShownEvent, event_object, events_of, life_of
-from tfgrpo.projections.moves import move_objects, moves_of
-from tfgrpo.projections.versions import StandingNames, signed, version_object
+from tfgrpo.cli import log, printing
+from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.start_context import WHAT, App, pass_app
+from tfgrpo.display.event_lines import ShownEvent, event_object, events_of, life_of
+from tfgrpo.display.order_changes import move_objects, moves_of
+from tfgrpo.display.version_rows import StandingNames, signed, version_object
+from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
-from tfgrpo.training.run_report import Issue, issues
 
 
 @click.command()
@@ -52,24 +52,24 @@ def show(app: App, what: str, as_json: bool) -> None:
         ]
         fields["library"] = library_object(library)
         fields["moves"] = move_objects(moves_of(store, version))
-        text.emit_json(fields)
+        printing.emit_json(fields)
     else:
-        text.emit(app, _version_lines(store, version, library))
+        printing.emit(app, _version_lines(store, version, library))
 
 
 def show_experience(app: App, store: Store, experience: str, as_json: bool) -> None:
     """Prints an experience's whole life."""
     if as_json:
         events = store.history(experience)
-        text.emit_json({"experience": experience, "events": [event_object(e) for e in events]})
+        printing.emit_json({"experience": experience, "events": [event_object(e) for e in events]})
     else:
-        text.emit(app, _life(store, experience, life_of(store, experience)))
+        printing.emit(app, _life(store, experience, life_of(store, experience)))
 
 
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
     names = StandingNames(store)
     yield from log.heading(store, version, names)
-    yield text.style(f"  {version.digest.hex()}", dim=True)
+    yield printing.style(f"  {version.digest.hex()}", dim=True)
     for shown in events_of(store, version):
         yield ""
         yield from event_lines(shown.event, shown.before, shown.origin)
@@ -81,10 +81,10 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
         yield from issue_lines(issue)
     if version.meta.get("repaired"):
         yield ""
-        yield text.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
+        yield printing.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
     yield ""
-    yield text.style(f"the library at {version.name}", bold=True) + (
-        f": {text.plural(len(library), 'experience')}" if library else ": empty"
+    yield printing.style(f"the library at {version.name}", bold=True) + (
+        f": {printing.plural(len(library), 'experience')}" if library else ": empty"
     )
     yield from library_lines(library)
 
@@ -92,30 +92,32 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
 def issue_lines(issue: Issue, *, first: str = "") -> Iterator[str]:
     """Yields what was refused or failed, and why; `first` stands before it."""
     where = f" ({issue.problem})" if issue.problem else ""
-    words = text.words(issue.what + where)
-    yield from text.wrap([text.Word(issue.kind, fg="red"), *words], first=first, indent=2)
-    yield from text.wrap(text.words(issue.reason, dim=True), first="  ", indent=2)
+    words = printing.words(issue.what + where)
+    yield from printing.wrap([printing.Word(issue.kind, fg="red"), *words], first=first, indent=2)
+    yield from printing.wrap(printing.words(issue.reason, dim=True), first="  ", indent=2)
 
 
 def library_lines(library: Library) -> Iterator[str]:
     """Yields `[G0] text` for each experience, hung under its label."""
     for label, id in library.labels.items():
-        first = text.style(f"[{label}]", fg="cyan") + " "
-        yield from text.wrap(text.words(library.by_id[id].text), first=first, indent=len(label) + 3)
+        first = printing.style(f"[{label}]", fg="cyan") + " "
+        yield from printing.wrap(
+            printing.words(library.by_id[id].text), first=first, indent=len(label) + 3
+        )
 
 
 def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator[str]:
     labels = store.library("HEAD").label_of
     here = f"[{labels[experience]}] at HEAD" if experience in labels else "not in HEAD's library"
-    yield text.style(f"experience {experience}", bold=True) + f", {here}"
+    yield printing.style(f"experience {experience}", bold=True) + f", {here}"
     for shown in life:
         version = shown.version
         yield ""
-        yield from text.wrap(
+        yield from printing.wrap(
             [
-                text.Word(version.name, fg="yellow"),
-                *text.words(
-                    f"{text.when(version.time)} ({text.age(version.time)})"
+                printing.Word(version.name, fg="yellow"),
+                *printing.words(
+                    f"{printing.when(version.time)} ({printing.age(version.time)})"
                     f" by {signed(store, version)}",
                     dim=True,
                 ),

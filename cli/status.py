@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
-from tfgrpo.store.log_filter import subject
-from tfgrpo.store.name_moves import protected
-from tfgrpo.store.revisions import run_of_history
+from tfgrpo.cli import printing as text
+from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.runs.run_issues import issue_counts, report
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.history.name_moves import protected
+from tfgrpo.store.history.revisions import run_of_history
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
-from tfgrpo.tools.known_strength import known_strength
-from tfgrpo.training.run_report import issue_counts, report
+from tfgrpo.tools.sandbox_strength import known_strength
 
 if TYPE_CHECKING:
-    from tfgrpo.store.blame import Confirmed, Stats
+    from tfgrpo.store.history.blame import Confirmed, Stats
     from tfgrpo.store.store import Store
 
 
@@ -61,7 +61,7 @@ def status(
     store = app.store
     figures = None
     if verbose:
-        from tfgrpo.store.blame import stats
+        from tfgrpo.store.history.blame import stats
 
         figures = stats(store, store.resolve(revision or "HEAD"))
     head = store.head

@@ -12,15 +12,15 @@ import click
 from click.core import ParameterSource
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import figures, options, text
-from tfgrpo.cli.context import FINITE, App, pass_app
-from tfgrpo.cli.figures import token_count
-from tfgrpo.proxy.patterns import clean_feedback
-from tfgrpo.visible import shown
+from tfgrpo.cli import options, printing, traffic_figures
+from tfgrpo.cli.start_context import FINITE, App, pass_app
+from tfgrpo.cli.traffic_figures import token_count
+from tfgrpo.proxy.withheld_words import clean_feedback
+from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
 
 if TYPE_CHECKING:
-    from tfgrpo.store.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
+    from tfgrpo.store.activity.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
 
 
 @click.command()
@@ -69,8 +69,8 @@ def traffic(
       tfgrpo traffic --figures
       tfgrpo traffic --by day --tag team=blue
     """
-    from tfgrpo.store.log_filter import parse_time
-    from tfgrpo.store.traffic import CallFilter, keyed
+    from tfgrpo.store.activity.traffic import CallFilter, keyed
+    from tfgrpo.store.history.log_filter import parse_time
 
     by, number = flags.pop("by"), flags.pop("number")
     start = parse_time(since, now=time.time_ns() // 1000)
@@ -85,15 +85,15 @@ def traffic(
         if in_figures:
             calls = log.measured(start, flags["tags"])
             if by:
-                figures.show_by(app, calls, by, cost, as_json)
+                traffic_figures.show_by(app, calls, by, cost, as_json)
             else:
-                figures.show(app, calls, log.lost(), cost, number or 5, as_json)
+                traffic_figures.show(app, calls, log.lost(), cost, number or 5, as_json)
             return
         if call is not None:
             if as_json:
-                text.emit_json(_whole(log, call, cost))
+                printing.emit_json(_whole(log, call, cost))
             else:
-                text.emit(app, _shown(log, call, cost))
+                printing.emit(app, _shown(log, call, cost))
             return
         who = (
             None
@@ -102,9 +102,9 @@ def traffic(
         )
         calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
         if as_json:
-            text.emit_json([_object(one, cost) for one in calls])
+            printing.emit_json([_object(one, cost) for one in calls])
         else:
-            text.emit(app, _listed(calls, cost))
+            printing.emit(app, _listed(calls, cost))
 
 
 @click.command()
@@ -133,7 +133,7 @@ def feedback(
       tfgrpo feedback --scale stars=1..5
     """
     from tfgrpo.proxy.metrics import sums_of_feedback
-    from tfgrpo.store.traffic import checked_feedback, recent_call
+    from tfgrpo.store.activity.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
     if score is not None:
@@ -152,12 +152,12 @@ def feedback(
         checked = checked_feedback(id, words, author=who, time=now, scales=scales)
         checked = clean_feedback(checked)
         log.add_feedback(checked, sums_of_feedback(checked, about))
-    text.echo(f"recorded feedback on {id}")
+    printing.echo(f"recorded feedback on {id}")
 
 
 def _set_scale(app: App, setting: str) -> None:
     """Sets a scale that was written `LABEL=LOW..HIGH`."""
-    from tfgrpo.store.traffic import Scale, checked_scale
+    from tfgrpo.store.activity.traffic import Scale, checked_scale
 
     label, _, ends = setting.rpartition("=")
     low, between, high = ends.partition("..")
@@ -169,7 +169,7 @@ def _set_scale(app: App, setting: str) -> None:
         raise click.UsageError(f"{setting!r} is no scale: write one as stars=1..5")
     with opened(app) as log:
         log.set_scale("" if label == "score" else label, checked_scale(label, scale))
-    text.echo(f"scores of {label} are from {scale}")
+    printing.echo(f"scores of {label} are from {scale}")
 
 
 def _refuse_others(names: tuple[str, ...], why: str) -> None:
@@ -183,15 +183,15 @@ def _refuse_others(names: tuple[str, ...], why: str) -> None:
 
 def opened(app: App) -> Any:
     """Opens the record of traffic beside the store, for a `with` block. Raises StoreError."""
+    from tfgrpo.store.activity.traffic import traffic_path
     from tfgrpo.store.opening import open_traffic
-    from tfgrpo.store.traffic import traffic_path
 
     return closing(open_traffic(traffic_path(app.file)))
 
 
 def dollars_of(app: App) -> Cost:
     """Returns what tells the price of a call."""
-    from tfgrpo.production.dollars import Dollars
+    from tfgrpo.costs.proxy_calls import Dollars
 
     return Dollars(options.open_project(app, None).table("prices")).of
 
@@ -226,7 +226,7 @@ def _call(call: CallRecord, cost: Cost) -> dict[str, Any]:
 
 
 def _whole(log: Traffic, id: str, cost: Cost) -> dict[str, Any]:
-    from tfgrpo.store.traffic import recent_call
+    from tfgrpo.store.activity.traffic import recent_call
 
     call = recent_call(log, id)
     content = log.content(call.id)
@@ -240,7 +240,7 @@ def _listed(calls: list[ListedCall], cost: Cost) -> Iterator[str]:
     rows = [
         (
             one.call.id[:17],
-            text.age(one.call.time),
+            printing.age(one.call.time),
             f"{one.call.library or ''} {one.call.version or ''}".strip(),
             shown(one.call.arm or ""),
             shown(one.call.model or ""),
@@ -253,7 +253,7 @@ def _listed(calls: list[ListedCall], cost: Cost) -> Iterator[str]:
         for one in calls
     ]
     header = ("call", "age", "library", "arm", "model", "status", "tokens", "cost", "took", "score")
-    yield from text.table(rows, header=header)
+    yield from printing.table(rows, header=header)
 
 
 def _price(call: CallRecord, cost: Cost) -> str:
@@ -274,10 +274,10 @@ def _counted(call: CallRecord) -> str:
 
 
 def _shown(log: Traffic, id: str, cost: Cost) -> Iterator[str]:
-    from tfgrpo.store.traffic import recent_call
+    from tfgrpo.store.activity.traffic import recent_call
 
     call = recent_call(log, id)
-    yield f"{text.style(call.id, fg='yellow')}  {text.when(call.time)}  {call.route}"
+    yield f"{printing.style(call.id, fg='yellow')}  {printing.when(call.time)}  {call.route}"
     yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
     yield (
         f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
@@ -299,9 +299,9 @@ def _shown(log: Traffic, id: str, cost: Cost) -> Iterator[str]:
         yield f"error    {shown(call.error)}"
     content = log.content(call.id)
     if content is not None:
-        yield text.style("request", bold=True)
+        yield printing.style("request", bold=True)
         yield shown(content.request)
-        yield text.style("answer", bold=True)
+        yield printing.style("answer", bold=True)
         yield shown(content.answer)
     for one in log.feedback(call.id):
         yield _feedback(one)
@@ -313,4 +313,4 @@ def _feedback(one: Feedback) -> str:
         value = getattr(one, name)
         if value:
             parts.append(f"{name} {shown(value)}")
-    return f"feedback {text.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"
+    return f"feedback {printing.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"

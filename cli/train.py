@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, cost, options, text
-from tfgrpo.cli.context import RUN, App, force_option, pass_app
-from tfgrpo.cli.sections import SectionedCommand
+from tfgrpo.cli import checkout, cost, options, printing
+from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
+from tfgrpo.learn.next_commands import next_steps
 from tfgrpo.store.errors import StoreError
-from tfgrpo.training.next_steps import next_steps
 from tfgrpo.wording import span
 from tfgrpo.workers.queue import queue_address
 
 if TYPE_CHECKING:
+    from tfgrpo.learn.run import TrainResult
+    from tfgrpo.learn.run_setup import ReadyRun
     from tfgrpo.project import Project
-    from tfgrpo.store.runs import Run
+    from tfgrpo.store.activity.runs import Run
     from tfgrpo.store.store import Store
-    from tfgrpo.training.run import TrainResult
-    from tfgrpo.training.setup import ReadyRun
 
 
 @click.command(cls=SectionedCommand)
@@ -94,7 +94,7 @@ def train(
         queue_address(app.location)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
-    from tfgrpo.training.setup import RunChoice, plan_choice, ready_run, run_budget
+    from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run, run_budget
 
     there = _has_store(app)
     if not there:
@@ -104,16 +104,16 @@ def train(
     choice = RunChoice(name, resume, new, budget, keep_going)
     if estimate:
         plan, run = plan_choice(app.store, project, given, choice)
-        text.warn(plan.warnings)
+        printing.warn(plan.warnings)
         if plan.chosen:
-            text.echo(plan.chosen, err=True)
+            printing.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
         cost.print_estimate(app, plan, run, details=details, as_json=as_json)
         return
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)
     if not there:
-        text.echo(f"made an empty library at {app.location}")
+        printing.echo(f"made an empty library at {app.location}")
     _work(app, project, ready, workers=workers)
 
 
@@ -130,17 +130,17 @@ def _has_store(app: App) -> bool:
 
 def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None:
     """Does what is left of a run, showing how it goes and what came of it."""
-    from tfgrpo.cli import interrupts, live
-    from tfgrpo.training.loop import plan_steps
-    from tfgrpo.training.run import run_to_end
+    from tfgrpo.cli import interrupts, live_display
+    from tfgrpo.learn.loop import plan_steps
+    from tfgrpo.learn.run import run_to_end
 
     run = ready.run
     if app.store.runs.state(run) == "finished":
-        text.echo(f"run {run.name} is finished; --new begins another")
-    with live.Reporter(app.store) as report:
+        printing.echo(f"run {run.name} is finished; --new begins another")
+    with live_display.Reporter(app.store) as report:
         try:
             if workers:
-                from tfgrpo.workers.driver import run_with_workers
+                from tfgrpo.workers.hand_out import run_with_workers
 
                 work = run_with_workers(app.store, project, ready, on_progress=report)
             else:
@@ -149,15 +149,15 @@ def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None
         except interrupts.Interrupted as stop:
             report.close()
             if not app.store.runs.is_on_record(run):
-                text.echo("interrupted before the first answer: nothing is on record")
+                printing.echo("interrupted before the first answer: nothing is on record")
                 click.get_current_context().exit(stop.code)
             settings = ready.plan.settings
-            steps = text.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
+            steps = printing.plural(len(plan_steps(ready.plan.problems.train, settings)), "step")
             done = f"{_steps_done(app.store, run)} of {steps}"
             calls = sum(spent.usage.calls for spent in app.store.runs.spent(run))
-            saved = f"{text.plural(calls, 'answer')} saved"
-            text.echo(f"interrupted; run {run.name}: {done} done, {saved}")
-            text.echo(f"resume with `tfgrpo train --resume {run.name}`")
+            saved = f"{printing.plural(calls, 'answer')} saved"
+            printing.echo(f"interrupted; run {run.name}: {done} done, {saved}")
+            printing.echo(f"resume with `tfgrpo train --resume {run.name}`")
             click.get_current_context().exit(stop.code)
     _tell(app, result)
 
@@ -170,32 +170,32 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, result: TrainResult) -> None:
     """Says what came of a run, and writes the library for inference."""
-    from tfgrpo.training.choice import best_tag, final_version
-    from tfgrpo.training.run_report import issue_counts
+    from tfgrpo.learn.best_version import best_tag, final_version
+    from tfgrpo.runs.run_issues import issue_counts
 
     store, run = app.store, result.run
     done = _steps_done(store, run)
     if result.nothing_learned is not None:
-        text.echo(f"learned nothing: {result.nothing_learned}")
+        printing.echo(f"learned nothing: {result.nothing_learned}")
     if result.chosen is not None:  # first of all: it may be worse than none
-        text.echo(str(result.chosen))
+        printing.echo(str(result.chosen))
     issues = issue_counts(result.report)
     if issues:
-        text.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
+        printing.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
     final = final_version(store, run)
     name = "best" if best_tag(run) in store.tags() else f"step_{done}"
     added = sum(change.op == "ADD" for change in store.diff(f"{run.name}/step_0", final.name))
-    versions = text.plural(done, "version")
-    learned = f"learned {text.plural(added, 'experience')} in {versions}"
+    versions = printing.plural(done, "version")
+    learned = f"learned {printing.plural(added, 'experience')} in {versions}"
     if result.nothing_learned is not None:
         learned = f"the library is as it was, after {versions}"
     if store.head.branch == run.branch and store.head.version.number == final.number:
         path = checkout.materialise(app)
-        text.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
-        text.echo(f"wrote {path}")
+        printing.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
+        printing.echo(f"wrote {path}")
     else:
-        text.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
-        text.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
+        printing.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
+        printing.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
     for step in next_steps(result):
-        for line in text.wrap(text.words(step), first="next: ", indent=6):
-            text.echo(line)
+        for line in printing.wrap(printing.words(step), first="next: ", indent=6):
+            printing.echo(line)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.trust.permissions import Permissions
@@ -43,45 +43,45 @@ def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_
     """
     if as_json and not show:
         raise click.UsageError("--json needs --show")
-    from tfgrpo.trust import ledger
+    from tfgrpo.trust import trusted_folders
 
     folder, sources = _sources(app, place)
     if revoke:
-        entries = ledger.revoke(folder)
-        text.echo(f"revoked {entries} {'entry' if entries == 1 else 'entries'} of {folder}")
+        entries = trusted_folders.revoke(folder)
+        printing.echo(f"revoked {entries} {'entry' if entries == 1 else 'entries'} of {folder}")
         return
     if as_json:
-        text.emit_json([_object(one) for one in sources])
+        printing.emit_json([_object(one) for one in sources])
         return
     if not sources:
-        text.echo(f"nothing in {folder} would run code or send anything away")
+        printing.echo(f"nothing in {folder} would run code or send anything away")
         return
-    text.emit(app, [line for one in sources for line in _lines(one)])
-    unknown = [one for one in sources if not ledger.is_trusted(one)]
+    printing.emit(app, [line for one in sources for line in _lines(one)])
+    unknown = [one for one in sources if not trusted_folders.is_trusted(one)]
     if show or not unknown:
         return
-    if not yes and sys.stdin.isatty() and not text.confirm("Trust this?"):
-        text.echo("nothing was allowed")
+    if not yes and sys.stdin.isatty() and not printing.confirm("Trust this?"):
+        printing.echo("nothing was allowed")
         click.get_current_context().exit(1)
-    ledger.remember(*unknown)
-    text.echo("trusted, until any of this changes")
+    trusted_folders.remember(*unknown)
+    printing.echo("trusted, until any of this changes")
 
 
 def ask_on_a_terminal() -> None:
     """Has whoever sits at a terminal asked where something is not trusted."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from tfgrpo.trust import gate
+        from tfgrpo.trust import trust_gate
 
-        gate.asking(_ask)
+        trust_gate.asking(_ask)
 
 
 def _ask(permissions: Permissions) -> bool:
-    from tfgrpo.trust.gate import describe
+    from tfgrpo.trust.trust_gate import describe
 
-    text.echo(describe(permissions), err=True)
+    printing.echo(describe(permissions), err=True)
     for line in permissions.words:
-        text.echo(f"  {line}", err=True)
-    return text.confirm("Trust this?", err=True)
+        printing.echo(f"  {line}", err=True)
+    return printing.confirm("Trust this?", err=True)
 
 
 def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
@@ -118,17 +118,17 @@ def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
 
 
 def _lines(permissions: Permissions) -> Sequence[str]:
-    from tfgrpo.trust.ledger import is_trusted
+    from tfgrpo.trust.trusted_folders import is_trusted
 
     known = " (trusted)" if is_trusted(permissions) else ""
-    lines = [text.style(permissions.source, bold=True) + known]
+    lines = [printing.style(permissions.source, bold=True) + known]
     for words in permissions.words:
-        lines += text.wrap(text.words(words), first="  ", indent=4)
+        lines += printing.wrap(printing.words(words), first="  ", indent=4)
     return lines
 
 
 def _object(permissions: Permissions) -> dict[str, object]:
-    from tfgrpo.trust.ledger import is_trusted
+    from tfgrpo.trust.trusted_folders import is_trusted
 
     return {
         "source": permissions.source,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.errors import TfgrpoError, install_hint
 
 NEEDED = ("jinja2", "markupsafe", "starlette", "uvicorn")
@@ -112,7 +112,7 @@ def ui(
     """
     with needed_for_pages():
         from tfgrpo.ui.serve import serve
-        from tfgrpo.ui.settings import UiSettings, is_loopback, reachable
+        from tfgrpo.ui.ui_settings import UiSettings, is_loopback, reachable
     if export is not None:
         _export(app, export, content=not no_content)
         return
@@ -142,7 +142,7 @@ def ui(
         for token, name in people.items():
             who = f"  ({name}{', only looks' * (token in looking)})" if logins or readers else ""
             for place in places:
-                text.echo(f"http://{place}:{at}/?token={token}{who}", err=True)
+                printing.echo(f"http://{place}:{at}/?token={token}{who}", err=True)
         if open_:
             import webbrowser
 
@@ -153,11 +153,13 @@ def ui(
 
 def _export(app: App, folder: Path, *, content: bool) -> None:
     """Writes the pages as files, and says what was written."""
-    from tfgrpo.ui.export import export_site
+    from tfgrpo.ui.export_pages import export_site
 
     app.store.close()
     done = export_site(app.path.absolute(), folder, author=app.author(), content=content)
     size = f"{done.bytes / 1e6:.1f} MB"
-    text.echo(f"wrote {text.plural(done.pages, 'page')} to {folder / 'index.html'} ({size})")
+    printing.echo(
+        f"wrote {printing.plural(done.pages, 'page')} to {folder / 'index.html'} ({size})"
+    )
     if done.left:
-        text.echo(f"{done.left:,} links lead to pages that were left out: there are too many")
+        printing.echo(f"{done.left:,} links lead to pages that were left out: there are too many")

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import options, text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.start_context import App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.domains.base import Domain
-    from tfgrpo.evaluation.verifier_cases import Case, JudgedCase
+    from tfgrpo.evaluate.verifier_cases import Case, JudgedCase
     from tfgrpo.session import SessionOptions
 
 SHOWN = 28
@@ -95,7 +95,7 @@ def verify(
       tfgrpo verify cases.jsonl --answers --all --json
     """
     from tfgrpo.domains.lookup import with_data
-    from tfgrpo.evaluation.verifier_cases import agreement, read_cases
+    from tfgrpo.evaluate.verifier_cases import agreement, read_cases
     from tfgrpo.session import SessionOptions
 
     project = options.open_project(app, config)
@@ -105,12 +105,12 @@ def verify(
     cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
     problems = [case.problem for case in cases]
     judging_domain, _ = with_data(judging_domain, str(spec), problems)
-    text.warn(judging_domain.remarks(problems) if judging_domain.remarks else ())
+    printing.warn(judging_domain.remarks(problems) if judging_domain.remarks else ())
     limits = SessionOptions(verifier_seconds=timeout, verifier_workers=workers)
     judged = _judged(app, cases, judging_domain, limits, config, model)
     right, known = agreement(judged)
     if as_json:
-        text.emit_json(
+        printing.emit_json(
             {
                 "file": str(file),
                 "domain": judging_domain.name,
@@ -121,14 +121,14 @@ def verify(
             }
         )
         return
-    text.echo(f"{file}: {text.plural(len(judged), 'case')}, domain {judging_domain.name}")
-    text.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
+    printing.echo(f"{file}: {printing.plural(len(judged), 'case')}, domain {judging_domain.name}")
+    printing.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
     if known:
-        text.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
+        printing.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
     odd = judged if everything or not known else [case for case in judged if case.agrees is False]
     if odd:
-        text.echo()
-        text.emit(app, _table(odd, bool(known)))
+        printing.echo()
+        printing.emit(app, _table(odd, bool(known)))
 
 
 def _judged(
@@ -143,7 +143,7 @@ def _judged(
     import asyncio
 
     from tfgrpo.domains.verifier import Verifier
-    from tfgrpo.evaluation.verifier_cases import judge_cases
+    from tfgrpo.evaluate.verifier_cases import judge_cases
 
     if domain.judge is None:
         workers, seconds = limits.verifier_workers, limits.verifier_seconds
@@ -158,7 +158,7 @@ def _judged(
     layers = [model, project.table("model")]
     named, notes = named_models(layers, os.environ, project.listed(layers))
     for note in notes:
-        text.echo(f"note: {note}", err=True)
+        printing.echo(f"note: {note}", err=True)
     settings = build(Settings, named, *layers)
     session_options = replace(
         limits,
@@ -196,7 +196,7 @@ def _json(case: JudgedCase) -> dict[str, Any]:
 
 
 def _table(judged: Sequence[JudgedCase], known: bool) -> Iterator[str]:
-    from tfgrpo.evaluation.verifier_cases import word
+    from tfgrpo.evaluate.verifier_cases import word
 
     header = ["case", "verdict", *(["expected"] if known else []), "reason"]
     rows = []
@@ -205,4 +205,4 @@ def _table(judged: Sequence[JudgedCase], known: bool) -> Iterator[str]:
         id = case.case.problem.id
         id = id if len(id) <= SHOWN else "…" + id[1 - SHOWN :]
         rows.append([id, case.word, *expected, " ".join(case.verdict.reason.split())])
-    yield from text.table(rows, header=header)
+    yield from printing.table(rows, header=header)

@@ -7,8 +7,8 @@ import threading
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import REVISION, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import REVISION, App, pass_app
 
 
 @click.command()
@@ -44,16 +44,16 @@ def watch(
     file = KeptFile(path, library, name=name, description=description)
 
     def wrote(version: str) -> None:
-        text.echo(f"wrote {version} to {path}")
+        printing.echo(f"wrote {version} to {path}")
 
     if file.bring_up_to_date():
         wrote(library.version.name)
     elif once:
-        text.echo(f"{path} has {library.version.name} already")
+        printing.echo(f"{path} has {library.version.name} already")
     if once:
         return
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    text.echo(f"watching {revision}; Ctrl-C ends", err=True)
+    printing.echo(f"watching {revision}; Ctrl-C ends", err=True)
     keep(file, stop, wrote)

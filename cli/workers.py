@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App, pass_app
+from tfgrpo.cli import printing
 from tfgrpo.cli.options import CONFIG
+from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
-from tfgrpo.workers.local import is_orphan, keep_workers, parent
 from tfgrpo.workers.queue import queue_address
-from tfgrpo.workers.view import read_crew, state_of
+from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent
+from tfgrpo.workers.worker_list import read_crew, state_of
 
 if TYPE_CHECKING:
-    from tfgrpo.workers.view import Crew
+    from tfgrpo.workers.worker_list import Crew
 
 SLOTS = click.option(
     "--slots",
@@ -89,19 +89,19 @@ def run(
     import asyncio
 
     from tfgrpo.project import open_project
-    from tfgrpo.workers.waiting import store_when_there
+    from tfgrpo.workers.wait_for_store import store_when_there
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
     address, project = queue_address(app.location), open_project(app.root, config)
     _end_by_signal()
-    store = store_when_there(app.location, app.author, text.echo, lambda: not is_orphan())
+    store = store_when_there(app.location, app.author, printing.echo, lambda: not is_orphan())
     if store is None:
         return
     app.adopt(store)
     own = {"base_url": base_url, "api_key_env": api_key_env}
     models = {name: value for name, value in own.items() if value is not None}
     options = WorkerOptions(slots, heartbeat, grace, models)
-    member = Worker(store, project, options, text.echo)
+    member = Worker(store, project, options, printing.echo)
 
     async def work() -> None:
         loop = asyncio.get_running_loop()
@@ -109,11 +109,11 @@ def run(
             loop.add_signal_handler(number, member.stop)
         started_by = parent()
         watching = started_by and asyncio.create_task(end_with(started_by, member.stop))
-        text.echo(f"worker {member.name}: {text.plural(slots, 'slot')}; Ctrl-C ends it")
+        printing.echo(f"worker {member.name}: {printing.plural(slots, 'slot')}; Ctrl-C ends it")
         await member.run(address)
         if watching:
             watching.cancel()
-        text.echo(f"worker {member.name} has ended")
+        printing.echo(f"worker {member.name} has ended")
 
     asyncio.run(work())
 
@@ -144,11 +144,11 @@ def list_(app: App, as_json: bool) -> None:
 
     crew = read_crew(queue_address(app.location))
     if as_json:
-        text.emit_json(crew.object())
+        printing.emit_json(crew.object())
     elif not crew.members:
-        text.echo("no worker in the last hour; start one with `tfgrpo workers run`")
+        printing.echo("no worker in the last hour; start one with `tfgrpo workers run`")
     else:
-        text.emit(app, _lines(crew))
+        printing.emit(app, _lines(crew))
 
 
 def _lines(crew: Crew) -> Iterator[str]:
@@ -170,14 +170,16 @@ def _lines(crew: Crew) -> Iterator[str]:
             )
         )
     header = ("worker", "state", "for", "slots", "groups", "per min", "calls", "in flight")
-    yield from text.table(rows, header=(*header, "failed", "back"))
+    yield from printing.table(rows, header=(*header, "failed", "back"))
     for run in crew.runs:
         yield f"run {run.name}: {run.queued} queued, {run.begun} worked on"
     for one in crew.members:
         for refusal in one.figures.get("refuses", {}).values() if one.alive else ():
-            yield from text.wrap(text.words(f"{one.name} refuses: {text.shown(refusal)}"))
+            yield from printing.wrap(
+                printing.words(f"{one.name} refuses: {printing.shown(refusal)}")
+            )
         if one.lost:
-            count = text.plural(int(one.figures.get("in_flight", 0)), "call")
+            count = printing.plural(int(one.figures.get("in_flight", 0)), "call")
             yield f"{one.name} was lost with {count} in flight, which may be paid for twice"
 
 
@@ -204,16 +206,16 @@ def start(app: App, count: int, slots: int, heartbeat: float) -> None:
       tfgrpo workers start --count 2 --slots 16
     """
 
-    from tfgrpo.workers.waiting import store_when_there
+    from tfgrpo.workers.wait_for_store import store_when_there
 
     queue_address(app.location)
     _end_by_signal()
-    store = store_when_there(app.location, app.author, text.echo)
+    store = store_when_there(app.location, app.author, printing.echo)
     assert store is not None, "it is always wanted"
     store.close()
     stop = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     given = ["--slots", str(slots), "--heartbeat", str(heartbeat)]
-    text.echo(f"{text.plural(count, 'worker')} on this machine; Ctrl-C ends")
-    keep_workers(with_password(app.location), count, given, stop, text.echo)
+    printing.echo(f"{printing.plural(count, 'worker')} on this machine; Ctrl-C ends")
+    keep_workers(with_password(app.location), count, given, stop, printing.echo)

@@ -13,10 +13,11 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from tfgrpo.store import order, redact, replay
-from tfgrpo.store.append import event_contents
+from tfgrpo.store import redact
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
-from tfgrpo.store.damage import Defect, attempt
+from tfgrpo.store.damaged_values import Defect, attempt
+from tfgrpo.store.history import library_order, replay
+from tfgrpo.store.history.append import event_contents
 from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
@@ -68,10 +69,10 @@ def _fsck(store: Store) -> Checked:
             events += len(rows)
             blank.update(row.row for row in rows if row.salt is None and row.seal is not None)
             yield from _version(link, rows, digests)
-            wrong = order.problem(version.meta, orders.get(version.parent or 0))
+            wrong = library_order.problem(version.meta, orders.get(version.parent or 0))
             if wrong is not None:
                 yield Defect(version.name, wrong)
-            orders[version.number] = order.source(version)
+            orders[version.number] = library_order.source(version)
             yield from _replay(port, version, rows, lanes)
             if version.position in snapshots:
                 snapshots.discard(version.position)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import is_address, named_by
 from tfgrpo.store.errors import InvalidOperation, StoreError, advice, install_hint
+from tfgrpo.store.history.revisions import BRANCH, HEAD
 from tfgrpo.store.records import ROOT
-from tfgrpo.store.revisions import BRANCH, HEAD
 from tfgrpo.store.sqlite.file import is_store as is_store
 from tfgrpo.store.sqlite.file import memory_connection
 from tfgrpo.store.sqlite.port import SqlitePort
@@ -24,11 +24,11 @@ from tfgrpo.store.sqlite.port import SqlitePort
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfgrpo.store.ledger import Ledger
+    from tfgrpo.store.activity.key_ledger import Ledger
+    from tfgrpo.store.activity.traffic import Traffic
     from tfgrpo.store.port import Members, Port
     from tfgrpo.store.postgres.port import PostgresPort
     from tfgrpo.store.store import Store
-    from tfgrpo.store.traffic import Traffic
 
 DEFAULT_BRANCH = "main"
 

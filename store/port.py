@@ -24,9 +24,9 @@ from tfgrpo.store.records import Op, RefMove, Version
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.damage import Defect
-    from tfgrpo.store.occurrences import Occurrence
+    from tfgrpo.store.damaged_values import Defect
     from tfgrpo.store.port_records import Records
+    from tfgrpo.store.text_occurrences import Occurrence
 
 
 LANE_BITS = 40

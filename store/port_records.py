@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from tfgrpo.store.decisions import Decision, DecisionFilter
-    from tfgrpo.store.records import Json
-    from tfgrpo.store.runs import (
+    from tfgrpo.store.activity.decisions import Decision, DecisionFilter
+    from tfgrpo.store.activity.runs import (
         AttemptTail,
         Call,
         DaySpent,
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
         SpentTail,
         Usage,
     )
+    from tfgrpo.store.records import Json
 
 CallValues: TypeAlias = tuple[
     bytes, int | None, str, int | None, str, str, str, int, int, int, int, int, float, int

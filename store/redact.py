@@ -27,10 +27,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tfgrpo.store import atomic_write, replay
+from tfgrpo.store import atomic_write
+from tfgrpo.store.activity.decisions import REDACTION, decide, decisions
 from tfgrpo.store.address import FOLDER
 from tfgrpo.store.canonical import is_id
-from tfgrpo.store.decisions import REDACTION, decide, decisions
 from tfgrpo.store.errors import (
     InvalidOperation,
     StoreError,
@@ -38,10 +38,11 @@ from tfgrpo.store.errors import (
     UnknownRevision,
     advice,
 )
-from tfgrpo.store.occurrences import Occurrence, forms, matcher, matches_bytes
+from tfgrpo.store.history import replay
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
+from tfgrpo.store.text_occurrences import Occurrence, forms, matcher, matches_bytes
 
 Around = Callable[[Sequence[str]], bool]
 """Takes forms of a text out of what lies around a store; returns whether all of it could be."""

@@ -16,14 +16,14 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tfgrpo.store import children
-from tfgrpo.store.append import Signer, event_contents, new_version
+from tfgrpo.store import child_processes
 from tfgrpo.store.canonical import VersionContent, canonical, signed_payload, version_digest
 from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, UnknownRevision
-from tfgrpo.store.history import ancestors
+from tfgrpo.store.history.append import Signer, event_contents, new_version
+from tfgrpo.store.history.revisions import TAG, check_name
+from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.port import BranchTip
 from tfgrpo.store.records import SIGNATURE, TAGGED, Version
-from tfgrpo.store.revisions import TAG, check_name
 from tfgrpo.store.store import Store
 
 NAMESPACE = "tfgrpo"
@@ -204,9 +204,9 @@ def _ssh_keygen(arguments: Sequence[str], message: bytes) -> tuple[int, str, str
     from subprocess import PIPE
 
     try:
-        process = children.start(
+        process = child_processes.start(
             ["ssh-keygen", *arguments],
-            children.without_keys("SSH_", "DISPLAY"),
+            child_processes.without_keys("SSH_", "DISPLAY"),
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,

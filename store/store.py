@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store import atomic_write, history, name_moves, opening, replay, revisions
+from tfgrpo.store import atomic_write, opening
 from tfgrpo.store.address import anchor, find_file, in_folder, is_address, named_by
-from tfgrpo.store.damage import damage_error, parse_json
+from tfgrpo.store.damaged_values import damage_error, parse_json
 from tfgrpo.store.errors import (
     AmbiguousRevision,
     InvalidName,
@@ -29,6 +29,10 @@ from tfgrpo.store.errors import (
     StoreError,
     UnknownRevision,
 )
+from tfgrpo.store.history import name_moves, replay, revisions
+from tfgrpo.store.history import walks as history
+from tfgrpo.store.history.replay import LibraryMemory
+from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
 from tfgrpo.store.opening import open_port
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
@@ -42,15 +46,13 @@ from tfgrpo.store.records import (
     RefMove,
     Version,
 )
-from tfgrpo.store.replay import LibraryMemory
-from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Unpack
 
-    from tfgrpo.store.append import CommitDetails, Signer, TipState
-    from tfgrpo.store.runs import Rollouts, Runs
+    from tfgrpo.store.activity.runs import Rollouts, Runs
+    from tfgrpo.store.history.append import CommitDetails, Signer, TipState
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -102,7 +104,7 @@ class Store:
     @cached_property
     def runs(self) -> Runs:
         """Runs, rollouts, calls and evaluations."""
-        from tfgrpo.store.runs import Runs
+        from tfgrpo.store.activity.runs import Runs
 
         return Runs(self.port, self._path)
 
@@ -112,7 +114,7 @@ class Store:
 
         Raises UnknownRevision.
         """
-        from tfgrpo.store.runs import Rollouts
+        from tfgrpo.store.activity.runs import Rollouts
 
         rows = self.runs.rollouts(self.runs.get(run), None if step is None else step - 1)
         return Rollouts(row._replace(step=row.step + 1) for row in rows)
@@ -206,7 +208,7 @@ class Store:
         return self.port.versions_at(numbers)
 
     def resolve(self, revision: str | Version) -> Version:
-        """The version a revision names; `revisions.py` gives the grammar. Raises
+        """The version a revision names; `store/history/revisions.py` gives the grammar. Raises
         UnknownRevision and AmbiguousRevision."""
         return revision if isinstance(revision, Version) else revisions.resolve(self, revision)
 
@@ -519,8 +521,14 @@ class Store:
         a branch that has moved on from `expected`, or changed what is to change since `onto`,
         StaleVersion; then nothing is recorded.
         """
-        from tfgrpo.store.append import event_rows, grown, in_new_lane, new_version, tip_state_at
-        from tfgrpo.store.order import with_order
+        from tfgrpo.store.history.append import (
+            event_rows,
+            grown,
+            in_new_lane,
+            new_version,
+            tip_state_at,
+        )
+        from tfgrpo.store.history.library_order import with_order
 
         operations = list(operations)
         for tag in (tags := details.get("tags", ())):

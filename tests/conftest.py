@@ -29,7 +29,7 @@ from scripted import ScriptedEndpoint
 
 from tfgrpo.author import AUTHOR
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.local.serve import available_cpus
+from tfgrpo.local.model_server import available_cpus
 
 ROOT = Path(__file__).parent.parent
 TFGRPO = Path(sys.executable).with_name("tfgrpo")

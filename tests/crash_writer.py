@@ -27,10 +27,11 @@ from pathlib import Path
 
 from tfgrpo import interchange
 from tfgrpo.migrations import migrations as _schema  # noqa: F401 - imported once, before any fork
-from tfgrpo.store import Operation, Store, TfgrpoError, merge, name_moves, replay
+from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Call, RolloutRow
 from tfgrpo.store.fsck import repair
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.runs import Call, RolloutRow
+from tfgrpo.store.history import merge, name_moves, replay
 
 BRANCHES = ("main", "web", "draft")
 SNAPSHOT_EVERY = 40

@@ -20,13 +20,13 @@ from postgres import Cluster
 from relay import Relay
 from scripted import Numbered, Reply, write_problems
 
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_setup import RunChoice, put_on_record, ready_run
 from tfgrpo.notices import Notice
 from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import parse_address
-from tfgrpo.training.run import run_to_end
-from tfgrpo.training.setup import RunChoice, put_on_record, ready_run
-from tfgrpo.workers.driver import handing_out, with_shared_budget
+from tfgrpo.workers.hand_out import handing_out, with_shared_budget
 from tfgrpo.workers.queue import queue_address
 from tfgrpo.workers.worker import Worker, WorkerOptions
 

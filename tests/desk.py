@@ -14,15 +14,15 @@ from tfgrpo.data import problems
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.loop import Training
+from tfgrpo.learn.run_setup import begin
 from tfgrpo.model.endpoint import Endpoint
+from tfgrpo.runs.run_problems import RunProblems
+from tfgrpo.runs.run_versions import pool_branch
 from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store, Version
-from tfgrpo.store.journal import Journal
-from tfgrpo.training.loop import Training
-from tfgrpo.training.pool import pool_branch
-from tfgrpo.training.run_problems import RunProblems
-from tfgrpo.training.setup import begin
+from tfgrpo.store.activity.journal import Journal
 
 UID = "5" * 32
 

@@ -18,8 +18,7 @@ from memory_records import Kept, MemoryRecords, occurrences, replace
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.damage import Defect
-from tfgrpo.store.occurrences import Occurrence
+from tfgrpo.store.damaged_values import Defect
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
     BranchTip,
@@ -32,6 +31,7 @@ from tfgrpo.store.port import (
     Step,
     lane_of,
 )
+from tfgrpo.store.text_occurrences import Occurrence
 
 
 @dataclass

@@ -8,13 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from tfgrpo.store.canonical import canonical
-from tfgrpo.store.decisions import Decision, DecisionFilter
-from tfgrpo.store.errors import RowRefused, StoreError
-from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
-from tfgrpo.store.port_records import CallValues, RolloutValues
-from tfgrpo.store.records import REDACTED, Json
-from tfgrpo.store.runs import (
+from tfgrpo.store.activity.decisions import Decision, DecisionFilter
+from tfgrpo.store.activity.runs import (
     AttemptMark,
     AttemptTail,
     Call,
@@ -31,6 +26,11 @@ from tfgrpo.store.runs import (
     SpentTail,
     Usage,
 )
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.errors import RowRefused, StoreError
+from tfgrpo.store.port_records import CallValues, RolloutValues
+from tfgrpo.store.records import REDACTED, Json
+from tfgrpo.store.text_occurrences import Occurrence, clean_json, mark_redacted
 
 if TYPE_CHECKING:
     from memory_port import MemoryPort

@@ -20,8 +20,9 @@ from names_contract import NamesContract
 from port_rows import Another, event, move, record, version
 from records_contract import RecordsContract
 
-from tfgrpo.store import Op, StoreError, Version, replay
-from tfgrpo.store.history import version_of_row
+from tfgrpo.store import Op, StoreError, Version
+from tfgrpo.store.history import replay
+from tfgrpo.store.history.walks import version_of_row
 from tfgrpo.store.port import (
     VERSION_SCHEMA,
     Deletion,

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Sequence
 
 from tfgrpo.store import Op, RefMove, Version
+from tfgrpo.store.activity.runs import Call, Evaluation, RolloutRow, Run
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.port import EventRow, Port
 from tfgrpo.store.port_records import CallValues, Records, RolloutValues
-from tfgrpo.store.runs import Call, Evaluation, RolloutRow, Run
 
 Another = Callable[[], Port]
 

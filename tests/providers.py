@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfgrpo.proxy.run import run_loop
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.server import Proxy
-from tfgrpo.proxy.settings import ProxySettings
+from tfgrpo.proxy.worker_processes import run_loop
 
 
 @dataclass

@@ -30,15 +30,16 @@ from port_rows import (
     write,
 )
 
-from tfgrpo.store import ROOT, InvalidName, Operation, Store, StoreError, merge
-from tfgrpo.store.decisions import Decision, DecisionFilter, decide, decisions
+from tfgrpo.store import ROOT, InvalidName, Operation, Store, StoreError
+from tfgrpo.store.activity.decisions import Decision, DecisionFilter, decide, decisions
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import RunState, Score
 from tfgrpo.store.errors import RowRefused
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.occurrences import forms, matcher
+from tfgrpo.store.history import merge
 from tfgrpo.store.port import Port
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.runs import RunState, Score
+from tfgrpo.store.text_occurrences import forms, matcher
 from tfgrpo.store.transfer.remotes import Remotes
 
 SECRET = "the key is hunter2"

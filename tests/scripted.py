@@ -288,7 +288,7 @@ def opened_calls(folder: Path, base_url: str, **options: Any) -> Iterator[Calls]
     """
     from tfgrpo.model.client import CallConditions, Calls
     from tfgrpo.model.endpoint import Endpoint
-    from tfgrpo.store.journal import Journal
+    from tfgrpo.store.activity.journal import Journal
     from tfgrpo.store.store import Store
 
     endpoint = Endpoint(

@@ -17,16 +17,16 @@ from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, Endpoint, NoTools, Request, Transient
-from tfgrpo.rollout.agent import CALLS, FINISH, Agent, AttemptLimits, Protocol
+from tfgrpo.rollout.agent_loop import CALLS, FINISH, Agent, AttemptLimits, Protocol
 from tfgrpo.store import Store
+from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.records import ROOT, Experience, Library
-from tfgrpo.tools import protocol
+from tfgrpo.tools import call_protocol
 from tfgrpo.tools.corpus import Corpus
-from tfgrpo.tools.record import RecordedResult, ToolRecord
-from tfgrpo.tools.search import CorpusBackend
+from tfgrpo.tools.search_tool import CorpusBackend
 from tfgrpo.tools.tool import Arguments, Result, ToolSpec
+from tfgrpo.tools.tool_call_record import RecordedResult, ToolRecord
 from tfgrpo.tools.toolbox import Toolbox, ToolSettings
 
 Script = Callable[[dict[str, Any]], str | Reply]
@@ -324,9 +324,9 @@ def test_a_call_that_was_only_thought_of_is_none() -> None:
         (f"<think>I could {call}, no.</think>It is \\boxed{{77}}", []),
         (f"<think>Say <tool>...</tool>.</think>{call} Result: 3", [("a", {})]),
     ):
-        calls = protocol.calls_in_text(Answer(text, "stop"))
+        calls = call_protocol.calls_in_text(Answer(text, "stop"))
         assert [(one.name, one.arguments) for one in calls] == expected
-    assert protocol.until_call(f"<think>{call}</think>So {call} Result: 3") == f"So {call}"
+    assert call_protocol.until_call(f"<think>{call}</think>So {call} Result: 3") == f"So {call}"
 
 
 @pytest.mark.parametrize(
@@ -343,9 +343,9 @@ def test_a_call_that_was_only_thought_of_is_none() -> None:
     ],
 )
 def test_calls_in_text(text: str, name: str, arguments: Any) -> None:
-    (found,) = protocol.calls_in_text(Answer(text, "stop"))
+    (found,) = call_protocol.calls_in_text(Answer(text, "stop"))
     assert (found.name, found.arguments) == (name, arguments)
-    assert protocol.calls_in_text(Answer("no call", "stop")) == []
+    assert call_protocol.calls_in_text(Answer("no call", "stop")) == []
 
 
 # the record:

@@ -17,10 +17,10 @@ from scripted import ScriptedEndpoint, write_problems
 from test_agent_gateway import Rig, looks_up, rigged
 from wires import WireEndpoint
 
-from tfgrpo.agents.attempts import AgentRollout, by_agent
-from tfgrpo.agents.program import MARK
-from tfgrpo.agents.reward import read_reward
-from tfgrpo.agents.settings import AgentSettings
+from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
+from tfgrpo.agents.agent_settings import AgentSettings
+from tfgrpo.agents.command_reward import read_reward
+from tfgrpo.agents.user_program import MARK
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import Rollout, attempt

@@ -15,9 +15,9 @@ import pytest
 from scripted import opened_calls
 from wires import USAGE, Said, WireEndpoint
 
-from tfgrpo.agents.attempts import AgentRollout
+from tfgrpo.agents.agent_attempts import AgentRollout
 from tfgrpo.agents.context import AgentContext, Attempt
-from tfgrpo.agents.function import FunctionAgent
+from tfgrpo.agents.function_agent import FunctionAgent
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier

@@ -34,11 +34,11 @@ from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.python_rows import row_lines
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.learn.nothing_to_learn import StoppedEarly
+from tfgrpo.learn.progress import Progress
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.tools.function import function_tools
-from tfgrpo.training.first_look import StoppedEarly
-from tfgrpo.training.progress import Progress
+from tfgrpo.tools.function_tool import function_tools
 
 EVALUATED = ("model", "base_url", "store", "verify", "samples")
 SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "policy": "paper"}

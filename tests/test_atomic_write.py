@@ -10,9 +10,9 @@ import pytest
 
 from tfgrpo.store import Store, atomic_write
 from tfgrpo.store.atomic_write import replacing
-from tfgrpo.store.bisect import start
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.lock import held, is_held
+from tfgrpo.store.history.bisect import start
+from tfgrpo.store.process_lock import held, is_held
 
 
 def test_a_file_is_replaced_whole_or_left_as_it_was(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import add, clock
 
-from tfgrpo.evaluation import bisect_judges
+from tfgrpo.evaluate import bisect_judges
 from tfgrpo.store import Store, Version
-from tfgrpo.store import bisect as searches
-from tfgrpo.store.bisect import BisectError, choose, reach, suspects
+from tfgrpo.store.history import bisect as searches
+from tfgrpo.store.history.bisect import BisectError, choose, reach, suspects
 
 History = dict[int, list[int]]
 

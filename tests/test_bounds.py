@@ -30,18 +30,18 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import DomainError, Trajectory, Verdict
 from tfgrpo.domains.function import function_domain
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.interchange.formats.comma import FORMAT
-from tfgrpo.interchange.records import SourceFile
+from tfgrpo.interchange.format_types import SourceFile
+from tfgrpo.interchange.formats.csv_rows import FORMAT
 from tfgrpo.model.client import RecordedAnswer
 from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
-from tfgrpo.proxy.seen import UNPACKED, SeenCall
+from tfgrpo.proxy.recorded_call import UNPACKED, SeenCall
 from tfgrpo.rollout.attempt import checked_verdict
 from tfgrpo.store import Operation, Store, StoreError, TransferError
+from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.errors import advice
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.sqlite.journal import SqliteWriter
-from tfgrpo.store.transfer import wire
+from tfgrpo.store.transfer import pack_stream
 from tfgrpo.wording import COMPUTED, inert_cell, read_cell
 
 
@@ -163,12 +163,12 @@ def test_a_packed_answer_through_the_proxy_is_unpacked_up_to_a_size() -> None:
 
 
 def test_a_line_without_an_end_has_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "LONGEST", 1000)
+    monkeypatch.setattr(pack_stream, "LONGEST", 1000)
     for content in (b"x" * 5000, b'{"tfgrpo":"bundle","format":1}\n' + b"x" * 5000):
         with pytest.raises(TransferError, match="line of more"):
-            wire.Pack(io.BytesIO(content), "there")
+            pack_stream.Pack(io.BytesIO(content), "there")
         with pytest.raises(TransferError, match="line of more"):
-            wire.Pack.from_stream(io.BytesIO(content), "there")
+            pack_stream.Pack.from_stream(io.BytesIO(content), "there")
 
 
 def test_no_cell_of_a_sheet_is_computed_and_each_is_read_as_it_was(tmp_path: Path) -> None:

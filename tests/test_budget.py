@@ -15,10 +15,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scripted import Reply, ScriptedEndpoint, completion, opened_calls
 
+from tfgrpo.costs.prices import Price
 from tfgrpo.model.budget import Budget, BudgetReached, dollars, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
-from tfgrpo.model.prices import Price
 from tfgrpo.model.response import count_tokens
 
 PRICE = Price(0.27, 1.1, 0.07)

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import Numbered, Reply, ScriptedEndpoint, completion, opened_calls
 
+from tfgrpo.costs.prices import FREE, Price
 from tfgrpo.model.client import CallConditions, Calls, Meter, RecordedAnswer
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointError, Request
-from tfgrpo.model.prices import FREE, Price
-from tfgrpo.model.throttle import FIRST_TRIES
-from tfgrpo.store.runs import Call
+from tfgrpo.model.rate_limits import FIRST_TRIES
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.sqlite.journal import SqliteRecords
 
 SOON = {"retry-after": "0"}

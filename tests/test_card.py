@@ -86,7 +86,7 @@ def test_a_block_that_is_none_is_an_error_with_a_hint(card: Path, block: str) ->
 
 
 def test_an_effect_that_a_merge_brought_over_is_on_the_card(card: Path, tmp_path: Path) -> None:
-    from tfgrpo.store.merge import merge
+    from tfgrpo.store.history.merge import merge
 
     with Store.open(tmp_path / "theirs") as store:
         store.commit("shared", [Operation("ADD", None, "Say why.")], message="m")

@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT, TFGRPO, environment, problems
 from test_house import FOLDERS, nodes
 
-from tfgrpo.store import children
+from tfgrpo.store import child_processes
 
 SHADOW = "open({mark!r}, 'a').write(__name__ + '\\n')\nraise ImportError('a shadow')\n"
 KEYS = {
@@ -77,7 +77,7 @@ print(json.dumps([str(_environment())]))
     ),
     "git, for a mirror": (
         """
-from tfgrpo.mirror.git import environment
+from tfgrpo.mirror.git_commands import environment
 print(json.dumps([str(environment())]))
 """,
         [],
@@ -85,7 +85,7 @@ print(json.dumps([str(environment())]))
     "an interpreter in the sandbox": (
         """
 import asyncio
-from tfgrpo.tools.python import Python
+from tfgrpo.tools.python_tool import Python
 async def use():
     tool = Python()
     result = await tool.call({"code": "import multiprocessing, types, json; 6 * 7"})
@@ -99,7 +99,7 @@ asyncio.run(use())
     "what settles experiments": (
         """
 import subprocess
-from tfgrpo.proxy.decider import SETTLE
+from tfgrpo.proxy.experiment_decider import SETTLE
 from tfgrpo.store import children as c
 process = c.start(c.python("-c", SETTLE, ".tfgrpo/store.db"), c.without_keys(*c.DATABASE))
 tell()
@@ -121,7 +121,7 @@ assert process.wait() == 0
     "a run that a page goes on with": (
         """
 from subprocess import PIPE
-from tfgrpo.workers.local import COMMAND
+from tfgrpo.workers.restart_workers import COMMAND
 from tfgrpo.store import children as c
 line = c.python("-c", COMMAND, "log", "--oneline")
 process = c.start(line, c.whole())
@@ -199,8 +199,8 @@ STARTS = {"Popen", "create_subprocess_exec", "create_subprocess_shell", "check_o
 STARTS |= {"execve", "execvp", "execvpe", "system", "popen", "spawnv", "spawnve", "posix_spawn"}
 STARTS |= {"posix_spawnp", "check_call", "getoutput", "ProcessPoolExecutor", "call", "run"}
 ALLOWED = {
-    "store/children.py": "the one place",
-    "tfgrpo/tools/python.py": "asyncio.create_subprocess_exec",
+    "store/child_processes.py": "the one place",
+    "tfgrpo/tools/python_tool.py": "asyncio.create_subprocess_exec",
 }
 """What starts a process: `python.py` awaits an interpreter of the sandbox, with `-I`."""
 
@@ -225,6 +225,9 @@ def test_one_module_starts_all_programs() -> None:
 
 def test_python_is_not_started_with_the_working_folder_on_its_path() -> None:
     with pytest.raises(ValueError, match="without -P or -I"):
-        children.start([sys.executable, "-c", "pass"], os.environ)
-    for command in (children.python("-c", "pass"), children.isolated_python("-c", "pass")):
-        assert children.start(command, children.without_keys()).wait() == 0
+        child_processes.start([sys.executable, "-c", "pass"], os.environ)
+    for command in (
+        child_processes.python("-c", "pass"),
+        child_processes.isolated_python("-c", "pass"),
+    ):
+        assert child_processes.start(command, child_processes.without_keys()).wait() == 0

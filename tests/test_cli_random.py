@@ -15,8 +15,8 @@ import click
 import pytest
 from conftest import environment
 
-from tfgrpo.cli.context import EXPERIENCE, REVISION
 from tfgrpo.cli.main import COMMANDS, main, tfgrpo
+from tfgrpo.cli.start_context import EXPERIENCE, REVISION
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
 

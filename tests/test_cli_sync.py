@@ -15,7 +15,7 @@ from scripted import ScriptedEndpoint
 from store_helpers import broken
 from sync_helpers import far_ssh
 
-from tfgrpo.cli.context import remotes, revisions
+from tfgrpo.cli.start_context import remotes, revisions
 from tfgrpo.store import Store
 
 In = Callable[..., subprocess.CompletedProcess[str]]

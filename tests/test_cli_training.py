@@ -425,7 +425,7 @@ def test_the_library_is_three_lines_away_in_python(
 def test_a_sandbox_that_is_not_the_strongest_says_so_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tfgrpo.rollout.agent import sandbox_warnings
+    from tfgrpo.rollout.agent_loop import sandbox_warnings
     from tfgrpo.settings import TrainSettings, build
     from tfgrpo.tools import sandbox
 

@@ -24,12 +24,12 @@ from scripted import (
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.collector import Collector
+from tfgrpo.learn.policies.paper import Published
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.store import Store
-from tfgrpo.store.runs import RolloutRow
-from tfgrpo.training.published import Published
-from tfgrpo.training.rollouts import Collector
+from tfgrpo.store.activity.runs import RolloutRow
 
 
 @pytest.fixture

@@ -22,11 +22,10 @@ from test_traffic import answer
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets
-from tfgrpo.data.contents import DatasetError
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.data.unpacking import DatasetError
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store, TfgrpoError
-from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import (
+from tfgrpo.store.activity.traffic import (
     CallContent,
     CallRecord,
     Feedback,
@@ -34,6 +33,7 @@ from tfgrpo.store.traffic import (
     checked_feedback,
     traffic_path,
 )
+from tfgrpo.store.opening import open_traffic
 
 SAID = b'{"choices":[{"message":{"role":"assistant","content":"35 euros"}}]}'
 BLANK = CallRecord(*[None] * len(CallRecord._fields))._replace(

@@ -9,7 +9,7 @@ import pytest
 from conftest import Cli
 from test_house import commands
 
-from tfgrpo.cli.context import Named
+from tfgrpo.cli.start_context import Named
 
 ARE_NAMES = ("revision", "experience", "branch", "tag", "run", "library", "against", "resume")
 NEW = {

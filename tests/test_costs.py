@@ -24,9 +24,10 @@ from scripted import (
 )
 from test_training import UID, Desk, identity, libraries
 
+from tfgrpo.costs import accounts
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.model import costs, tokens
+from tfgrpo.model import token_counts
 from tfgrpo.model.budget import Budget, BudgetInvalid, BudgetReached, parse
 from tfgrpo.model.endpoint import Request
 from tfgrpo.settings import TrainSettings, build
@@ -157,7 +158,7 @@ def test_a_run_that_its_budget_stopped_goes_on_with_a_larger_one_and_ends_alike(
             with Store.open(tmp_path / "a/store.db") as store:
                 run = store.runs.get("run")
                 assert store.runs.state(run) == "stopped"
-                now = costs.spent(store, run, {}, in_tokens=True)
+                now = accounts.spent(store, run, {}, in_tokens=True)
                 assert spent < now <= limit
                 spent = now
         cli("--store", "a/store.db", *go_on, "--budget", "1Mtok")
@@ -279,8 +280,12 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
 
 @given(st.text(), st.text())
 def test_tokens_of_a_text_are_no_more_than_its_bytes_and_grow_with_it(a: str, b: str) -> None:
-    assert 0 <= tokens.count(a) <= len(a.encode())
-    assert tokens.count(a) <= tokens.count(f"{a}\n{b}") <= tokens.count(a) + tokens.count(b) + 1
+    assert 0 <= token_counts.count(a) <= len(a.encode())
+    assert (
+        token_counts.count(a)
+        <= token_counts.count(f"{a}\n{b}")
+        <= token_counts.count(a) + token_counts.count(b) + 1
+    )
 
 
 # costs:
@@ -303,21 +308,21 @@ def test_costs_are_told_by_stage_model_and_step_with_what_is_unknown(
     with Store.open(desk.path) as store:
         run = store.runs.get("run")
         assert run.uid == UID
-        found = costs.costs(store, PRICES, run)
-        unknown = costs.total(costs.costs(store, {}, run))
-        spent = costs.spent(store, run, PRICES, in_tokens=True)
+        found = accounts.costs(store, PRICES, run)
+        unknown = accounts.total(accounts.costs(store, {}, run))
+        spent = accounts.spent(store, run, PRICES, in_tokens=True)
     each = (30 * 1.0 + 20 * 0.5 + 10 * 2.0) / 1e6
-    stages = costs.group_by(found, lambda one: one.stage)
+    stages = accounts.group_by(found, lambda one: one.stage)
     assert {name: sums.usage.calls for name, sums in stages.items()} == made
     for sums in stages.values():
         assert sums.dollars == pytest.approx(each * sums.usage.calls)
         assert sums.usage.cached_tokens == 20 * sums.usage.calls
         assert sums.usage.reasoning_tokens == 3 * sums.usage.calls
         assert sums.usage.seconds > 0
-    assert set(costs.group_by(found, lambda one: one.step)) == {0, 1, 2, 3}
+    assert set(accounts.group_by(found, lambda one: one.step)) == {0, 1, 2, 3}
     assert (unknown.dollars, unknown.unknown) == (0.0, ("scripted",))
     meter = training.progress.meter
-    total = costs.total(found)
+    total = accounts.total(found)
     assert (meter.calls, meter.cached_tokens) == (total.usage.calls, total.usage.cached_tokens)
     assert spent == 60 * total.usage.calls
 

@@ -47,9 +47,9 @@ from tfgrpo.domains.base import (
 )
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.evaluate import conditions
+from tfgrpo.evaluate.scoring import conditions
 from tfgrpo.model.endpoint import CallFailed, EndpointError
-from tfgrpo.rendering.templates import load
+from tfgrpo.rendering.prompt_templates import load
 from tfgrpo.rollout.attempt import Rollout, attempt
 from tfgrpo.settings import EvalSettings, TrainSettings, build
 from tfgrpo.store import ROOT as FIRST

@@ -18,12 +18,12 @@ from scripted import Reply, ScriptedEndpoint, completion, opened_calls, restless
 from test_calls import request
 
 from tfgrpo.cli.main import tfgrpo as command
+from tfgrpo.costs.prices import Price
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError
 from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member, listed_endpoints
-from tfgrpo.model.prices import Price
-from tfgrpo.model.throttle import Throttle
+from tfgrpo.model.rate_limits import Throttle
 from tfgrpo.store import Store
 
 Script = Callable[[dict[str, Any]], str | Reply]
@@ -204,7 +204,7 @@ def test_one_that_refuses_the_key_is_left_to_others(tmp_path: Path) -> None:
 def test_where_nobody_is_the_run_stops_as_with_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.model.throttle.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("tfgrpo.model.rate_limits.LONGEST_PAUSE", 0.05)
     nobody = [FleetEndpoint(Endpoint("scripted", f"http://127.0.0.1:{port}/v1")) for port in (1, 2)]
     with (
         opened_calls(tmp_path, "http://127.0.0.1:1/v1", fleet=nobody) as calls,
@@ -299,7 +299,7 @@ def test_a_run_of_which_an_endpoint_dies_ends_with_the_same_library_and_cost_sho
         body["usage"]["prompt_tokens_details"] = {"cached_tokens": 20}
         return Reply(body)
 
-    monkeypatch.setattr("tfgrpo.cli.live.PLAIN_SECONDS", 0.01)
+    monkeypatch.setattr("tfgrpo.cli.live_display.PLAIN_SECONDS", 0.01)
     libraries, records = [], []
     for name in ("one", "two"):
         folder = tmp_path / name

@@ -23,10 +23,10 @@ from scripted import (
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command_line
-from tfgrpo.model import tokens
-from tfgrpo.model.costs import costs, total
+from tfgrpo.costs.accounts import costs, total
+from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
+from tfgrpo.model import token_counts
 from tfgrpo.store import Store
-from tfgrpo.training.estimate import RunEstimate, StageEstimate
 
 PRICES = {"model": {"prompt": 1.0, "completion": 4.0}}
 SENTENCE = re.compile(
@@ -63,10 +63,10 @@ def behaving(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[...
             message = {"content": json.dumps({"operations": operations})}
         body = completion("", model=request["model"])
         body["choices"][0]["message"] |= message
-        read = sum(tokens.count(json.dumps(part)) for part in request["messages"])
-        read += sum(tokens.count(json.dumps(tool)) for tool in request.get("tools", ()))
-        written = tokens.count(message.get("content") or "") + sum(
-            tokens.count(json.dumps(call)) for call in message.get("tool_calls", ())
+        read = sum(token_counts.count(json.dumps(part)) for part in request["messages"])
+        read += sum(token_counts.count(json.dumps(tool)) for tool in request.get("tools", ()))
+        written = token_counts.count(message.get("content") or "") + sum(
+            token_counts.count(json.dumps(call)) for call in message.get("tool_calls", ())
         )
         body["usage"] = {"prompt_tokens": read, "completion_tokens": written}
         return Reply(body)

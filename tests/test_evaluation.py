@@ -25,20 +25,13 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.function import Verify
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.evaluate import (
-    EvalProgress,
-    EvalTask,
-    difference,
-    evaluate,
-    figures,
-    rewards,
-)
+from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, difference, evaluate, figures, rewards
 from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, build
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.runs import Evaluation, Score
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Evaluation, Score
 
 Script = Callable[[dict[str, Any]], str | Reply]
 
@@ -347,7 +340,7 @@ def test_scores_of_a_domain_object_are_those_of_its_functions(bench: Bench) -> N
 
 MODULE = """
 import functools, re, sys, threading
-from tfgrpo.model.functions import identity
+from tfgrpo.model.function_identity import identity
 WORDS, LOCK, SEEN = {"a", "b", "c"}, threading.Lock(), []
 class Grader:
     pattern = re.compile("a+")

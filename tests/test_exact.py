@@ -38,7 +38,7 @@ from tfgrpo.domains.few_answers import (
 )
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.rollout.attempt import EXACT, Group, Rollout, attempt
-from tfgrpo.rollout.exact import exactly
+from tfgrpo.rollout.exact_rewards import exactly
 from tfgrpo.settings import EvalSettings
 
 LABELS = ("booking", "damage", "billing", "lost property")

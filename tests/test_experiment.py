@@ -24,8 +24,7 @@ from providers import OK, Provider, ProxyThread, post
 from test_proxy import ASK, CHAT, Choice, listen, make, text_of, wait
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.production.assignment import arm_of
-from tfgrpo.production.evidence import Evidence, evidence, weighed
+from tfgrpo.production.arm_of_subject import arm_of
 from tfgrpo.production.experiment import (
     Arm,
     Experiment,
@@ -38,11 +37,12 @@ from tfgrpo.production.experiment import (
     start,
     stop,
 )
+from tfgrpo.production.experiment_end import settle, settle_all
+from tfgrpo.production.experiment_evidence import Evidence, evidence, weighed
 from tfgrpo.production.rollback import rollback
-from tfgrpo.production.settle import settle, settle_all
-from tfgrpo.proxy.choice import Chooser
-from tfgrpo.proxy.decider import Decider
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.experiment_decider import Decider
+from tfgrpo.proxy.library_choice import Chooser
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import (
     InvalidName,
     InvalidOperation,
@@ -53,14 +53,14 @@ from tfgrpo.store import (
     StoreError,
     TfgrpoError,
     UnknownRevision,
-    children,
 )
-from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store import child_processes as children
+from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.activity.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.name_moves import protect, undo
+from tfgrpo.store.history.name_moves import protect, undo
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.traffic import ArmCall, ArmScore, CallFilter, CallRecord, traffic_path
 
 
 @pytest.fixture
@@ -576,8 +576,8 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.proxy.decider.LOOK", 0.1)
-    monkeypatch.setattr("tfgrpo.proxy.decider.REST", 0.0)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.1)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.REST", 0.0)
     plan = ExperimentPlan(guards=(), auto=True)
     start(store, "e", ("prod", "main"), 0.5, plan, why="to try it")
     with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
@@ -609,9 +609,9 @@ def test_an_end_waits_for_no_look_that_begins_at_that_moment(
         time.sleep(0.5)  # in which it is ended
         return starting(*given, **more)
 
-    monkeypatch.setattr("tfgrpo.proxy.decider.LOOK", 0.05)
-    monkeypatch.setattr("tfgrpo.proxy.decider.SETTLE", "import time; time.sleep(60)")
-    monkeypatch.setattr("tfgrpo.proxy.decider.children.start", begin)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.05)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.SETTLE", "import time; time.sleep(60)")
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.children.start", begin)
     with closing(Chooser(settings)) as chooser:
         decider = Decider(chooser)
         assert begun.wait(60)
@@ -627,9 +627,9 @@ def test_what_stands_against_promoting_keeps_auto_from_it(
     plan = experiment(store, "e")
     better = found_in(plan_of(), [0.0] * 60, [1.0] * 60)
     doubted = better._replace(verdict=better.verdict._replace(doubts=("x",)))
-    monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_: doubted)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.evidence", lambda *_: doubted)
     assert settle(store, plan) is None
-    monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_: better)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.evidence", lambda *_: better)
     store.move_branch("prod", "v0")
     assert settle_all(str(store.path)) == [], "it is paused"
     store.move_branch("prod", "v1")
@@ -639,7 +639,7 @@ def test_what_stands_against_promoting_keeps_auto_from_it(
     with pytest.raises(InvalidOperation, match="is over"):
         settle(store, plan)
     worse = better._replace(verdict=better.verdict._replace(kind="harm"))
-    monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_: worse)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.evidence", lambda *_: worse)
     with pytest.raises(InvalidOperation, match="is over"):  # somebody promoted it meanwhile
         settle(store, plan)
     assert experiment(store, "e").state == "promoted"

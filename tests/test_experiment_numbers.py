@@ -10,12 +10,12 @@ import numpy
 import pytest
 from test_experiment import call, found_in, plan_of, run, store  # noqa: F401
 
-from tfgrpo.production.evidence import weighed
 from tfgrpo.production.experiment import ExperimentPlan, experiment, start
-from tfgrpo.production.settle import settle
+from tfgrpo.production.experiment_end import settle
+from tfgrpo.production.experiment_evidence import weighed
 from tfgrpo.store import InvalidOperation, Store
+from tfgrpo.store.activity.traffic import ArmCall, ArmScore, CallRecord, Feedback, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import ArmCall, ArmScore, CallRecord, Feedback, traffic_path
 
 LUMPY = ([1.0, 0.5, 0.0], [0.97, 0.02, 0.01])
 Draw = Callable[[numpy.random.Generator, int], "list[float]"]
@@ -166,7 +166,7 @@ def test_auto_promotes_nothing_that_is_lumpy_and_the_same(
         calls, scores = drawn(lumpy, 0.1, "score", seed, 600)
         for looked in (200, 400, 600):
             found = weighed(plan_of(shares=((0, 0.1),)), calls[:looked], scores[:looked])
-            monkeypatch.setattr("tfgrpo.production.settle.evidence", lambda *_, f=found: f)
+            monkeypatch.setattr("tfgrpo.production.experiment_end.evidence", lambda *_, f=found: f)
             settled = found.verdict.kind == "benefit" and settle(store, running)
             if settled:
                 moved += 1

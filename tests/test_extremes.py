@@ -15,18 +15,19 @@ from conftest import ROOT, environment
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.cli import text
-from tfgrpo.cli.text import Word
-from tfgrpo.store import Store, bisect, store_path
+from tfgrpo.cli import printing
+from tfgrpo.cli.printing import Word
+from tfgrpo.store import Store, store_path
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.history import row_within
-from tfgrpo.store.merge import merge_words
-from tfgrpo.store.revisions import _near
-from tfgrpo.store.word_diff import Hunk, hunks
+from tfgrpo.store.history import bisect
+from tfgrpo.store.history.merge import merge_words
+from tfgrpo.store.history.revisions import _near
+from tfgrpo.store.history.walks import row_within
+from tfgrpo.store.history.word_diff import Hunk, hunks
 
 COMPARED = """
 import random
-from tfgrpo.rendering.edit import _likeness
+from tfgrpo.rendering.markdown_edit import _likeness
 dice = random.Random(7)
 words = [f"w{dice.randrange(1_000_000):06d}" for _ in range(400_000)]
 text = " ".join(words)
@@ -118,8 +119,10 @@ def test_several_words_wrap_as_each_of_them_would(
         Word("x" * n, glue=glue and not at) for sizes, glue in runs for at, n in enumerate(sizes)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "width", lambda: limit)
-        assert text.wrap(together, first="ab", indent=indent) == by_word(apart, limit, "ab", indent)
+        patch.setattr(printing, "width", lambda: limit)
+        assert printing.wrap(together, first="ab", indent=indent) == by_word(
+            apart, limit, "ab", indent
+        )
 
 
 def test_a_misspelt_name_is_found_among_thousands(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from test_training import LONG, UID, Desk, libraries, steps
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import CallFailed, EndpointError, Request, Transient
-from tfgrpo.model.throttle import FIRST_TRIES, Throttle
+from tfgrpo.model.rate_limits import FIRST_TRIES, Throttle
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 from tfgrpo.store.fsck import fsck
@@ -40,7 +40,7 @@ from tfgrpo.store.fsck import fsck
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     importlib.import_module("openai.resources.chat.completions")  # slow
-    monkeypatch.setattr("tfgrpo.model.throttle.LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("tfgrpo.model.rate_limits.LONGEST_PAUSE", 0.02)
 
 
 def request(text: str = "hello") -> Request:

@@ -14,9 +14,9 @@ from ui_rig import OTHER, Visitor
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.store import Store
-from tfgrpo.store.decisions import decisions
+from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.activity.traffic import FeedbackRefused, Scale, checked_feedback, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import FeedbackRefused, Scale, checked_feedback, traffic_path
 
 CALL = "call-000000000001"
 

@@ -13,12 +13,12 @@ from scripted import Reply, ScriptedEndpoint, comparison_of, stage, teachable, w
 
 import tfgrpo
 from tfgrpo.data.problems import Problem
+from tfgrpo.learn.nothing_to_learn import StoppedEarly, look, missing_work
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.notices import NothingToLearn, Notice, StepFinished
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import Store
-from tfgrpo.training.first_look import StoppedEarly, look, missing_work
 
 LABELS = ("billing", "delivery", "returns")
 

@@ -67,7 +67,7 @@ KINDS = _kinds()
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfgrpo.model.throttle.LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr("tfgrpo.model.rate_limits.LONGEST_PAUSE", 0.02)
 
 
 def ask_through(folder: Path, kinds: Mapping[str, Fault], times: int) -> Counter[str]:

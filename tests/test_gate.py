@@ -29,13 +29,13 @@ from test_training_killed import Killings, outcome
 
 from tfgrpo.data import problems as datasets
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.sealed import seal
+from tfgrpo.evaluate import statistics
+from tfgrpo.evaluate.sealed_problems import seal
+from tfgrpo.learn.gate import Trial
+from tfgrpo.learn.gate_rule import GATE_RULES, passes
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import ROOT, Library, Store
 from tfgrpo.store.fsck import fsck
-from tfgrpo.training.gate import Trial
-from tfgrpo.training.gate_rules import GATE_RULES, passes
 
 BAD = "When two numbers are joined by op, add them and stop there."
 

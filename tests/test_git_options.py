@@ -13,7 +13,7 @@ from conftest import Verb, environment
 from test_git_habits import DAYS, EUROS, messages
 
 from tfgrpo.store import Store
-from tfgrpo.store.log_filter import UnknownTime, parse_time
+from tfgrpo.store.history.log_filter import UnknownTime, parse_time
 
 
 @pytest.fixture

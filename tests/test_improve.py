@@ -21,9 +21,9 @@ from test_training import identity, journalled
 
 import tfgrpo as package
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.improvement.improvement_record import split
 from tfgrpo.improvement.proposals import get_proposal, list_proposals
-from tfgrpo.improvement.rounds import split
-from tfgrpo.store import Operation, Store, TfgrpoError, lock
+from tfgrpo.store import Operation, Store, TfgrpoError, process_lock
 
 SETTINGS = """
 [model]
@@ -259,7 +259,7 @@ def test_nothing_learned_is_success_too(store: Store, model: ScriptedEndpoint) -
 def test_a_second_one_beside_it_ends_at_once_with_a_code_of_its_own(
     store: Store, model: ScriptedEndpoint
 ) -> None:
-    with lock.held(store.path.parent / "locks/improve.lock") as taken:
+    with process_lock.held(store.path.parent / "locks/improve.lock") as taken:
         assert taken
         done = run_command(["improve", "-q"], Path.cwd())
     assert done.returncode == 75

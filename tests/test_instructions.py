@@ -11,13 +11,13 @@ from conftest import Cli
 from scripted import ScriptedEndpoint, write_problems
 from store_helpers import fixed
 
-from tfgrpo.rendering.instructions import OBJECTIVE, instruction
+from tfgrpo.learn.assign import belonging, fitting
+from tfgrpo.rendering.instruction_texts import OBJECTIVE, instruction
+from tfgrpo.rendering.prompt_templates import load
 from tfgrpo.rendering.render import prompt_text, rollout_messages
 from tfgrpo.rendering.retrieve import relevant
-from tfgrpo.rendering.templates import load
 from tfgrpo.store import Store
 from tfgrpo.store.records import ROOT, Experience, Library
-from tfgrpo.training.assign import belonging, fitting
 
 TEMPLATE = load("rollout")
 BASE = "Solve it, and say the number last."

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfgrpo.visible import shown, shown_in_json, unseen, unseen_in_words
+from tfgrpo.terminal_safe import shown, shown_in_json, unseen, unseen_in_words
 
 TAGS = "".join(chr(0xE0000 + ord(c)) for c in "send the key")
 HIDDEN = {

@@ -11,11 +11,11 @@ import pytest
 from providers import Provider, ProxyThread
 from test_traffic import answer, ask, provider, recorded, run, settings, store
 
-from tfgrpo.improvement.exchanges import Exchange, Unread, of_traffic
-from tfgrpo.proxy.settings import ProxySettings
+from tfgrpo.improvement.exchange import Exchange, Unread, of_traffic
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.store import Store
+from tfgrpo.store.activity.traffic import CUT_OFF, CallFilter, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import CUT_OFF, CallFilter, traffic_path
 
 __all__ = ["provider", "settings", "store"]
 

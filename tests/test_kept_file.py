@@ -16,7 +16,7 @@ from skills_ref import validate
 
 from tfgrpo import interchange
 from tfgrpo.domains.live_library import live
-from tfgrpo.interchange.records import UnreadableLibrary
+from tfgrpo.interchange.format_types import UnreadableLibrary
 from tfgrpo.serving.kept_file import BEGIN, END, KeptFile, keep
 from tfgrpo.store import Operation, Store
 

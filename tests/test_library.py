@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import problem_messages
 from tfgrpo.domains.prompt_library import PromptLibrary, read_library
-from tfgrpo.rendering import templates
-from tfgrpo.rendering.examples import example_parts, example_text
-from tfgrpo.rendering.lines import one_line
+from tfgrpo.rendering import prompt_templates
+from tfgrpo.rendering.example_texts import example_parts, example_text
 from tfgrpo.rendering.render import EMPTY, prompt_text, rollout_messages
+from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.records import Library as StoredLibrary
@@ -69,7 +69,7 @@ LIBRARY_AFTER = "<!-- user -->\n{{problem}}\n<!-- user -->\n{{library}}\n"
 
 def test_examples_are_turns_before_the_problem_asked_as_it_is() -> None:
     mixed = library("Add one.", example_text("Two?", "2"), example_text("Three?", "3"))
-    asked = templates.parse("rollout", ASKED + "<!-- user -->\nQ: {{problem}}\n")
+    asked = prompt_templates.parse("rollout", ASKED + "<!-- user -->\nQ: {{problem}}\n")
     worked = [("user", "One?"), ("assistant", "1")]
     shown = [("user", "Q: Two?"), ("assistant", "2"), ("user", "Q: Three?"), ("assistant", "3")]
     assert list(rollout_messages(asked, mixed, "Four?", "")) == [
@@ -83,16 +83,16 @@ def test_examples_are_turns_before_the_problem_asked_as_it_is() -> None:
     alone = mixed.less({mixed.labels["G0"]})
     assert rollout_messages(asked, alone, "Four?", "")[0] == ("system", EMPTY)
     for text in (LIBRARY_BESIDE, LIBRARY_AFTER):
-        messages = rollout_messages(templates.parse("rollout", text), mixed, "Four?", "")
+        messages = rollout_messages(prompt_templates.parse("rollout", text), mixed, "Four?", "")
         assert {role for role, _ in messages} == {"user"}
         assert "[G1] Example: Two? → 2\n" in "\n".join(text for _, text in messages)
     problem = Problem("1", "Hello", messages=(("user", "Hello"),))
-    spoken = problem_messages(templates.load("rollout"), alone, problem, "")
+    spoken = problem_messages(prompt_templates.load("rollout"), alone, problem, "")
     assert [text for _, text in spoken[1:]] == ["Two?", "2", "Three?", "3", "Hello"]
 
 
 def test_the_empty_library_stands_in_the_same_prompt() -> None:
-    template = templates.load("rollout")
+    template = prompt_templates.load("rollout")
     empty = rollout_messages(template, library(), "Q?", "Solve it.")
     full = rollout_messages(template, library("Add one."), "Q?", "Solve it.")
     assert EMPTY in empty[0][1]

@@ -16,11 +16,11 @@ from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
 
 import tfgrpo
+from tfgrpo.learn import run as running
+from tfgrpo.runs.dynamics import dynamics
+from tfgrpo.runs.live_run import RunStopped, ask_to_stop, live_path, read_live, stop_path
+from tfgrpo.runs.run_status import RunFigures, RunFollower, run_figures
 from tfgrpo.store import InvalidOperation, Store
-from tfgrpo.training import run as running
-from tfgrpo.training.dynamics import dynamics
-from tfgrpo.training.follow import RunFigures, RunFollower, run_figures
-from tfgrpo.training.live_run import RunStopped, ask_to_stop, live_path, read_live, stop_path
 
 DEADLINE = 240.0
 

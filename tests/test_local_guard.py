@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.local import cache
-from tfgrpo.local.errors import LocalModelError
-from tfgrpo.local.guard import names_this_machine
-from tfgrpo.local.serve import LocalServer, ServerOptions
+from tfgrpo.local.host_check import names_this_machine
+from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_server import LocalServer, ServerOptions
 
 posix = pytest.mark.skipif(os.name != "posix", reason="the engine has no sockets in folders")
 
@@ -84,7 +84,7 @@ def rooms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(rooms: Path, weights: Path) -> Iterator[LocalServer]:
-    command = [sys.executable, "-P", "-m", "tfgrpo.local.child"]
+    command = [sys.executable, "-P", "-m", "tfgrpo.local.model_process"]
     with LocalServer(weights, "noise", ServerOptions(command=command)) as running:
         yield running
 
@@ -138,7 +138,7 @@ def test_the_key_is_new_at_every_start_and_in_nobodys_sight(
     with LocalServer(
         weights,
         "noise",
-        ServerOptions(command=[sys.executable, "-P", "-m", "tfgrpo.local.child"]),
+        ServerOptions(command=[sys.executable, "-P", "-m", "tfgrpo.local.model_process"]),
     ) as other:
         assert other.key != server.key
         assert get(other, "/v1/models", key=server.key)[0] == 401

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from tfgrpo.local.errors import LocalModelError
-from tfgrpo.local.serve import LocalServer, ServerOptions, available_cpus, serve_forever
+from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_server import LocalServer, ServerOptions, available_cpus, serve_forever
 
 STAND_IN = """
 import json, os, sys, threading, time
@@ -194,7 +194,7 @@ def test_missing_weights_and_a_missing_engine_say_what_to_do(
 PARENT = """
 import json, os, sys, time
 from pathlib import Path
-from tfgrpo.local.serve import LocalServer, ServerOptions
+from tfgrpo.local.model_server import LocalServer, ServerOptions
 weights, kind, *command = sys.argv[1:]
 server = LocalServer(Path(weights), "noise", ServerOptions(command=command or None))
 sibling = os.fork() if kind == "forks" else 0
@@ -253,7 +253,7 @@ def test_serving_in_the_foreground_ends_with_ctrl_c_and_with_the_child(
     program = """
 import os, signal, sys
 from pathlib import Path
-from tfgrpo.local.serve import ServerOptions, serve_forever
+from tfgrpo.local.model_server import ServerOptions, serve_forever
 def ready(server):
     print(server.pid, flush=True)
     os.kill(os.getpid() if sys.argv[2] == "ctrl-c" else server.pid, signal.SIGINT)
@@ -289,7 +289,7 @@ def test_a_taken_port_is_named(weights: Path, stand_in: Callable[[str], list[str
 def smallest() -> Path:
     from tfgrpo.local.cache import ModelCache
     from tfgrpo.local.fetch import fetch
-    from tfgrpo.local.registry import find
+    from tfgrpo.local.model_list import find
 
     named = os.environ.get("TFGRPO_MODELS")
     return fetch(find("smollm2-135m"), ModelCache(Path(named) if named else None).folder)

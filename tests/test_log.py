@@ -21,7 +21,7 @@ from store_helpers import add, clock
 
 from tfgrpo.cli.graph import Graph
 from tfgrpo.store import Operation, Store, Version, derived_id
-from tfgrpo.store.log_filter import Filter, UnknownTime, marked, parse_time, select
+from tfgrpo.store.history.log_filter import Filter, UnknownTime, marked, parse_time, select
 
 A, B = derived_id("a"), derived_id("b")
 HOUR = 3_600_000_000

@@ -20,16 +20,16 @@ from scripted import ScriptedEndpoint, teachable
 import tfgrpo
 from tfgrpo.cli.main import COMMANDS
 from tfgrpo.cli.main import tfgrpo as command
-from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
-from tfgrpo.evaluation.comparison import recorded_pairs
+from tfgrpo.evaluate.by_problem import paired_problems, pairs_of
+from tfgrpo.evaluate.comparison import recorded_pairs
+from tfgrpo.learn.next_commands import next_steps
 from tfgrpo.project import open_project
-from tfgrpo.rendering import templates
-from tfgrpo.rendering.examples import example_text
+from tfgrpo.rendering import prompt_templates
+from tfgrpo.rendering.example_texts import example_text
 from tfgrpo.rendering.render import rollout_messages
+from tfgrpo.runs.attempts import evaluation_attempts, recorded_evaluation, run_attempts
+from tfgrpo.runs.group_details import PromptPart, group_view, highlighted
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store, TfgrpoError
-from tfgrpo.training.attempts import evaluation_attempts, recorded_evaluation, run_attempts
-from tfgrpo.training.group_view import PromptPart, group_view, highlighted
-from tfgrpo.training.next_steps import next_steps
 
 NUMBERS = (2, 5, 9)
 LESSON = "Op means: add the numbers and then add one."
@@ -310,7 +310,7 @@ def test_an_example_is_known_by_the_turn_that_asks_its_problem(tmp_path: Path) -
         texts = ("Add one.", "Example: Where is my card? → late")
         store.commit("main", [Operation("ADD", text=text) for text in texts], message="some")
         library = store.library("HEAD")
-    prompt = rollout_messages(templates.load("rollout"), library, "Hello?", "Label it.")
+    prompt = rollout_messages(prompt_templates.load("rollout"), library, "Hello?", "Label it.")
     shown = [(role, [part.label for part in parts]) for role, parts in highlighted(prompt, library)]
     assert shown == [
         ("system", [None, "G0"]),
@@ -324,7 +324,9 @@ def test_a_short_example_is_marked_in_its_own_turn_alone(tmp_path: Path) -> None
     with Store.init(tmp_path / "store.db", author="tests") as store:
         store.commit("main", [Operation("ADD", text="Example: card → late")], message="some")
         library = store.library("HEAD")
-    prompt = rollout_messages(templates.load("rollout"), library, "My card?", "Say card_late.")
+    prompt = rollout_messages(
+        prompt_templates.load("rollout"), library, "My card?", "Say card_late."
+    )
     shown = [[part.label for part in parts] for _, parts in highlighted(prompt, library)]
     assert shown == [[None], ["G0"], [None], [None]]
     assert highlighted((), library) == ()

@@ -15,8 +15,8 @@ import pytest
 from conftest import TFGRPO, environment, one_line_error
 
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.traffic import CallFilter, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import CallFilter, traffic_path
 
 pytest.importorskip("mcp")
 
@@ -30,7 +30,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 
 from tfgrpo.domains.live_library import live
 from tfgrpo.serving.library_server import URI, LibraryServer
-from tfgrpo.serving.lookups import Lookups
+from tfgrpo.serving.mcp_lookups import Lookups
 
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 

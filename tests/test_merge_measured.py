@@ -12,9 +12,9 @@ from conftest import ROOT, Cli, one_line_error
 from scripted import ScriptedEndpoint, stage, write_problems
 from store_helpers import fixed
 
+from tfgrpo.learn.advantage import Observation
+from tfgrpo.learn.interplay import interplay
 from tfgrpo.store import Store
-from tfgrpo.training.advantage import Observation
-from tfgrpo.training.interplay import interplay
 
 ADDS, ALSO = "Addiere zuerst die größere Zahl.", "Commence par le plus petit nombre."
 SAME, AGAIN = "Lies die Frage zweimal.", "Leia a pergunta de novo."

@@ -15,10 +15,10 @@ from store_helpers import add, clock
 from sync_helpers import grow, made
 
 from tfgrpo.store import Operation, Store, derived_id
-from tfgrpo.store.blame import blame, stats
-from tfgrpo.store.merge import cherry_pick, merge, revert
+from tfgrpo.store.history.blame import blame, stats
+from tfgrpo.store.history.merge import cherry_pick, merge, revert
 from tfgrpo.store.transfer import sync
-from tfgrpo.store.transfer.peer import StorePeer
+from tfgrpo.store.transfer.other_store import StorePeer
 
 A, B, C = (derived_id(name) for name in "abc")
 TAUGHT = {"run": "quick", "step": 0, "problem": "hire-12", "rollouts": [["r", 1.0], ["s", 0.0]]}

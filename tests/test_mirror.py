@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from store_helpers import add, broken, clock
 
 from tfgrpo.mirror import MirrorError, bring_back, mirror
-from tfgrpo.mirror.layout import author_of, ident, our_name, ref_name
+from tfgrpo.mirror.commit_layout import author_of, ident, our_name, ref_name
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import TfgrpoError, TransferError
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.merge import merge, side
+from tfgrpo.store.history.merge import merge, side
 
 DAYS, EUROS = "Count both days.", "Round up to whole euros."
 

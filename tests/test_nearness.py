@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.learn.advantage import Effect, mean_effect
+from tfgrpo.learn.assign import CANDIDATES, tried
+from tfgrpo.learn.nearness import FEWEST, Nearness
 from tfgrpo.store import Operation, Store
-from tfgrpo.training.advantage import Effect, mean_effect
-from tfgrpo.training.assign import CANDIDATES, tried
-from tfgrpo.training.nearness import FEWEST, Nearness
 
 KINDS = {
     "boxes": "{} crates arrive on a van. How many rows do they fill?",

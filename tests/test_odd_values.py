@@ -20,8 +20,8 @@ def store(cli: Cli, tmp_path: Path) -> Path:
     cli("init")
     cli("add", "Count both days.")
     cli("add", "Round up.")
+    from tfgrpo.store.activity.traffic import traffic_path
     from tfgrpo.store.opening import open_traffic
-    from tfgrpo.store.traffic import traffic_path
 
     path = tmp_path / ".tfgrpo/store.db"
     open_traffic(traffic_path(path), create=True).close()

@@ -11,10 +11,10 @@ import click
 import pytest
 from conftest import ROOT
 
-from tfgrpo.agents.settings import AgentSettings
+from tfgrpo.agents.agent_settings import AgentSettings
+from tfgrpo.cli.help_sections import SECTIONS, SectionedCommand
 from tfgrpo.cli.main import COMMANDS, FIRST, tfgrpo
 from tfgrpo.cli.options import FLAGS
-from tfgrpo.cli.sections import SECTIONS, SectionedCommand
 from tfgrpo.cli.suggest import EVERYTHING
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import open_project, read_options

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tfgrpo import interchange
-from tfgrpo.improvement.exchanges import Exchange
-from tfgrpo.improvement.sources import read_exchanges
+from tfgrpo.improvement.exchange import Exchange
+from tfgrpo.improvement.exchange_files import read_exchanges
 
 FRONTS = {
     "a colon": "description: Review a plan. Two roles: reader, writer.",

@@ -14,7 +14,7 @@ from tfgrpo.data import readers
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.field_rules import FieldRules
 from tfgrpo.domains.json_fields import DOMAIN as JSON
-from tfgrpo.own_data import DataPlan, OwnData, plan_files, read_table
+from tfgrpo.init_from_data import DataPlan, OwnData, plan_files, read_table
 
 
 def planned(path: Path, rows: Sequence[dict[str, Any]], **own: Any) -> DataPlan:

@@ -215,7 +215,7 @@ def test_on_a_terminal_enter_asks_options_and_context_too(tmp_path: Path) -> Non
 def test_fields_and_kind_are_guessed(
     head: str, rows: list[str], fields: tuple[str, tuple[str, ...]], kind: str
 ) -> None:
-    from tfgrpo.data.columns import guess_columns
+    from tfgrpo.data.column_roles import guess_columns
 
     names = head.split(",")
     table = [dict(zip(names, row.split(","), strict=True)) for row in rows]
@@ -225,9 +225,9 @@ def test_fields_and_kind_are_guessed(
 
 def test_defaults_fit_the_data_and_the_model_and_a_preset_keeps_the_papers() -> None:
     from tfgrpo.data.problems import Problem
+    from tfgrpo.learn.fitted_defaults import fit
+    from tfgrpo.runs.run_problems import RunProblems
     from tfgrpo.settings import TrainSettings, build
-    from tfgrpo.training.fitting import fit
-    from tfgrpo.training.run_problems import RunProblems
 
     tickets = RunProblems(tuple(Problem(str(n), "a line", "yes") for n in range(200)))
     given = {"data": "d", "preset": "fit"}

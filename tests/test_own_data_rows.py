@@ -12,10 +12,10 @@ import pytest
 from conftest import Cli
 
 from tfgrpo.data import datasets, readers
-from tfgrpo.data.columns import answer_texts, guess_columns
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.column_roles import answer_texts, guess_columns
+from tfgrpo.data.unpacking import DatasetError
 from tfgrpo.domains.choice import DOMAIN
-from tfgrpo.own_data import OwnData, plan_files, read_table
+from tfgrpo.init_from_data import OwnData, plan_files, read_table
 
 
 def planned(folder: Path, rows: list[dict[str, Any]], **own: Any) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import pytest
 from port_rows import call, write
 
 from tfgrpo.store import Store, StoreError
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.runs import Call
 
 SECRET = 'sk-"Zürich"\\7f3a'
 WORDS = [

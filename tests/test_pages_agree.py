@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from tfgrpo.evaluation.setup import eval_settings
-from tfgrpo.local.registry import MODELS
+from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.local.model_list import MODELS
 from tfgrpo.project import Project
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store import Operation, Store

@@ -11,9 +11,9 @@ from conftest import Cli, one_line_error
 
 from tfgrpo.data import problems
 from tfgrpo.data.readers import DatasetError
+from tfgrpo.interchange.reference_attempts import import_attempts
 from tfgrpo.store import Store
 from tfgrpo.store.errors import InvalidName
-from tfgrpo.training.past_attempts import import_attempts
 
 
 def row(problem: int, reward: float | None, **more: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tfgrpo.proxy.patterns import PATTERNS, without_secrets
+from tfgrpo.proxy.withheld_words import PATTERNS, without_secrets
 from tfgrpo.store.records import REDACTED
 
 SECRETS = (

@@ -11,11 +11,11 @@ from providers import ProxyThread, post
 from test_proxy_keys import Choice
 from test_traffic import CHAT_USAGE, KEY, Provider, answer, ask, bytes_beside, make
 
-from tfgrpo.proxy.patterns import clean_feedback, finder, without_secrets
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.withheld_words import clean_feedback, finder, without_secrets
+from tfgrpo.store.activity.traffic import Feedback
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.traffic import Feedback
 
 TAKEN = (
     "+49 30 901820",

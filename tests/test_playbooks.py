@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, Cli
 
 from tfgrpo import interchange
-from tfgrpo.interchange import Document, blocks
+from tfgrpo.interchange import Document, markdown_blocks
 
 PLAYBOOKS = sorted((ROOT / "tests" / "playbooks").iterdir())
 MARKER = re.compile(
@@ -172,7 +172,7 @@ LONG = "very " * 80 + "long"
     ids=["introduction", "point", "heading", "table"],
 )
 def test_what_is_too_long_to_be_repeated_is_an_experience_of_its_own(content: str) -> None:
-    found = [item.text for item in blocks.read(content.split("\n")).items]
+    found = [item.text for item in markdown_blocks.read(content.split("\n")).items]
     assert sum("very" in text for text in found) == 1
     assert len(found) == 21
 
@@ -180,10 +180,10 @@ def test_what_is_too_long_to_be_repeated_is_an_experience_of_its_own(content: st
 def test_what_nests_deep_is_read_and_too_deep_listed_with_its_lines() -> None:
     for depth, levels in ((60, 60), (200, 87)):
         lines = ["  " * level + f"- level {level}" for level in range(depth)]
-        found = blocks.read(lines)
+        found = markdown_blocks.read(lines)
         assert [item.text for item in found.items] == [f"level {n}" for n in range(levels)]
         assert [entry[:2] for entry in found.skipped] == [(levels + 1, depth)] * (depth > levels)
-    found = blocks.read([*lines[:60], "", "A last rule."])
+    found = markdown_blocks.read([*lines[:60], "", "A last rule."])
     assert found.items[-1].text == "A last rule."
     assert found.skipped == ()
 

@@ -13,8 +13,8 @@ from desk import made, steps
 from scripted import ScriptedEndpoint, teachable
 
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.runs.dynamics import Series, draw, dynamics, page
 from tfgrpo.store import Store
-from tfgrpo.training.dynamics import Series, draw, dynamics, page
 
 
 @pytest.fixture

@@ -15,14 +15,14 @@ from conftest import environment
 from crew import prepare
 from scripted import ScriptedEndpoint, restless
 
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.postgres.locks import hold, is_held
 from tfgrpo.store.postgres.session import Session
-from tfgrpo.training.run import run_to_end
-from tfgrpo.training.setup import RunChoice, ready_run
 
 pytestmark = pytest.mark.postgres
 

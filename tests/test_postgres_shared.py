@@ -18,10 +18,11 @@ from providers import Provider, ProxyThread, post
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.domains.live_library import LiveLibrary
-from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, parse_upstream
-from tfgrpo.serving.lookups import Lookups
+from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, parse_upstream
+from tfgrpo.serving.mcp_lookups import Lookups
 from tfgrpo.store import Operation, Store, StoreError, TfgrpoError
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.activity.traffic import CallFilter, traffic_path
 from tfgrpo.store.address import anchor, named_by, parse_address, with_password
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.opening import members_of, open_traffic
@@ -29,7 +30,6 @@ from tfgrpo.store.port import Level
 from tfgrpo.store.postgres.journal import PostgresWriter
 from tfgrpo.store.postgres.port import PostgresPort
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.traffic import CallFilter, traffic_path
 
 pytestmark = pytest.mark.postgres
 

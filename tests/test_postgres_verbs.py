@@ -17,7 +17,7 @@ from scripted import ScriptedEndpoint
 
 from tfgrpo.cli.main import COMMANDS, tfgrpo
 from tfgrpo.store import Operation, Store
-from tfgrpo.ui.export import page_alone
+from tfgrpo.ui.export_pages import page_alone
 
 pytestmark = pytest.mark.postgres
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tfgrpo.model.prices import FREE, Price, PriceInvalid, find
+from tfgrpo.costs.prices import FREE, Price, PriceInvalid, find
 
 
 def test_prices_of_the_settings_file_win_and_a_local_model_is_free() -> None:

@@ -17,16 +17,16 @@ from desk import made as made_desk
 from scripted import ScriptedEndpoint, comparison_of, stage
 
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluation.credit import credits
+from tfgrpo.evaluate.credit import credits
+from tfgrpo.learn.advantage import Advantages, Effect, Observation
+from tfgrpo.learn.assign import CANDIDATES, Belonging, hidden
+from tfgrpo.learn.candidates import FEWEST, MOST, capacity
+from tfgrpo.learn.decide import ByChance
+from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
-from tfgrpo.store.decisions import decide
+from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.training.advantage import Advantages, Effect, Observation
-from tfgrpo.training.assign import CANDIDATES, Belonging, hidden
-from tfgrpo.training.candidates import FEWEST, MOST, capacity
-from tfgrpo.training.decide import ByChance
-from tfgrpo.training.policies import find_policy
 
 HELPS = "加一：两个数相加以后再加一。"
 NOTHING = "Schreib die Zahlen ohne Leerzeichen."
@@ -133,7 +133,7 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., 
         return planted(request)
 
     with ScriptedEndpoint(until) as server:
-        from tfgrpo.training import probation
+        from tfgrpo.learn.policies import probation
 
         learn = probation.Probation.learn
 
@@ -159,8 +159,8 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., 
 
 
 def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]) -> None:
+    from tfgrpo.learn.pool import append_to_pool, open_pool
     from tfgrpo.store import Operation
-    from tfgrpo.training.pool import append_to_pool, open_pool
 
     desk = make()
     desk.prepare()

@@ -18,8 +18,8 @@ from test_proxy import listen
 from test_traffic import answer
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.proxy.settings import SpendLimit, Timeouts, read_file
-from tfgrpo.store.ledger import Budget
+from tfgrpo.proxy.proxy_settings import SpendLimit, Timeouts, read_file
+from tfgrpo.store.activity.key_ledger import Budget
 
 PAGE = (ROOT / "docs/production.md").read_text()
 LEARN = re.search(r"^## Learn from it\n.*?(?=^## )", PAGE, re.M | re.S)

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tfgrpo.evaluation.evaluate import EvalProgress
-from tfgrpo.training.progress import Progress
+from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.learn.progress import Progress
 
 
 @pytest.mark.parametrize("mixed", [0, 60])

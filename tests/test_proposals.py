@@ -23,12 +23,12 @@ from tfgrpo.improvement.proposals import (
     propose,
     reject,
 )
+from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.store import Operation, Store, TfgrpoError
-from tfgrpo.store.blame import blame
-from tfgrpo.store.decisions import decisions
+from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.errors import InvalidOperation, ProtectedName, UnknownRevision
-from tfgrpo.store.merge import MergeConflict
-from tfgrpo.training.turned_down import turned_down
+from tfgrpo.store.history.blame import blame
+from tfgrpo.store.history.merge import MergeConflict
 
 EFFECT = Effect(0.4, 0.6, 0.2, 0.05, 0.35, 0.01, "better", 20, 4, "m")
 

@@ -12,11 +12,11 @@ import pytest
 from scripted import ScriptedEndpoint, opened_calls
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.rendering import templates
+from tfgrpo.learn.propose import ASKINGS, NEAR, Rule, askings, nearest, propose, teaches
+from tfgrpo.learn.reflection import Advantage, Manner, Reflection
+from tfgrpo.rendering import prompt_templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Library
-from tfgrpo.training.propose import ASKINGS, NEAR, Rule, askings, nearest, propose, teaches
-from tfgrpo.training.reflection import Advantage, Manner, Reflection
 
 RULE = "When a thing takes days, multiply them by 8."
 
@@ -38,7 +38,7 @@ def group(problem: Problem, *attempts: tuple[str, float | None]) -> Group:
 def reflection(**more: Any) -> Reflection:
     names = ("summary", "comparison", "lesson", "plan")
     return Reflection(
-        *map(templates.load, names),
+        *map(prompt_templates.load, names),
         agent_objective="Solve it.",
         learning_objective="Rules that help.",
         manner=Manner(0.8, 1000),

@@ -12,8 +12,8 @@ from store_helpers import add
 
 from tfgrpo.store import InvalidName, ProtectedName, Store, UnknownRevision
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.merge import cherry_pick, merge, revert
-from tfgrpo.store.name_moves import protect, protected, redo, rename, undo, unprotect
+from tfgrpo.store.history.merge import cherry_pick, merge, revert
+from tfgrpo.store.history.name_moves import protect, protected, redo, rename, undo, unprotect
 
 
 @pytest.fixture

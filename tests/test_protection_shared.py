@@ -11,7 +11,7 @@ from store_helpers import add
 from sync_helpers import far_ssh, made, names, rows, sound
 
 from tfgrpo.store import ProtectedName, PushRefused, Store
-from tfgrpo.store.name_moves import protect, protected, undo
+from tfgrpo.store.history.name_moves import protect, protected, undo
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import create
 

@@ -17,11 +17,11 @@ from scripted import Reply, ScriptedEndpoint, stage, write_problems
 from store_helpers import fixed
 
 import tfgrpo
-from tfgrpo.evaluation.paired import FEWEST, NEEDED, judge
-from tfgrpo.projections.candidates import candidates
+from tfgrpo.evaluate.paired_test import FEWEST, NEEDED, judge
+from tfgrpo.learn.policies.trial import Attempt, recorded, results, verdicts
+from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.store import Store
-from tfgrpo.training.trial import Attempt, recorded, results, verdicts
-from tfgrpo.ui.export import page_alone
+from tfgrpo.ui.export_pages import page_alone
 
 HELPS, NOTHING, HARMS = "加一：两个数相加以后再加一。", "Schreib ohne Leerzeichen.", "Resta uno."
 WORTH = {HELPS: 0.5, NOTHING: 0.0, HARMS: -0.45}

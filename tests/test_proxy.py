@@ -18,9 +18,9 @@ import pytest
 from conftest import TFGRPO, environment
 from providers import OK, Provider, ProxyThread, Received, post
 
-from tfgrpo.proxy import run
-from tfgrpo.proxy.settings import LibraryChoice as Choice
-from tfgrpo.proxy.settings import Limits, ProxySettings, Rule, parse_upstream, read_file
+from tfgrpo.proxy import worker_processes
+from tfgrpo.proxy.proxy_settings import LibraryChoice as Choice
+from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import SettingsError
 
@@ -554,10 +554,10 @@ def test_a_worker_that_cannot_begin_says_why_and_is_not_started_at_once(
     def fail(*_: object) -> None:
         raise RuntimeError("no room for a worker")
 
-    monkeypatch.setattr(run, "_work", fail)
+    monkeypatch.setattr(worker_processes, "_work", fail)
     began = time.monotonic()
     with socket.socket() as listener:
-        _, status = os.waitpid(run._fork(settings, listener, None), 0)
+        _, status = os.waitpid(worker_processes._fork(settings, listener, None), 0)
     assert os.waitstatus_to_exitcode(status) == 1
     assert time.monotonic() - began >= 1
     assert "RuntimeError: no room for a worker" in capfd.readouterr().err

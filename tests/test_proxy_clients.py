@@ -23,7 +23,7 @@ from providers import Provider, ProxyThread, Received
 from recipes import ANSWER, instructions_of, reply
 from test_traffic import Choice, make, recorded
 
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store
 
 PYTHON = os.environ.get("TFGRPO_CLIENTS_PYTHON", sys.executable)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from providers import OK, Provider, ProxyThread, Received, post
 
-from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, upstreams
+from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, upstreams
 from tfgrpo.store import Operation, Store
 
 LIBRARY = (

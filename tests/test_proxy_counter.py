@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.proxy.counter import Counter, count_lost, counter_path
+from tfgrpo.proxy.call_counter import Counter, count_lost, counter_path
+from tfgrpo.store.activity.traffic import Traffic
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import Traffic
 
 WORKER = "0123456789abcdef"
 

@@ -18,7 +18,7 @@ from conftest import ROOT, TFGRPO, environment
 from providers import OK, Provider, ProxyThread, Received, post
 from test_proxy import ASK, CHAT, Choice, make, text_of, wait
 
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store
 
 STREAMS = 1000

@@ -13,9 +13,10 @@ from providers import OK, Provider, ProxyThread, post
 from test_proxy_splice import bodies, messages, values
 
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.proxy.settings import LibraryChoice, ProxySettings, upstreams
-from tfgrpo.rendering.examples import example_text
-from tfgrpo.rendering.placement import (
+from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, upstreams
+from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.json_splice import document, edited
+from tfgrpo.rendering.request_placement import (
     INTRODUCTION,
     KEYS,
     addition,
@@ -23,7 +24,6 @@ from tfgrpo.rendering.placement import (
     place_in_messages,
     place_in_responses,
 )
-from tfgrpo.rendering.splice import document, edited
 from tfgrpo.store import ROOT, Experience, Library, Operation, Store
 
 TEXTS = ("When it is late, say so.", example_text('My "card"?', "Label: late"))

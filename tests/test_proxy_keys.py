@@ -15,8 +15,8 @@ import pytest
 from providers import Provider, ProxyThread, post
 from test_traffic import CHAT_USAGE, Choice, answer, make, recorded, run, wait
 
-from tfgrpo.proxy.desk import Rates
-from tfgrpo.proxy.settings import (
+from tfgrpo.proxy.keys_and_limits import Rates
+from tfgrpo.proxy.proxy_settings import (
     ProxySettings,
     SpendLimit,
     parse_upstream,
@@ -24,8 +24,8 @@ from tfgrpo.proxy.settings import (
     with_key,
 )
 from tfgrpo.store import Store
+from tfgrpo.store.activity.key_ledger import Budget, ledger_path
 from tfgrpo.store.errors import InvalidOperation, SettingsError
-from tfgrpo.store.ledger import Budget, ledger_path
 from tfgrpo.store.opening import open_ledger
 
 CHAT = "/v1/chat/completions"
@@ -258,7 +258,7 @@ def test_keys_are_made_under_a_name_each_and_refused_where_they_make_no_sense(
     assert len(json.loads(run(store, "key", "list", "--all", "--json"))) == 2
     assert first not in run(store, "key", "list", "--all")
     file = tmp_path / "proxy.toml"
-    monkeypatch.setattr("tfgrpo.trust.gate.require", lambda *_: None)
+    monkeypatch.setattr("tfgrpo.trust.trust_gate.require", lambda *_: None)
     for text, why in (
         ('key_env = "NOWHERE"\n', "NOWHERE has no key"),
         ('webhook = "file:///etc/passwd"\n', "no URL"),

@@ -15,10 +15,10 @@ from providers import OK, Provider, ProxyThread, Received, post
 from test_proxy import CHAT, Choice, make
 from test_traffic import answer
 
-from tfgrpo.proxy.settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
+from tfgrpo.proxy.proxy_settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.store import Operation
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.trust.gate import NotTrusted
+from tfgrpo.trust.trust_gate import NotTrusted
 
 KIND = Classifier("Who writes this?", "tiny", {"private": "s", "company": "s@main"}, 5.0)
 Says = Callable[[str], bytes]
@@ -154,7 +154,7 @@ def test_what_names_no_kind_leaves_the_default_and_is_not_asked_again_at_once(
             assert library.endswith("[G0] Count both days.")
         assert len(provider.asked) == 1
         provider.says = lambda _: chat("company")
-        monkeypatch.setattr("tfgrpo.proxy.kinds.monotonic", lambda: time.monotonic() + 31)
+        monkeypatch.setattr("tfgrpo.proxy.subject_kinds.monotonic", lambda: time.monotonic() + 31)
         assert "net prices" in got(proxy, provider, "An invoice", b"x-tfgrpo-subject: ann")
 
 

@@ -15,14 +15,8 @@ import pytest
 from providers import OK, Provider, ProxyThread, Received, post
 from test_traffic import Choice, answer, make, recorded, wait
 
-from tfgrpo.proxy.settings import (
-    Limits,
-    ProxySettings,
-    Timeouts,
-    parse_upstream,
-    read_file,
-)
-from tfgrpo.proxy.settings import Provider as Listed
+from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Timeouts, parse_upstream, read_file
+from tfgrpo.proxy.proxy_settings import Provider as Listed
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError
 
@@ -227,7 +221,7 @@ def test_a_client_that_leaves_makes_room(store: Store, two: tuple[Provider, Prov
 
 
 def test_a_file_lists_providers_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfgrpo.trust.gate.require", lambda *_: None)
+    monkeypatch.setattr("tfgrpo.trust.trust_gate.require", lambda *_: None)
     monkeypatch.setenv("A_KEY", "sk-a")
     file = tmp_path / "proxy.toml"
     file.write_text(

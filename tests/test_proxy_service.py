@@ -20,11 +20,11 @@ from providers import OK, Provider, ProxyThread, Received, post
 from test_proxy import ASK, CHAT, Choice, listen, make, provider, settings, store, text_of, wait  # noqa: F401
 
 from tfgrpo.production.experiment import start
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream, read_file, upstreams
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file, upstreams
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.traffic import CallFilter, CallRecord, traffic_path
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import CallFilter, CallRecord, traffic_path
 
 
 def get(proxy: ProxyThread, path: str) -> tuple[int, dict[str, Any]]:
@@ -116,7 +116,7 @@ def test_a_list_of_revisions_stands_in_the_file_and_a_short_token_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.trust.gate.require", lambda *_: None)
+    monkeypatch.setattr("tfgrpo.trust.trust_gate.require", lambda *_: None)
     file = tmp_path / "proxy.toml"
     file.write_text('[libraries.support]\nstore = "s"\nallow = ["prod", "v2"]\n')
     assert read_file(file)["libraries"]["support"].allow == ("prod", "v2")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfgrpo.rendering.placement import KEYS, addition, place_in_chat
-from tfgrpo.rendering.splice import NotJson, RepeatedKey, document, edited
+from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
+from tfgrpo.rendering.request_placement import KEYS, addition, place_in_chat
 from tfgrpo.store import ROOT, Experience, Library
 
 values = st.recursive(

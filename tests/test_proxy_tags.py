@@ -13,7 +13,7 @@ from providers import Provider, ProxyThread, post
 from test_telemetry import values
 from test_traffic import CHAT_USAGE, KEY, Choice, answer, ask, make, recorded, run, wait
 
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream, read_file
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError
 

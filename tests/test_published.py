@@ -16,12 +16,12 @@ from scripted import Reply, ScriptedEndpoint, opened_calls, restless, stage, wri
 from test_reflection import group, reflection
 
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.policies.paper import Planner
+from tfgrpo.learn.policies.protocol import Learned, Step
+from tfgrpo.learn.reflection import Lesson, StepOrigin
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.rendering.examples import example_text
+from tfgrpo.rendering.example_texts import example_text
 from tfgrpo.store import ROOT, Experience, Library, Operation, derived_id
-from tfgrpo.training.policies import Learned, Step
-from tfgrpo.training.published import Planner
-from tfgrpo.training.reflection import Lesson, StepOrigin
 
 A, B = derived_id("a"), derived_id("b")
 KNOWN = Library(ROOT, (Experience(A, "Carry the ten.", 1), Experience(B, "Check the sign.", 2)))

@@ -9,7 +9,7 @@ import pytest
 from conftest import Cli, one_line_error
 
 from tfgrpo.interchange import UnreadableLibrary
-from tfgrpo.interchange.reference import translated
+from tfgrpo.interchange.reference_config import translated
 from tfgrpo.settings import EvalSettings, TrainSettings, build
 
 PRACTICE = """\

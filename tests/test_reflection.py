@@ -12,10 +12,10 @@ import pytest
 from scripted import LESSON, Reply, ScriptedEndpoint, opened_calls, stage, teachable
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.rendering import templates
+from tfgrpo.learn.reflection import Advantage, Reflection, compare, verdict_words
+from tfgrpo.rendering import prompt_templates
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store import ROOT, Experience, Library, derived_id
-from tfgrpo.training.reflection import Advantage, Reflection, compare, verdict_words
 
 PROBLEM = Problem("p1", "What is 2 op 3?", "GOLD-777")
 KNOWN = Library(ROOT, (Experience(derived_id(1), "Carry the ten.", 1),))
@@ -36,10 +36,10 @@ def group(*rewards: float | None) -> Group:
 
 def reflection(**more: Any) -> Reflection:
     return Reflection(
-        templates.load("summary"),
-        templates.load("comparison"),
-        templates.load("lesson"),
-        templates.load("plan"),
+        prompt_templates.load("summary"),
+        prompt_templates.load("comparison"),
+        prompt_templates.load("lesson"),
+        prompt_templates.load("plan"),
         agent_objective="Solve it.",
         learning_objective="Rules that help.",
         **more,

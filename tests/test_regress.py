@@ -19,8 +19,8 @@ from test_collected_problems import BLANK
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store, TfgrpoError
+from tfgrpo.store.activity.traffic import CallContent, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import CallContent, traffic_path
 
 ADD_ONE, BRIEF = "Add one more at the end.", "Keep it to one line."
 SETTINGS = """

@@ -11,9 +11,9 @@ import pytest
 from pydantic import BaseModel
 from scripted import ScriptedEndpoint, opened_calls
 
-from tfgrpo.model import repair, structured
+from tfgrpo.model import repair_json, structured_answers
 from tfgrpo.model.endpoint import Answer, Request
-from tfgrpo.tools import protocol
+from tfgrpo.tools import call_protocol
 
 HARD = {
     "brackets": "{" * 20_000,
@@ -33,17 +33,17 @@ class Shape(BaseModel):
 @pytest.mark.parametrize("text", HARD.values(), ids=HARD)
 def test_a_text_that_takes_long_to_repair_is_unreadable_after_a_while(text: str) -> None:
     begun = time.thread_time()
-    assert structured.read(text, Shape)[0] is None
-    assert structured.repair(text, Shape) is None
-    assert structured.salvage(text, Shape) == (None, ())
-    assert protocol.calls_in_text(Answer(f"<tool>{text}", "stop"))[0].arguments is None
+    assert structured_answers.read(text, Shape)[0] is None
+    assert structured_answers.repair(text, Shape) is None
+    assert structured_answers.salvage(text, Shape) == (None, ())
+    assert call_protocol.calls_in_text(Answer(f"<tool>{text}", "stop"))[0].arguments is None
     assert time.thread_time() - begun < 3, "the thread that works on it is another"
 
 
 def test_what_can_be_repaired_still_is() -> None:
-    assert repair.load_repaired('{"text": "so", ') == {"text": "so"}
+    assert repair_json.load_repaired('{"text": "so", ') == {"text": "so"}
     with pytest.raises(ValueError, match="encode"):
-        repair.load_repaired('{"text": "\\ud83d", ')
+        repair_json.load_repaired('{"text": "\\ud83d", ')
 
 
 def test_the_event_loop_goes_on_while_a_bad_answer_is_repaired(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_event_loop_goes_on_while_a_bad_answer_is_repaired(tmp_path: Path) -
 
             ticking = asyncio.create_task(tick())
             try:
-                asking = structured.ask(calls, request, Shape, call_path=(0, "p"))
+                asking = structured_answers.ask(calls, request, Shape, call_path=(0, "p"))
                 (failed,) = await asyncio.gather(asking, return_exceptions=True)
                 return [failed, ticks]
             finally:
@@ -73,7 +73,7 @@ def test_the_event_loop_goes_on_while_a_bad_answer_is_repaired(tmp_path: Path) -
                 await calls.endpoint.close()
 
         failed, ticks = asyncio.run(run())
-        assert isinstance(failed, structured.Unreadable)
+        assert isinstance(failed, structured_answers.Unreadable)
         assert ticks > 10
         assert len(server.requests) == 2
         assert len(str(server.requests[1])) < 120_000

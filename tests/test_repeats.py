@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.rendering.near_duplicates import near_duplicates, repeats
-from tfgrpo.rendering.ngrams import similarity
+from tfgrpo.rendering.similarity_ngrams import similarity
 from tfgrpo.store import ROOT, Experience, Library
 
 PAIRS = Path(__file__).with_name("fixtures") / "repeats.jsonl"

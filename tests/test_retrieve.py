@@ -14,8 +14,8 @@ from scripted import LESSON, ScriptedEndpoint, stage
 
 import tfgrpo
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.rendering.examples import example_text
-from tfgrpo.rendering.origin import shown_in_training
+from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.library_origin import shown_in_training
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import index, relevant
 from tfgrpo.store import ROOT, Experience, Operation, Store

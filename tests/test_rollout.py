@@ -19,7 +19,7 @@ from test_tested_proposals import proposed  # noqa: F401
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.improvement.proposals import get_proposal
 from tfgrpo.production.experiment import ExperimentPlan, experiment, experiments, start, stop
-from tfgrpo.proxy.settings import ProxySettings
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.store import Store
 
 NAME = "rollout-p1"
@@ -32,7 +32,7 @@ def test_a_proposal_goes_out_and_stays_or_goes_back(
     proposed: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.production.rollout.LOOK", 0.05)
+    monkeypatch.setattr("tfgrpo.production.guarded_rollout.LOOK", 0.05)
     over = threading.Event()
 
     def application() -> None:
@@ -73,7 +73,7 @@ def test_a_time_that_is_over_ends_it_with_nothing_decided(
     proposed: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.production.rollout.LOOK", 0.01)
+    monkeypatch.setattr("tfgrpo.production.guarded_rollout.LOOK", 0.01)
     monkeypatch.setattr("tfgrpo.cli.rollout._seconds", lambda until: 0.05)
     at = str(proposed.path)
     for name in (NAME, f"{NAME}-2"):
@@ -90,8 +90,8 @@ def test_it_goes_on_in_the_proxys_care_which_tells_too(
     store: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.proxy.decider.LOOK", 0.1)
-    monkeypatch.setattr("tfgrpo.proxy.decider.REST", 0.0)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.1)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.REST", 0.0)
     process = subprocess.Popen(
         [TFGRPO, "--store", str(store.path), "rollout", "main", "--on", "prod", "--share", "50%"],
         env=environment(),

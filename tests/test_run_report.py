@@ -12,8 +12,8 @@ from conftest import Cli, problems
 from scripted import Reply, ScriptedEndpoint, comparison_of, stage, teachable
 from test_reflection import compared, group
 
+from tfgrpo.runs.run_issues import report
 from tfgrpo.store import Store
-from tfgrpo.training.run_report import report
 
 PLANNED = ("--policy", "paper")
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Cli, alive, bubblewrap_starts, environment
 
-from tfgrpo.tools import known_strength, python, sandbox
-from tfgrpo.tools.python import Python
+from tfgrpo.tools import python_tool, sandbox, sandbox_strength
+from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits, Sandbox, SandboxError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
@@ -38,7 +38,7 @@ BROKEN = {
 }
 SCRIPT = """
 import asyncio, sys
-from tfgrpo.tools.python import Python
+from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits
 
 async def session():
@@ -96,16 +96,16 @@ def test_what_holds_code_is_found_out_once(monkeypatch: pytest.MonkeyPatch, tmp_
         return sandbox.Strength("kernel walls", ("a hold on this",))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(known_strength, "strength", strength)
-    first = known_strength.known_strength()
-    assert known_strength.known_strength() == first == strength("again")
+    monkeypatch.setattr(sandbox_strength, "strength", strength)
+    first = sandbox_strength.known_strength()
+    assert sandbox_strength.known_strength() == first == strength("again")
     assert found == ["off", "again"]
-    monkeypatch.setattr(known_strength.platform, "release", lambda: "another kernel")
-    assert known_strength.known_strength() == first
+    monkeypatch.setattr(sandbox_strength.platform, "release", lambda: "another kernel")
+    assert sandbox_strength.known_strength() == first
     assert found == ["off", "again", "off"]
     for broken in ("", "[]", '{"conditions": 1}', "\x00"):
         (tmp_path / "tfgrpo" / "sandbox.json").write_text(broken)
-        assert known_strength.known_strength() == first
+        assert sandbox_strength.known_strength() == first
     assert found == ["off", "again", *["off"] * 5]
 
 
@@ -146,7 +146,7 @@ def test_a_file_named_bwrap_that_is_no_program_is_none(found: Path) -> None:
 def test_a_sandbox_that_stops_working_later_is_an_error_of_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(python, "START_SECONDS", 0.5)
+    monkeypatch.setattr(python_tool, "START_SECONDS", 0.5)
     for body, told in (("exec sleep 60", "it printed nothing"), ("echo no space left", "no space")):
         monkeypatch.setattr(sandbox, "bubblewrap", lambda body=body: (str(fake(tmp_path, body)),))
         with pytest.raises(SandboxError, match=f"the sandbox did not start: {told}"):

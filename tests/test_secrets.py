@@ -18,8 +18,8 @@ import tfgrpo
 from tfgrpo.model import secrets
 from tfgrpo.model.endpoint import CallFailed, Endpoint, EndpointError, Request, Transient
 from tfgrpo.model.settings import ModelSettings
-from tfgrpo.tools.mcp import Server
-from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
+from tfgrpo.tools.mcp_tools import Server
+from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.tool import ToolFailure
 
 KEY = "zq-7f3Kd0Vb9sX2mWq81"

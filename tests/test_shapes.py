@@ -11,7 +11,7 @@ import pytest
 
 from tfgrpo.data.problems import load
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.own_data import OwnData, plan_files, read_table
+from tfgrpo.init_from_data import OwnData, plan_files, read_table
 
 ASKED = "Which is the square of {}?"
 LABELS = {"label": ["A", "B", "C"]}

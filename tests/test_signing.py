@@ -20,11 +20,11 @@ from tfgrpo.mirror import bring_back, mirror
 from tfgrpo.store import Operation, PushRefused, Store, UnknownRevision
 from tfgrpo.store import signing as signatures
 from tfgrpo.store.canonical import canonical, seal, signed_payload
-from tfgrpo.store.name_moves import protect
+from tfgrpo.store.history.name_moves import protect
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import create
+from tfgrpo.store.transfer.other_store import NameMove, StorePeer
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion, exported
-from tfgrpo.store.transfer.peer import NameMove, StorePeer
 from tfgrpo.store.transfer.receive import digest_of
 
 pytestmark = pytest.mark.skipif(

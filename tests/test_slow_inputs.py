@@ -22,14 +22,14 @@ from tfgrpo import interchange
 from tfgrpo.data import readers
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.interchange import UnreadableLibrary
-from tfgrpo.rendering.edit import _split_identity
+from tfgrpo.rendering.markdown_edit import _split_identity
 from tfgrpo.store import Store
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.merge import merge_words
+from tfgrpo.store.history.merge import merge_words
+from tfgrpo.store.history.word_diff import SMALL, hunks
 from tfgrpo.store.transfer.pack import exported
 from tfgrpo.store.transfer.receive import receive
-from tfgrpo.store.word_diff import SMALL, hunks
 
 ID = derived_id("a line")
 LIMIT = 60
@@ -119,8 +119,8 @@ def test_a_file_beyond_all_sense_is_refused_unread(tmp_path: Path) -> None:
 
 DIFF = """
 import random, sys
-from tfgrpo.cli.text import word_diff
-from tfgrpo.store.merge import merge_words
+from tfgrpo.cli.printing import word_diff
+from tfgrpo.store.history.merge import merge_words
 dice, count, kinds = random.Random(7), int(sys.argv[1]), int(sys.argv[2])
 a, b = (" ".join(f"w{dice.randrange(kinds)}" for _ in range(count)) for _ in range(2))
 word_diff(a, b)

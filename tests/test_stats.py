@@ -11,8 +11,8 @@ from conftest import Cli, one_line_error
 from store_helpers import add, clock
 
 from tfgrpo.store import Operation, Store, derived_id
-from tfgrpo.store.blame import stats
-from tfgrpo.store.merge import merge
+from tfgrpo.store.history.blame import stats
+from tfgrpo.store.history.merge import merge
 
 A, B, C = (derived_id(name) for name in "abc")
 

@@ -14,7 +14,7 @@ import pytest
 from store_helpers import add, broken, child, clock, kill_after_ready, kills
 
 from tfgrpo.store import InvalidOperation, Operation, Store, derived_id
-from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store.activity.decisions import decide, decisions
 
 FIRST, SECOND = derived_id("first"), derived_id("second")
 

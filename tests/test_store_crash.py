@@ -24,7 +24,7 @@ from store_helpers import broken, kills
 
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.name_moves import REDO, UNDO
+from tfgrpo.store.history.name_moves import REDO, UNDO
 
 KILLS = kills(2000 if os.environ.get("TFGRPO_LONG") == "1" else 40)
 PER_STORE = 20  # a store is checked as a whole after each kill, so it is not let grow for ever

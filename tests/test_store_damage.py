@@ -283,7 +283,7 @@ import asyncio, os, sys
 from pathlib import Path
 import tfgrpo
 from tfgrpo.store import sqlite
-from tfgrpo.ui.stores import Stores
+from tfgrpo.ui.store_per_thread import Stores
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 live, stores = tfgrpo.live(store=sys.argv[1]), Stores(Path(sys.argv[1]))

@@ -23,12 +23,13 @@ from conftest import run_command
 from store_helpers import add, clock
 from test_store_redact import train
 
-from tfgrpo.store import Operation, Store, TfgrpoError, derived_id, replay
-from tfgrpo.store import merge as merges
-from tfgrpo.store.blame import blame
-from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.name_moves import protect, protected
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history import replay
+from tfgrpo.store.history.blame import blame
+from tfgrpo.store.history.name_moves import protect, protected
 from tfgrpo.store.redact import Target, redact
 from tfgrpo.store.transfer.remotes import Remotes
 
@@ -149,7 +150,7 @@ def tell(kind: str, where: str, count: Counter[str]) -> None:
 
 def trees() -> list[str]:
     """The tables and indexes of a store."""
-    from tfgrpo.store.sqlite.foreign import schema
+    from tfgrpo.store.sqlite.foreign_schema import schema
 
     tables = [name for kind, name in schema(None) if kind != "trigger"]
     return ["sqlite_schema", *sorted(tables)]

@@ -18,10 +18,10 @@ from scripted import ScriptedEndpoint
 from store_helpers import clock
 
 from tfgrpo.store import Operation, Store, TfgrpoError
-from tfgrpo.store import merge as merges
-from tfgrpo.store import name_moves as undos
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.name_moves import batches
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history import name_moves as undos
+from tfgrpo.store.history.name_moves import batches
 from tfgrpo.store.redact import Target, redact
 
 SEEDS = range(40 if os.environ.get("TFGRPO_LONG") == "1" else 2)

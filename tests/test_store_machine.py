@@ -24,10 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from library_model import Conflicts, Model, Refused
 from store_helpers import broken, clock
 
-from tfgrpo.store import Operation, StaleVersion, Store, TfgrpoError, derived_id, merge, replay
-from tfgrpo.store.blame import blame
+from tfgrpo.store import Operation, StaleVersion, Store, TfgrpoError, derived_id
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.name_moves import redo, undo
+from tfgrpo.store.history import merge, replay
+from tfgrpo.store.history.blame import blame
+from tfgrpo.store.history.name_moves import redo, undo
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 

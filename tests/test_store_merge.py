@@ -11,18 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.store import Operation, Store, TfgrpoError, derived_id
-from tfgrpo.store.blame import blame
 from tfgrpo.store.fsck import fsck, repair
-from tfgrpo.store.history import common_ancestor
-from tfgrpo.store.merge import (
-    MergeConflict,
-    cherry_pick,
-    merge,
-    merge_words,
-    revert,
-    side,
-)
-from tfgrpo.store.name_moves import redo, undo
+from tfgrpo.store.history.blame import blame
+from tfgrpo.store.history.merge import MergeConflict, cherry_pick, merge, merge_words, revert, side
+from tfgrpo.store.history.name_moves import redo, undo
+from tfgrpo.store.history.walks import common_ancestor
 
 A, B, C = (derived_id(name) for name in "abc")
 

@@ -11,17 +11,17 @@ from conftest import Cli
 from format_reader import Reader
 from store_helpers import clock
 
-from tfgrpo.editing import Place, commit_edit, move_experiences
-from tfgrpo.mirror.layout import Rendering
-from tfgrpo.rendering.edit import document
+from tfgrpo.hand_edits import Place, commit_edit, move_experiences
+from tfgrpo.mirror.commit_layout import Rendering
+from tfgrpo.rendering.markdown_edit import document
 from tfgrpo.store import InvalidOperation, Operation, StaleVersion, Store
-from tfgrpo.store import merge as merges
-from tfgrpo.store.blame import blame
 from tfgrpo.store.errors import TransferError
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.merge import ORDER_CONFLICTS
-from tfgrpo.store.name_moves import undo
-from tfgrpo.store.order import moved, moves
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history.blame import blame
+from tfgrpo.store.history.library_order import moved, moves
+from tfgrpo.store.history.merge import ORDER_CONFLICTS
+from tfgrpo.store.history.name_moves import undo
 from tfgrpo.store.transfer.locations import clone, parse
 from tfgrpo.store.transfer.pack import PackedVersion
 from tfgrpo.store.transfer.receive import digest_of, receive

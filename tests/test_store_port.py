@@ -11,7 +11,7 @@ from port_contract import PortContract
 from port_rows import Another
 
 from tfgrpo.store.port import Port
-from tfgrpo.store.sqlite.packing import LEAST_EVENT, pack, unpack
+from tfgrpo.store.sqlite.packed_texts import LEAST_EVENT, pack, unpack
 from tfgrpo.store.sqlite.port import SqlitePort
 
 

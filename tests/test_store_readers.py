@@ -13,16 +13,16 @@ from typing import Any, cast
 import pytest
 from store_helpers import add, child, killed
 
+from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.mirror import mirror
-from tfgrpo.projections.versions import StandingNames
 from tfgrpo.store import Store
-from tfgrpo.store.blame import stats
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.history.blame import stats
+from tfgrpo.store.history.revisions import TAG, resolve_range
 from tfgrpo.store.port import Port
-from tfgrpo.store.revisions import TAG, resolve_range
 from tfgrpo.store.transfer import bundle
-from tfgrpo.store.transfer.peer import StorePeer
-from tfgrpo.store.transfer.wire import Names
+from tfgrpo.store.transfer.other_store import StorePeer
+from tfgrpo.store.transfer.pack_stream import Names
 
 CHECKS = 12
 

@@ -22,14 +22,14 @@ from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id
-from tfgrpo.store import merge as merges
-from tfgrpo.store import name_moves as undos
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Call, RolloutRow, Score
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.occurrences import forms, matcher, matches_bytes
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.redact import Target, plan, redact
-from tfgrpo.store.runs import Call, RolloutRow, Score
+from tfgrpo.store.text_occurrences import forms, matcher, matches_bytes
 
 SECRET = 'sk-"Zürich"\\7f3a'
 LEAK, CLEAN = derived_id("leak"), derived_id("clean")
@@ -266,10 +266,10 @@ def test_requests_that_differed_in_the_secret_alone_become_one(store: Store) -> 
 
 
 def test_a_run_under_way_is_not_redacted_behind_its_back(store: Store) -> None:
-    from tfgrpo.store import lock
+    from tfgrpo.store import process_lock
 
     with (
-        lock.held(store.runs.lock_path(store.runs.get("R"))),
+        process_lock.held(store.runs.lock_path(store.runs.get("R"))),
         pytest.raises(InvalidOperation, match="in progress"),
     ):
         redact(store, BY_TEXT, reason="leaked")

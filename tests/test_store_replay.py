@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import clock
 
-from tfgrpo.store import Change, Operation, Store, derived_id, replay
+from tfgrpo.store import Change, Operation, Store, derived_id
+from tfgrpo.store.history import replay
 from tfgrpo.store.redact import Target, redact
 
 Pairs = list[tuple[str, str]]
@@ -193,8 +194,8 @@ def test_every_library_diff_and_log_equals_the_models(
     folder = tmp_path_factory.mktemp("replay")
     model = Model()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tfgrpo.store.replay.SNAPSHOT_EVERY", every)
-        patch.setattr("tfgrpo.store.replay.SHORT_RANGE", short)
+        patch.setattr("tfgrpo.store.history.replay.SNAPSHOT_EVERY", every)
+        patch.setattr("tfgrpo.store.history.replay.SHORT_RANGE", short)
         kept = Store.init(folder / "kept.db", now=clock())
         bare = Store.init(folder / "bare.db", now=clock())
         others = [kept, Store.open(folder / "kept.db", now=clock(10**9))]
@@ -241,7 +242,7 @@ def snapshots(store: Store) -> list[int]:
 def test_small_snapshot_every_makes_snapshots_occur(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.replay.SNAPSHOT_EVERY", 3)
+    monkeypatch.setattr("tfgrpo.store.history.replay.SNAPSHOT_EVERY", 3)
     with Store.init(tmp_path / "s.db") as store:
         for i in range(4):
             store.commit("main", [Operation("ADD", None, f"{i} {k}") for k in range(2)], message="")
@@ -253,7 +254,7 @@ def test_small_snapshot_every_makes_snapshots_occur(
 def test_a_replay_reads_only_what_follows_the_nearest_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.replay.SNAPSHOT_EVERY", 10)
+    monkeypatch.setattr("tfgrpo.store.history.replay.SNAPSHOT_EVERY", 10)
     with Store.init(tmp_path / "s.db") as store:
         for i in range(50):
             store.commit("main", [Operation("ADD", None, f"{i}")], message="")
@@ -339,7 +340,7 @@ def test_snapshots_of_a_large_library_stay_small_beside_its_log(tmp_path: Path) 
 def test_snapshots_are_as_often_whoever_opens_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.replay.SNAPSHOT_EVERY", 5)
+    monkeypatch.setattr("tfgrpo.store.history.replay.SNAPSHOT_EVERY", 5)
     made = []
     for fresh in (False, True):
         store = Store.init(tmp_path / f"{fresh}.db")
@@ -393,7 +394,7 @@ def test_nothing_is_remembered_of_a_library_whose_version_was_rolled_back(tmp_pa
 def test_libraries_are_the_same_however_little_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.replay.CHARACTERS", 100)
+    monkeypatch.setattr("tfgrpo.store.history.replay.CHARACTERS", 100)
     with Store.init(tmp_path / "store.db", author="ann") as store:
         store.commit("main", [Operation("ADD", text=f"text {n}") for n in range(20)], message="m")
         for n, e in enumerate(store.library()):

@@ -16,7 +16,7 @@ from tfgrpo.store import (
     UnknownRevision,
     derived_id,
 )
-from tfgrpo.store.revisions import resolve_range
+from tfgrpo.store.history.revisions import resolve_range
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from store_helpers import add, child, kill_after_ready, killed, kills, run_child
 
-from tfgrpo.store import InvalidName, Store, StoreError, UnknownRevision, lock
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.runs import Call, RolloutRow, Run, Score
+from tfgrpo.store import InvalidName, Store, StoreError, UnknownRevision, process_lock
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Call, RolloutRow, Run, Score
 from tfgrpo.store.sqlite.journal import SqliteWriter
 
 
@@ -143,7 +143,7 @@ def test_a_run_is_running_while_its_process_lives_and_interrupted_after_its_kill
     with killed(process):
         assert process.stdout.readline() == "ready\n"
         assert store.runs.state(run) == "running"
-        with lock.held(store.runs.lock_path(run)) as free:
+        with process_lock.held(store.runs.lock_path(run)) as free:
             assert not free, "two processes would train one run"
     assert store.runs.state(run) == "interrupted"
     assert [s.state for s in store.runs.states(run)] == [state]
@@ -169,7 +169,7 @@ def test_two_who_ask_at_once_do_not_take_each_other_for_the_runs_process(
     store: Store, run: Run
 ) -> None:
     path = store.runs.lock_path(run)
-    with lock.held(path):
+    with process_lock.held(path):
         pass
     processes = [child(ASK, path) for _ in range(4)]
     for process in processes:
@@ -225,8 +225,8 @@ def test_calls_of_several_processes_and_a_committer_all_land(store: Store) -> No
 
 CALL = """
 import asyncio, sys
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.runs import Call
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.sqlite.journal import SqliteWriter
 def call(key):
     return Call(key.encode(), None, "s", 0, "m", "q", {"content": key}, 1, 0, 1, 0, 1, 0.1, 1)

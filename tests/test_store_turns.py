@@ -13,8 +13,8 @@ import pytest
 from store_helpers import add, broken, child, killed
 
 from tfgrpo.store import Operation, StaleVersion, Store
-from tfgrpo.store import merge as merges
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.history import merge as merges
 from tfgrpo.store.sqlite.writer_queue import SUFFIX, WriterQueue
 
 WRITERS, READERS, COMMITS = 8, 4, 60

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from scripted import Numbered, ScriptedEndpoint, opened_calls
 
-from tfgrpo.model import structured
+from tfgrpo.model import structured_answers
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.structured import Typed, Unreadable, read, repair, text_field
+from tfgrpo.model.structured_answers import Typed, Unreadable, read, repair, text_field
 
 
 class Shape(BaseModel):
@@ -40,7 +40,7 @@ def asked(
 
 async def _ask(calls: Calls, check: Callable[[Shape], str | None]) -> Typed[Shape] | Unreadable:
     try:
-        return await structured.ask(calls, ASKED, Shape, call_path=(1, "p"), check=check)
+        return await structured_answers.ask(calls, ASKED, Shape, call_path=(1, "p"), check=check)
     except Unreadable as error:
         return error
     finally:
@@ -172,7 +172,7 @@ class Listed(BaseModel):
 def test_one_bad_item_of_a_list_does_not_cost_the_others_and_is_told(
     text: str, kept: list[str], lost: list[str]
 ) -> None:
-    value, told = structured.salvage(text, Listed)
+    value, told = structured_answers.salvage(text, Listed)
     assert value is not None
     assert [item.text for item in value.items] == kept
     assert len(told) == len(lost)
@@ -183,7 +183,7 @@ def test_one_bad_item_of_a_list_does_not_cost_the_others_and_is_told(
     "text", ["", "[]", "no", '{"items": 5}', '{"items": [5]}', "{}", "[" * 9000, "null"]
 )
 def test_where_nothing_is_left_nothing_is_salvaged(text: str) -> None:
-    assert structured.salvage(text, Listed) == (None, ())
+    assert structured_answers.salvage(text, Listed) == (None, ())
 
 
 class Inner(BaseModel):
@@ -200,7 +200,7 @@ class Outer(BaseModel):
 
 
 def test_the_schema_that_is_asked_for_comes_from_the_model_that_checks() -> None:
-    assert structured.schema(Outer, label={"enum": ["G0", None]}) == {
+    assert structured_answers.schema(Outer, label={"enum": ["G0", None]}) == {
         "type": "object",
         "additionalProperties": False,
         "required": ["why", "kind", "parts", "label"],
@@ -220,4 +220,6 @@ def test_the_schema_that_is_asked_for_comes_from_the_model_that_checks() -> None
             "label": {"enum": ["G0", None]},
         },
     }
-    assert "G0" not in json.dumps(structured.schema(Outer)), "what is narrowed is for one request"
+    assert "G0" not in json.dumps(structured_answers.schema(Outer)), (
+        "what is narrowed is for one request"
+    )

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from store_helpers import add, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
+from tfgrpo.learn.run_setup import begin
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision, name_moves
+from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision
 from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError
-from tfgrpo.store.merge import MergeConflict, merge, side
+from tfgrpo.store.history import name_moves
+from tfgrpo.store.history.merge import MergeConflict, merge, side
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
-from tfgrpo.store.transfer.peer import StorePeer
+from tfgrpo.store.transfer.other_store import StorePeer
 from tfgrpo.store.transfer.remotes import Remotes
-from tfgrpo.training.setup import begin
 
 Reach: TypeAlias = Callable[[Path], str]
 

@@ -17,16 +17,16 @@ from sync_helpers import grow, libraries, made, rows, sound
 
 from tfgrpo.store import Store, TfgrpoError
 from tfgrpo.store.canonical import VersionContent, canonical, seal, version_digest
-from tfgrpo.store.damage import LATEST
+from tfgrpo.store.damaged_values import LATEST
 from tfgrpo.store.errors import InvalidName, TransferError
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.port import Redaction
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
+from tfgrpo.store.transfer.other_store import NameMove, StorePeer
 from tfgrpo.store.transfer.pack import KnownDigests, PackedEvent, PackedVersion, exported
-from tfgrpo.store.transfer.peer import NameMove, StorePeer
+from tfgrpo.store.transfer.pack_stream import Names
 from tfgrpo.store.transfer.receive import receive
-from tfgrpo.store.transfer.wire import Names
 
 Lie: TypeAlias = Callable[[PackedVersion], PackedVersion]
 

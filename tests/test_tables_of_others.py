@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfgrpo.data.readers import DatasetError, read
-from tfgrpo.own_data import OwnData, plan_files, read_table
+from tfgrpo.init_from_data import OwnData, plan_files, read_table
 
 ROWS = [{"question": f"What is {n} + 1?", "answer": n + 1} for n in range(30)]
 NAMES = ("question", "answer")

@@ -18,7 +18,7 @@ from providers import Provider, ProxyThread, Received, post
 from test_proxy import CHAT, Choice, make, wait
 from test_traffic import CHAT_USAGE, KEY, answer, ask
 
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store
 
 PATHS = {b"/v1/traces", b"/v1/logs", b"/v1/metrics"}

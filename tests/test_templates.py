@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.rendering.templates import TemplateError, load, parse
+from tfgrpo.rendering.prompt_templates import TemplateError, load, parse
 
 NAMES = ("rollout", "summary", "comparison", "lesson", "plan")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import Cli, environment
 
-from tfgrpo.cli import text
-from tfgrpo.cli.context import App
+from tfgrpo.cli import printing
+from tfgrpo.cli.start_context import App
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
@@ -97,10 +97,10 @@ def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     paged: list[str] = []
-    monkeypatch.setattr(text.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(text.click, "echo_via_pager", lambda lines, color: paged.extend(lines))
-    lines = [text.style(f"{n} {HOSTILE}", fg="green") for n in range(200)]
-    text.emit(App(None), lines)
+    monkeypatch.setattr(printing.sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(printing.click, "echo_via_pager", lambda lines, color: paged.extend(lines))
+    lines = [printing.style(f"{n} {HOSTILE}", fg="green") for n in range(200)]
+    printing.emit(App(None), lines)
     assert [line.split()[0].removeprefix("\x1b[32m") for line in paged] == [
         str(n) for n in range(200)
     ]
@@ -109,8 +109,10 @@ def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
 
 
 def test_colours_are_ours_alone() -> None:
-    assert text.safe("\x1b[31mred") == "\\x1b[31mred"
-    line = text.safe(f"a {text.style('b', fg='green')} {text.style(HOSTILE, bold=True)}")
+    assert printing.safe("\x1b[31mred") == "\\x1b[31mred"
+    line = printing.safe(
+        f"a {printing.style('b', fg='green')} {printing.style(HOSTILE, bold=True)}"
+    )
     assert line.count("\x1b") == 4, "two before and two after"
     assert "\\x1b[31mred" in line
-    assert "\ud800" not in text.safe("half \ud800")
+    assert "\ud800" not in printing.safe("half \ud800")

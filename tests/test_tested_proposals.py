@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from test_experiment import found_in, plan_of, run, store  # noqa: F401
 
+from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import Draftsman, OnTrial, accept, get_proposal, propose
-from tfgrpo.improvement.reopening import reopen
+from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.production.experiment import experiment, promote, roll_back, start
 from tfgrpo.store import InvalidOperation, Operation, Store
-from tfgrpo.training.turned_down import turned_down
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_candidate_that_was_worse_so_far_is_promoted_only_by_force(
     start(proposed, "e", ("prod", "main"), 0.5)
     worse = found_in(plan_of(), [1.0, 0.0] * 4, [1.0, 0.0, 0.0, 0.0] * 2)
     assert worse.verdict.kind == "none"
-    monkeypatch.setattr("tfgrpo.production.evidence.evidence", lambda *_: worse)
+    monkeypatch.setattr("tfgrpo.production.experiment_evidence.evidence", lambda *_: worse)
     with pytest.raises(
         InvalidOperation, match=r"worse so far: score 0\.250 of 8 against 0\.500 of 8"
     ):

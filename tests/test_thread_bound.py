@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.tools import python as tool
+from tfgrpo.tools import python_tool as tool
 from tfgrpo.tools import sandbox, thread_bound
 from tfgrpo.tools.confine import MOST_THREADS
-from tfgrpo.tools.python import Python, PythonLimits
+from tfgrpo.tools.python_tool import Python, PythonLimits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 

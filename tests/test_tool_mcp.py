@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tfgrpo.tools import toolbox
-from tfgrpo.tools.mcp import Server, ServerError
+from tfgrpo.tools.mcp_tools import Server, ServerError
 from tfgrpo.tools.tool import Result
 from tfgrpo.tools.toolbox import ToolSettings
 

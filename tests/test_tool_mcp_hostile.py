@@ -13,7 +13,7 @@ import pytest
 from test_tool_mcp import ONE, RAW
 
 from tfgrpo.tools import toolbox
-from tfgrpo.tools.mcp import Server, ServerError
+from tfgrpo.tools.mcp_tools import Server, ServerError
 from tfgrpo.tools.tool import Result
 from tfgrpo.tools.toolbox import ToolSettings
 

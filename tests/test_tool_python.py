@@ -18,7 +18,7 @@ import pytest
 from conftest import alive
 
 from tfgrpo.tools import confine, sandbox
-from tfgrpo.tools.python import LOST, Python
+from tfgrpo.tools.python_tool import LOST, Python
 from tfgrpo.tools.sandbox import PythonLimits
 from tfgrpo.tools.tool import Result
 

@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.store import Store
-from tfgrpo.store.journal import Journal
-from tfgrpo.tools import python, sandbox, scratch
-from tfgrpo.tools.python import LOST, Python
-from tfgrpo.tools.record import RecordedResult, ToolRecord
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.tools import python_tool, sandbox, scratch_folder
+from tfgrpo.tools.python_tool import LOST, Python
 from tfgrpo.tools.sandbox import PythonLimits
 from tfgrpo.tools.tool import Result
+from tfgrpo.tools.tool_call_record import RecordedResult, ToolRecord
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 
@@ -45,7 +45,7 @@ def files(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, wall:
     """Has the kernel bound the files, or, as where it has no namespaces, has them counted."""
     if request.param == "counted":
         # Without /proc nobody can be anybody in a namespace, nor mount anything there.
-        monkeypatch.setattr(python, "open_proc", lambda: nullcontext(()))
+        monkeypatch.setattr(python_tool, "open_proc", lambda: nullcontext(()))
     elif any(line.startswith("a bounded") for line in sandbox.strength("auto").lacks):
         pytest.skip("no file system of its own here, and strength says so")
     return str(request.param)
@@ -159,12 +159,12 @@ def test_removal_follows_no_link_and_leaves_nothing(tmp_path: Path) -> None:
     (inside / "link").symlink_to(outside)
     (inside / "closed").mkdir(0)
     os.mkfifo(inside / "pipe")
-    scratch.remove_scratch(inside)
+    scratch_folder.remove_scratch(inside)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
     assert (outside / "kept").exists()
     linked = tmp_path / "linked"
     linked.symlink_to(outside)
-    scratch.remove_scratch(linked)
+    scratch_folder.remove_scratch(linked)
     assert (outside / "kept").exists()
 
 
@@ -172,14 +172,14 @@ def test_counting_ends_however_deep_and_follows_no_link(tmp_path: Path) -> None:
     build(tmp_path, 5000)
     limits = {"size": 1 << 20, "entries": 10_000}
     with subprocess.Popen(["sleep", "600"]) as process:  # it holds no deleted file
-        assert "nested" in str(scratch.excess(tmp_path, process.pid, **limits))
+        assert "nested" in str(scratch_folder.excess(tmp_path, process.pid, **limits))
         assert "more than 50 files" in str(
-            scratch.excess(tmp_path, process.pid, size=1 << 20, entries=50)
+            scratch_folder.excess(tmp_path, process.pid, size=1 << 20, entries=50)
         )
-        scratch.remove_scratch(tmp_path / "d")
+        scratch_folder.remove_scratch(tmp_path / "d")
         (tmp_path / "out").symlink_to("/usr/lib")
-        assert scratch.excess(tmp_path, process.pid, **limits) is None
-        assert scratch.excess(tmp_path / "gone", process.pid, **limits) is None
+        assert scratch_folder.excess(tmp_path, process.pid, **limits) is None
+        assert scratch_folder.excess(tmp_path / "gone", process.pid, **limits) is None
         process.kill()
 
 
@@ -269,7 +269,7 @@ json_values = st.recursive(
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
 def test_whatever_an_interpreter_writes_is_an_outcome_or_a_value_error(line: bytes) -> None:
     try:
-        value, error = python.parse_outcome(line)
+        value, error = python_tool.parse_outcome(line)
     except ValueError:
         return
     assert {type(value), type(error)} <= {str, type(None)}

@@ -21,13 +21,13 @@ from pydantic import ValidationError
 
 from tfgrpo.tools import passage_index, toolbox
 from tfgrpo.tools.corpus import Corpus, CorpusError, Passage
-from tfgrpo.tools.fetch import FetchError, fetch
+from tfgrpo.tools.http_fetch import FetchError, fetch
 from tfgrpo.tools.passage_index import PassageIndex
-from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
-from tfgrpo.tools.search import CorpusBackend, Search
+from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
+from tfgrpo.tools.search_tool import CorpusBackend, Search
 from tfgrpo.tools.tool import ToolFailure
 from tfgrpo.tools.toolbox import ToolSettings
-from tfgrpo.tools.visit import Visit
+from tfgrpo.tools.visit_tool import Visit
 
 PASSAGES = [
     {"id": "a1", "title": "Lighthouses", "text": "The keepers of the lighthouse at Sund lit it."},
@@ -561,7 +561,7 @@ def test_keys_do_not_follow_a_redirect_that_leaves_https(monkeypatch: pytest.Mon
         turns = ["https://a.example/2", "http://a.example/3", None]
         return 302 if turns[len(sent) - 1] else 200, "text/plain", turns[len(sent) - 1], b""
 
-    monkeypatch.setattr("tfgrpo.tools.fetch._request_once", once)
+    monkeypatch.setattr("tfgrpo.tools.http_fetch._request_once", once)
     fetch("http://a.example/1", headers={"X-Key": "secret"})
     assert [(url, "X-Key" in headers) for url, headers in sent] == [
         ("http://a.example/1", True),

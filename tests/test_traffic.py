@@ -25,11 +25,10 @@ from test_proxy import CHAT, Choice, listen, make, wait
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.proxy.metrics import Labels
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.proxy.recorder import Recorder
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
 from tfgrpo.store import Operation, Store, TfgrpoError
-from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import (
+from tfgrpo.store.activity.traffic import (
     CallContent,
     CallFilter,
     CallRecord,
@@ -37,6 +36,7 @@ from tfgrpo.store.traffic import (
     by_version,
     traffic_path,
 )
+from tfgrpo.store.opening import open_traffic
 
 KEY = b"Authorization: Bearer sk-caller-1"
 CHAT_USAGE = (
@@ -210,7 +210,7 @@ def test_an_answer_that_loses_a_long_number_is_still_one(
 def test_a_call_of_this_moment_is_waited_for(
     settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.store.traffic.WAIT", 60.0)
+    monkeypatch.setattr("tfgrpo.store.activity.traffic.WAIT", 60.0)
     with ProxyThread(settings) as proxy:
         id = ask(proxy)
     path = traffic_path(store.path)
@@ -290,7 +290,7 @@ def test_what_fails_in_the_proxy_itself_is_answered_and_in_its_log(
     def fail(_: object) -> None:
         raise RuntimeError("a shelf broke")
 
-    monkeypatch.setattr("tfgrpo.proxy.own.metrics", fail)
+    monkeypatch.setattr("tfgrpo.proxy.own_routes.metrics", fail)
     with ProxyThread(settings) as proxy:
         got = proxy.ask(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     assert got[9:12] == b"500"

@@ -36,13 +36,13 @@ from scripted import (
 
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.loop import plan_steps
+from tfgrpo.learn.run_setup import begin
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.store import Operation, Store, Version
-from tfgrpo.store.runs import Call, RolloutRow
+from tfgrpo.store.activity.runs import Call, RolloutRow
 from tfgrpo.store.sqlite.journal import SqliteRecords
-from tfgrpo.training.loop import plan_steps
-from tfgrpo.training.setup import begin
 
 Undisturbed = tuple[str, list[list[tuple[str, str]]]]
 

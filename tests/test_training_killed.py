@@ -25,7 +25,7 @@ from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
-from tfgrpo.store.runs import Run
+from tfgrpo.store.activity.runs import Run
 
 STAGES = {
     "paper": frozenset({"rollout", "summary", "comparison", "controller", "evaluation"}),

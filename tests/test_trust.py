@@ -27,8 +27,8 @@ from tfgrpo.project import open_project
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.store import Store
 from tfgrpo.tools.toolbox import ToolSettings
-from tfgrpo.trust import gate, ledger, permissions
-from tfgrpo.trust.gate import NotTrusted
+from tfgrpo.trust import permissions, trust_gate, trusted_folders
+from tfgrpo.trust.trust_gate import NotTrusted
 
 MARK = "open({path!r}, 'w').close()\n"
 KEY = "stolen-value-of-a-variable"
@@ -392,7 +392,7 @@ def test_trust_is_kept_for_its_owner_alone_and_not_in_the_folder(
     (entry,) = kept.iterdir()
     assert (kept.stat().st_mode & 0o777, entry.stat().st_mode & 0o777) == (0o700, 0o600)
     kept.chmod(0o777)
-    with pytest.raises(ledger.LedgerError, match="others can write"):
+    with pytest.raises(trusted_folders.LedgerError, match="others can write"):
         open_project(stranger).require_trust({})
 
 
@@ -416,14 +416,14 @@ def test_who_can_be_asked_is_asked_once(stranger: Path) -> None:
         asked.append(needed.words)
         return answers[len(asked) - 1]
 
-    gate.asking(ask)
+    trust_gate.asking(ask)
     try:
         with pytest.raises(NotTrusted):
             open_project(stranger).require_trust({})
         open_project(stranger).require_trust({})
         open_project(stranger).require_trust({})
     finally:
-        gate.asking(None)
+        trust_gate.asking(None)
     assert len(asked) == 2
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from ui_rig import OTHER, Visitor, forms, store_at
 
-from tfgrpo.projections.bisect_strip import bisect_strip
-from tfgrpo.store import Operation, Store, merge
-from tfgrpo.store import bisect as searches
+from tfgrpo.display.bisect_strip import bisect_strip
+from tfgrpo.store import Operation, Store
+from tfgrpo.store.history import bisect as searches
+from tfgrpo.store.history import merge
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from ui_rig import chromium as chromium
 
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store
-from tfgrpo.visible import shown
+from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -18,13 +18,19 @@ from ui_demo import demo
 from ui_rig import Visitor, links, serving, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.proxy.settings import ProxySettings, parse_upstream
-from tfgrpo.rendering.examples import example_text
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
+from tfgrpo.rendering.example_texts import example_text
 from tfgrpo.store import Store
+from tfgrpo.store.activity.traffic import (
+    CallContent,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    traffic_path,
+)
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.sqlite.traffic import LOOKED_AT
-from tfgrpo.store.traffic import CallContent, CallFilter, CallRecord, Feedback, traffic_path
-from tfgrpo.ui.conversation import answer_turns, turns_of, with_library
+from tfgrpo.ui.call_conversation import answer_turns, turns_of, with_library
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

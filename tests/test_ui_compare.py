@@ -12,7 +12,7 @@ from test_ui_runs import folder as folder
 from ui_rig import Visitor, links, serving, store_at, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.projections.candidates import candidates
+from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.store import Operation, Store
 
 if TYPE_CHECKING:

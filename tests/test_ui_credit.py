@@ -14,15 +14,15 @@ from test_credit import HARMS, HELPS, IDLE, swayed
 from ui_rig import Visitor, store_at
 
 import tfgrpo
-from tfgrpo.evaluation.credit import credits
-from tfgrpo.evaluation.effects import Credit
-from tfgrpo.projections.library import credits_of
+from tfgrpo.display.library_figures import credits_of
+from tfgrpo.evaluate.credit import credits
+from tfgrpo.evaluate.presence_effects import Credit
+from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.records import Version
-from tfgrpo.training.credit_history import credit_history, credit_points
-from tfgrpo.ui import place
+from tfgrpo.ui import shown_project
 from tfgrpo.ui.pages import library
-from tfgrpo.ui.stores import THREADS
+from tfgrpo.ui.store_per_thread import THREADS
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_effects_are_worked_out_once_while_nobody_records_anything(
     for _ in range(3):
         visitor.get("/library?at=main")
     assert len(looks) == 1
-    monkeypatch.setattr(place, "REMEMBERED", 0.0)
+    monkeypatch.setattr(shown_project, "REMEMBERED", 0.0)
     visitor = Visitor(path)
     for _ in range(2 * THREADS):
         visitor.get("/library?at=main")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ui_rig import Visitor, store_at
 
+from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import Draftsman, accept, propose
-from tfgrpo.improvement.reopening import reopen
 from tfgrpo.production.experiment import change_share, promote, start
 from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ui_rig import Visitor, store_at
 
-from tfgrpo.store.ledger import key_digest, ledger_path
+from tfgrpo.store.activity.key_ledger import key_digest, ledger_path
 from tfgrpo.store.opening import open_ledger
 
 

@@ -10,8 +10,8 @@ import pytest
 from ui_rig import OTHER, Visitor, crawl, forms, store_at
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, get_proposal, propose
+from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.store import Operation, Store
-from tfgrpo.training.turned_down import turned_down
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -17,13 +17,13 @@ from ui_demo import demo
 from ui_rig import Visitor, serving, watched
 from ui_rig import chromium as chromium
 
+from tfgrpo.production.by_day import Bounds, bounds, production_report
 from tfgrpo.production.experiment import experiment
-from tfgrpo.projections.production_days import Bounds, bounds, production_report
 from tfgrpo.store import Store
+from tfgrpo.store.activity.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
-from tfgrpo.ui.memory import Memory
+from tfgrpo.ui.figure_cache import Memory
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,7 +15,7 @@ from ui_rig import chromium as chromium
 
 from tfgrpo.store import Store
 from tfgrpo.store.canonical import canonical
-from tfgrpo.ui.settings import reachable
+from tfgrpo.ui.ui_settings import reachable
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

@@ -15,10 +15,10 @@ from test_ui_runs import folder as folder
 from ui_records import every_record
 from ui_rig import Visitor, crawl
 
-from tfgrpo.production.evidence import Measured
+from tfgrpo.production.experiment_evidence import Measured
 from tfgrpo.store import Store
-from tfgrpo.ui.environment import Unprintable, environment
-from tfgrpo.ui.export import export_site
+from tfgrpo.ui.export_pages import export_site
+from tfgrpo.ui.template_environment import Unprintable, environment
 
 INTERNAL = re.compile(
     r"<(?:built-in|bound|function|class|generator|\w+ object)\b[^<]*|object at 0x\w+"

@@ -18,13 +18,13 @@ from ui_demo import add_proposals
 from ui_rig import OTHER, TOKEN, Visitor, serving, settings_of, store_at, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.improvement.discussion import ask, comment, discussions
+from tfgrpo.improvement.proposal_comments import ask, comment, discussions
 from tfgrpo.improvement.proposals import get_proposal, reject
 from tfgrpo.store import Operation, Store, TfgrpoError
-from tfgrpo.ui.notify import Notifier
-from tfgrpo.ui.sessions import MINUTE, MOST_FAILURES, Failures
-from tfgrpo.ui.settings import UiSettings
-from tfgrpo.ui.stores import Stores
+from tfgrpo.ui.notifications import Notifier
+from tfgrpo.ui.store_per_thread import Stores
+from tfgrpo.ui.ui_settings import UiSettings
+from tfgrpo.ui.visitor_sessions import MINUTE, MOST_FAILURES, Failures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

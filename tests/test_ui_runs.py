@@ -17,8 +17,8 @@ from ui_rig import Visitor, links
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command
+from tfgrpo.runs.attempts import run_attempts
 from tfgrpo.store import Store
-from tfgrpo.training.attempts import run_attempts
 from tfgrpo.ui.charts import CurvePoint, chart
 
 HOSTILE = '</pre><script>alert(1)</script>"><img src=x onerror=alert(2)>\x1b[2J\u202e'

@@ -15,9 +15,9 @@ from ui_rig import chromium as chromium
 from ui_rig import serving, watched
 
 import tfgrpo
+from tfgrpo.learn import run as running
 from tfgrpo.store import Store
-from tfgrpo.training import run as running
-from tfgrpo.ui import watch
+from tfgrpo.ui import watched_runs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -42,7 +42,7 @@ def test_a_run_is_followed_reloaded_and_stopped(
     chromium: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(watch, "EVERY", 0.05)
+    monkeypatch.setattr(watched_runs, "EVERY", 0.05)
     (tmp_path / "p.jsonl").write_text(problems((2, 5, 9)))
     path = tmp_path / ".tfgrpo/store.db"
     Store.init(path, author="tester").close()

@@ -16,7 +16,7 @@ from ui_records import every_record
 from ui_rig import Visitor, links, serving, store_at, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.rendering.placement import addition
+from tfgrpo.rendering.request_placement import addition
 from tfgrpo.store import Operation, Store
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from ui_demo import demo
 from ui_rig import Visitor, serving, store_at, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.store import InvalidOperation, Operation, Store, name_moves
+from tfgrpo.store import InvalidOperation, Operation, Store
+from tfgrpo.store.history import name_moves
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

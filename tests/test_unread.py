@@ -12,7 +12,7 @@ from scripted import ScriptedEndpoint
 
 import tfgrpo
 from tfgrpo.data.problems import load
-from tfgrpo.data.unread import describe_unread
+from tfgrpo.data.unread_text import describe_unread
 from tfgrpo.notices import WarningNotice
 
 FILES = ("train", "gate", "heldout", "sealed")

@@ -9,8 +9,8 @@ import pytest
 from store_helpers import add
 
 from tfgrpo.store import Store
-from tfgrpo.store.history import _by_version, whole_history
-from tfgrpo.store.merge import merge, side
+from tfgrpo.store.history.merge import merge, side
+from tfgrpo.store.history.walks import _by_version, whole_history
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -24,10 +24,10 @@ from wire_answers import CHAT, EVENTS, Wire, chunk, completion, failed, frames, 
 
 from tfgrpo.model.client import CallFailed
 from tfgrpo.model.endpoint import Endpoint, EndpointError, Request, Transient
-from tfgrpo.proxy.settings import ProxySettings
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.store import Store
+from tfgrpo.store.activity.traffic import ALL, CallFilter, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import ALL, CallFilter, traffic_path
 
 REQUEST = Request("rollout", (("user", "What is 2+2?"),), 0, 64)
 WORDS = b"provider went away"

@@ -27,24 +27,24 @@ from relay import Relay
 from scripted import Reply, ScriptedEndpoint, completion, restless, write_problems
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.model.budget import Budget, BudgetReached, Reservation
-from tfgrpo.model.throttle import Throttle
+from tfgrpo.model.rate_limits import Throttle
 from tfgrpo.project import open_project
-from tfgrpo.store import Store, children
+from tfgrpo.store import Store, child_processes
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import RolloutRow
 from tfgrpo.store.address import parse_address
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
-from tfgrpo.store.journal import Journal
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import unreachable_error
-from tfgrpo.store.runs import RolloutRow
-from tfgrpo.training.run import run_to_end
-from tfgrpo.training.setup import RunChoice, ready_run
-from tfgrpo.workers.driver import handing_out
-from tfgrpo.workers.lease import SharedBudget
-from tfgrpo.workers.local import COMMAND
+from tfgrpo.workers.hand_out import handing_out
 from tfgrpo.workers.queue import Queue, opened, queue_address
-from tfgrpo.workers.view import read_crew, state_of
-from tfgrpo.workers.waiting import store_when_there
+from tfgrpo.workers.restart_workers import COMMAND
+from tfgrpo.workers.shared_budget import SharedBudget
+from tfgrpo.workers.wait_for_store import store_when_there
+from tfgrpo.workers.worker_list import read_crew, state_of
 
 pytestmark = pytest.mark.postgres
 
@@ -336,7 +336,7 @@ def test_the_pages_steps_from_an_empty_database_to_three_workers(
     """`init`, `workers start`, `train --workers` and `workers`, as docs/scale.md has them."""
     cli("--store", shared, "init")
     command = [
-        *children.python("-c", COMMAND),
+        *child_processes.python("-c", COMMAND),
         "--store",
         shared,
         "workers",
@@ -478,7 +478,13 @@ def test_a_worker_waits_for_a_database_that_is_away_when_it_starts(
     try:
         for verb, path in outputs.items():
             with path.open("wb") as out:
-                command = [*children.python("-c", COMMAND), "--store", shared, "workers", verb]
+                command = [
+                    *child_processes.python("-c", COMMAND),
+                    "--store",
+                    shared,
+                    "workers",
+                    verb,
+                ]
                 running[verb] = subprocess.Popen(
                     command, cwd=tmp_path, env=environment(), stdout=out, stderr=out
                 )

@@ -17,11 +17,11 @@ from crew import UID, Timed, outcome, prepare, sent_again, train_alone
 from procrastinate import PsycopgConnector, exceptions
 from scripted import ScriptedEndpoint, restless
 
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_setup import RunChoice, ready_run
 from tfgrpo.project import open_project
 from tfgrpo.store import Store
-from tfgrpo.training.run import run_to_end
-from tfgrpo.training.setup import RunChoice, ready_run
-from tfgrpo.workers.driver import handing_out
+from tfgrpo.workers.hand_out import handing_out
 from tfgrpo.workers.queue import opened, queue_address
 from tfgrpo.workers.worker import Worker, WorkerOptions
 

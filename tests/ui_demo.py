@@ -7,13 +7,14 @@ from pathlib import Path
 
 from tfgrpo.improvement.proposals import Draftsman, Effect, propose
 from tfgrpo.production.experiment import ExperimentPlan, start
-from tfgrpo.store import Operation, Store, bisect
-from tfgrpo.store import merge as merges
+from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.activity.traffic import CallContent, CallRecord, Feedback, traffic_path
 from tfgrpo.store.canonical import canonical
+from tfgrpo.store.history import bisect
+from tfgrpo.store.history import merge as merges
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Op
-from tfgrpo.store.runs import Run
-from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
 
 BEGIN = 1_790_000_000_000_000
 MINUTE = 60_000_000

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from ui_demo import demo
 
-from tfgrpo.editing import arrange_library
+from tfgrpo.hand_edits import arrange_library
+from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import accept, list_proposals, reject
-from tfgrpo.improvement.reopening import reopen
 from tfgrpo.production.experiment import ExperimentPlan, change_share, promote, roll_back, start
 from tfgrpo.production.experiment import stop as stop_experiment
 from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store
-from tfgrpo.store.name_moves import protect
+from tfgrpo.store.activity.traffic import CallContent, CallRecord, Feedback, traffic_path
+from tfgrpo.store.history.name_moves import protect
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.redact import Target, redact
-from tfgrpo.store.traffic import CallContent, CallRecord, Feedback, traffic_path
 
 METRICS = ("score", "score:till", "errors", "latency", "tokens")
 

@@ -28,8 +28,8 @@ import uvicorn
 from starlette.testclient import TestClient
 
 from tfgrpo.store import Operation, Store
-from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site
+from tfgrpo.ui.ui_settings import UiSettings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -36,21 +36,21 @@ if TYPE_CHECKING:
 
     library = prompt_library.read_library
     live = live_library.live
+    from tfgrpo.learn.prove import Proof as Proof
+    from tfgrpo.learn.run import TrainResult as TrainResult
     from tfgrpo.session import Session as Session
     from tfgrpo.session import open_session as open_session
     from tfgrpo.store import Operation as Operation
     from tfgrpo.store import Store as Store
     from tfgrpo.store import TfgrpoError as TfgrpoError
-    from tfgrpo.training.proving import Proof as Proof
-    from tfgrpo.training.run import TrainResult as TrainResult
 
 __version__ = "0.1.0"
 CALLS = ("compare", "estimate", "evaluate", "improve", "prove", "train")
 HOMES = {
     **{name: "tfgrpo.api" for call in CALLS for name in (call, f"{call}_sync")},
     **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),
-    "Proof": "tfgrpo.training.proving",
-    "TrainResult": "tfgrpo.training.run",
+    "Proof": "tfgrpo.learn.prove",
+    "TrainResult": "tfgrpo.learn.run",
     **dict.fromkeys(("AgentContext", "Attempt"), "tfgrpo.agents.context"),
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
 }

@@ -23,35 +23,27 @@ from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.python_rows import row_lines
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
-from tfgrpo.evaluation.comparison import Comparison, compared
-from tfgrpo.evaluation.scores import Scores
-from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation, score
+from tfgrpo.evaluate.comparison import Comparison, compared
+from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation, score
+from tfgrpo.evaluate.scores import Scores
 from tfgrpo.improvement.collection import BAR, CollectionRules, CollectRequest
 from tfgrpo.improvement.improve import HELDOUT_SAMPLES, LEAST, Improvement, ImproveRequest
 from tfgrpo.improvement.improve import improve as improve_library
+from tfgrpo.learn.prove import Proof, Wanted, bring_in, do_trial, plan_trial, ready_trial, stem_of
+from tfgrpo.learn.run import TrainResult, run_to_end
+from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
+from tfgrpo.learn.run_setup import ReadyRun, RunChoice, plan_choice, ready_run
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import OBJECT, Project, open_project, read_options
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import is_count
 from tfgrpo.store import atomic_write
+from tfgrpo.store.activity.traffic import CallFilter
 from tfgrpo.store.address import anchor, find, is_address, project_root, store_path
 from tfgrpo.store.errors import SettingsError, StoreError
-from tfgrpo.store.log_filter import parse_time
+from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
-from tfgrpo.store.traffic import CallFilter
-from tfgrpo.training.estimate import RunEstimate, estimate_run
-from tfgrpo.training.proving import (
-    Proof,
-    Wanted,
-    bring_in,
-    do_trial,
-    plan_trial,
-    ready_trial,
-    stem_of,
-)
-from tfgrpo.training.run import TrainResult, run_to_end
-from tfgrpo.training.setup import ReadyRun, RunChoice, plan_choice, ready_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.store import children
+from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
-    from tfgrpo.store.append import Signer
+    from tfgrpo.store.history.append import Signer
 
 AUTHOR = "TFGRPO_AUTHOR"
 PATIENCE = 5
@@ -110,7 +110,7 @@ def _spawned(command: list[str]) -> str:
                 (os.POSIX_SPAWN_DUP2, writing, 1),
                 (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             ]
-            process = children.spawned(command, _environment(), actions)
+            process = child_processes.spawned(command, _environment(), actions)
         finally:
             os.close(writing)
         in_time = bool(select.select([pipe], [], [], PATIENCE)[0])
@@ -126,7 +126,7 @@ def _run(command: list[str]) -> str:
     import subprocess
 
     try:
-        with children.start(command, _environment(), stdout=subprocess.PIPE) as process:
+        with child_processes.start(command, _environment(), stdout=subprocess.PIPE) as process:
             output, _ = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
@@ -136,7 +136,7 @@ def _run(command: list[str]) -> str:
 
 def _environment() -> dict[str, str]:
     """Returns what git needs to find its settings."""
-    return children.without_keys("GIT_")
+    return child_processes.without_keys("GIT_")
 
 
 def _login() -> str:

@@ -2,7 +2,8 @@
 
 `local:NAME` fetches the weights when they are missing, serves them from a child process on
 loopback, and ends it when the work is done. Any other name is asked for at `base_url`, or at
-the `openai` client's own default address. Which key goes where is in `tfgrpo/model/keys.py`.
+the `openai` client's own default address. Which key goes where is in
+`tfgrpo/model/keys_by_host.py`.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.model.check import EndpointReport, check_endpoint
-from tfgrpo.model.connection import (
+from tfgrpo.costs.prices import LOCAL
+from tfgrpo.costs.prices import find as find_price
+from tfgrpo.model.endpoint import Endpoint, EndpointOptions
+from tfgrpo.model.endpoint_check import EndpointReport, check_endpoint
+from tfgrpo.model.fleet import FleetEndpoint, ListedEndpoint
+from tfgrpo.model.http_connection import (
     Connection,
     ModelsUnknown,
     host_of,
     models_at,
     only_model_at,
 )
-from tfgrpo.model.endpoint import Endpoint, EndpointOptions
-from tfgrpo.model.fleet import FleetEndpoint, ListedEndpoint
-from tfgrpo.model.keys import OPENAI_ADDRESS, key_for, unsent_key
-from tfgrpo.model.prices import LOCAL
-from tfgrpo.model.prices import find as find_price
+from tfgrpo.model.keys_by_host import OPENAI_ADDRESS, key_for, unsent_key
 from tfgrpo.model.providers import provider_at
+from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings, are_settings
-from tfgrpo.model.throttle import PATIENCE
 
 if TYPE_CHECKING:
     from tfgrpo.local.cache import ModelCache
@@ -279,7 +280,7 @@ def check_endpoints(
     listed: Sequence[ListedEndpoint] = (),
 ) -> None:
     """Raises what `open_endpoints` would raise for a missing key or an unknown local model."""
-    from tfgrpo.local.registry import find
+    from tfgrpo.local.model_list import find
 
     addresses = [(models.model, models.base_url, models.api_key_env), _reflection_address(models)]
     if listed:
@@ -333,7 +334,7 @@ def local_slots(concurrency: int = SLOTS) -> int:
     anew: 16 answers took 78 s with two slots and 104 s with eight on two CPUs, 127 s with one and
     172 s with eight on one (1.5B, prompts of 120 tokens).
     """
-    from tfgrpo.local.serve import available_cpus
+    from tfgrpo.local.model_server import available_cpus
 
     return min(concurrency, SLOTS, available_cpus())
 
@@ -343,8 +344,8 @@ def _local_endpoint(
     model: str, limits: CallLimits, environment: Mapping[str, str], on_download: Download | None
 ) -> Iterator[Endpoint]:
     from tfgrpo.local.fetch import fetch
-    from tfgrpo.local.registry import find
-    from tfgrpo.local.serve import LocalServer, ServerOptions
+    from tfgrpo.local.model_list import find
+    from tfgrpo.local.model_server import LocalServer, ServerOptions
 
     entry = find(model[len(LOCAL) :])
 

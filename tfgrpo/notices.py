@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluation.evaluate import EvalProgress
-    from tfgrpo.evaluation.scores import Scores
+    from tfgrpo.evaluate.scores import Scores
+    from tfgrpo.evaluate.scoring import EvalProgress
+    from tfgrpo.learn.progress import Progress
     from tfgrpo.model.client import Meter
     from tfgrpo.store.records import Version
-    from tfgrpo.training.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,18 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo import domains
+from tfgrpo.costs.prices import ModelPrices, model_prices
 from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
-from tfgrpo.model.prices import ModelPrices, model_prices
 from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.trust import gate
+from tfgrpo.trust import trust_gate
 from tfgrpo.trust.domain_spec import split
-from tfgrpo.trust.ledger import is_trusted
 from tfgrpo.trust.permissions import Permissions, of_file, of_proxy, of_remote, of_run
+from tfgrpo.trust.trusted_folders import is_trusted
 
 if TYPE_CHECKING:
     from tfgrpo.model.settings import ModelSettings
@@ -70,7 +70,7 @@ class Project:
         typed |= {f"agent.{name}" for name in given.get("agent") or ()}
         typed.discard("agent")  # one may be given in part
         if of_file(self.file, self.raw, known, typed).needed:
-            gate.require(of_file(self.file, self.raw, known))
+            trust_gate.require(of_file(self.file, self.raw, known))
 
     def require_run(
         self, name: str, config: Mapping[str, Any], used: Collection[str] | None = None
@@ -78,7 +78,7 @@ class Project:
         """Does the same for the record of a run, which may have come with the store: for the
         settings of it that are `used`, or for all. Raises NotTrusted."""
         if self._needs(name, config, used):
-            gate.require(self.run_permissions(name, config))
+            trust_gate.require(self.run_permissions(name, config))
 
     def trusts_run(self, name: str, config: Mapping[str, Any], used: Collection[str]) -> bool:
         """Returns whether settings of a run's record may be used. Nobody is asked."""
@@ -178,7 +178,7 @@ class Project:
 
         Raises SettingsError where an agent or a command is not there.
         """
-        from tfgrpo.agents.attempts import by_agent
+        from tfgrpo.agents.agent_attempts import by_agent
 
         agent = settings.agent
         return by_agent(domain, agent, self.root, self.agents, settings.concurrency)
@@ -241,8 +241,8 @@ class Project:
     def _inspected(self, task: str) -> dict[str, Any]:
         """Returns the settings under which a task of inspect_ai, FILE@TASK, is learned from: its
         samples as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
+        from tfgrpo.agents.agent_settings import INSPECT, OWN_REWARD
         from tfgrpo.agents.inspect_task import write_samples
-        from tfgrpo.agents.settings import INSPECT, OWN_REWARD
 
         file, at, name = task.rpartition("@")
         spec = f"{self.record_path(file)}{at}{name}" if at else self.record_path(task)

@@ -9,21 +9,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tfgrpo.checked_out_file import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.data import datasets
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.evaluation import bisect_judges
-from tfgrpo.library_file import ENDINGS, SNAPSHOT, write_library
-from tfgrpo.rendering.examples import example_beginning, example_parts
+from tfgrpo.evaluate import bisect_judges
+from tfgrpo.rendering.example_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
+from tfgrpo.store.activity.traffic import redact_traffic, traffic_path
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.occurrences import Occurrence, matcher
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.redact import Redacted, Target
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import redact_traffic, traffic_path
-from tfgrpo.visible import complain
+from tfgrpo.store.text_occurrences import Occurrence, matcher
+from tfgrpo.terminal_safe import complain
 
 COLLECTED = "collected.jsonl"
 """Where `tfgrpo collect` writes problems, in the project's folder."""

@@ -17,14 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
+from tfgrpo.costs.prices import FREE, ModelPrices
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.fleet import ListedEndpoint
-from tfgrpo.model.prices import FREE, ModelPrices
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.address import project_root
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from pydantic import (
 )
 
 from tfgrpo import domains
-from tfgrpo.agents.settings import AgentSettings
+from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.author import COMMIT, SETTING
+from tfgrpo.costs.prices import LOCAL
 from tfgrpo.domains.base import Domain
-from tfgrpo.model.prices import LOCAL
+from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import ModelSettings
-from tfgrpo.model.throttle import PATIENCE
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.tools.toolbox import ToolSettings

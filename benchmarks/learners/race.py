@@ -47,8 +47,8 @@ def served(model: str, base_url: str | None, key_env: str | None) -> Iterator[tu
         return
     from tfgrpo.connect import CONTEXT, local_slots, model_cache
     from tfgrpo.local.fetch import fetch
-    from tfgrpo.local.registry import find
-    from tfgrpo.local.serve import LocalServer, ServerOptions
+    from tfgrpo.local.model_list import find
+    from tfgrpo.local.model_server import LocalServer, ServerOptions
 
     entry = find(model.removeprefix(LOCAL))
     path = fetch(entry, model_cache(os.environ).folder, None)

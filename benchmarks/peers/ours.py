@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.workload import Change, batches, changes
-from tfgrpo.store import Operation, Store, replay
-from tfgrpo.store.blame import blame
+from tfgrpo.store import Operation, Store
 from tfgrpo.store.canonical import seal
 from tfgrpo.store.fsck import fsck
+from tfgrpo.store.history import replay
+from tfgrpo.store.history.blame import blame
 from tfgrpo.store.sqlite.port import SqlitePort
 
 

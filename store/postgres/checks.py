@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.migrations.postgres import MIGRATIONS
-from tfgrpo.store.damage import COUNTED, Defect, attempt, call_defects
-from tfgrpo.store.history import contains_row
+from tfgrpo.store.damaged_values import COUNTED, Defect, attempt, call_defects
+from tfgrpo.store.history.walks import contains_row
 from tfgrpo.store.port import LANE_BITS
 
 if TYPE_CHECKING:

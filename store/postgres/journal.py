@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import errors
 
+from tfgrpo.store.activity.runs import Call
 from tfgrpo.store.errors import RowRefused, StoreError
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import Session, lost_error, translated
-from tfgrpo.store.runs import Call
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 
 if TYPE_CHECKING:

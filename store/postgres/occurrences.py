@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from psycopg import errors
 
-from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
+from tfgrpo.store.text_occurrences import Occurrence, clean_json, mark_redacted
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.session import Session

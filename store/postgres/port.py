@@ -22,8 +22,8 @@ from tfgrpo.store.sql.rows import VERSION_COLUMNS, version_of
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.damage import Defect
-    from tfgrpo.store.occurrences import Occurrence
+    from tfgrpo.store.damaged_values import Defect
+    from tfgrpo.store.text_occurrences import Occurrence
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
     "reflog": "bigint bigint text bigint text bigint text text bigint text",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.damage import check_row, check_rows, damage_error
+from tfgrpo.store.damaged_values import check_row, check_rows, damage_error
 from tfgrpo.store.port import BranchTip, Redaction
 from tfgrpo.store.records import RefMove, Version
 from tfgrpo.store.sql.rows import OF_VERSION, REF_COLUMNS, moves_of, version_of

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
-from tfgrpo.store.damage import check_row, check_rows, damage_error
+from tfgrpo.store.damaged_values import check_row, check_rows, damage_error
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.history import row_within
+from tfgrpo.store.history.walks import row_within
 from tfgrpo.store.port import (
     ChainLink,
     Deletion,

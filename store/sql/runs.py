@@ -6,11 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.store.canonical import canonical
-from tfgrpo.store.damage import check_row, check_rows, parse_json
-from tfgrpo.store.decisions import Decision, DecisionFilter
-from tfgrpo.store.records import Json
-from tfgrpo.store.runs import (
+from tfgrpo.store.activity.decisions import Decision, DecisionFilter
+from tfgrpo.store.activity.runs import (
     AttemptMark,
     AttemptTail,
     Call,
@@ -27,6 +24,9 @@ from tfgrpo.store.runs import (
     SpentTail,
     Usage,
 )
+from tfgrpo.store.canonical import canonical
+from tfgrpo.store.damaged_values import check_row, check_rows, parse_json
+from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:
     from tfgrpo.store.port_records import JournalWriter

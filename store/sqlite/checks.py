@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from tfgrpo.store.damage import COUNTED, Defect, attempt, call_defects
-from tfgrpo.store.history import contains_row
+from tfgrpo.store.damaged_values import COUNTED, Defect, attempt, call_defects
+from tfgrpo.store.history.walks import contains_row
 from tfgrpo.store.port import LANE_BITS
-from tfgrpo.store.sqlite.foreign import foreign, schema
-from tfgrpo.store.sqlite.packing import define_plain
+from tfgrpo.store.sqlite.foreign_schema import foreign, schema
+from tfgrpo.store.sqlite.packed_texts import define_plain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations import APPLICATION_ID, SCHEMA
-from tfgrpo.store.damage import damage_error
+from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import RowRefused, StoreError, advice
-from tfgrpo.store.sqlite.connection import UnchangingFile, folder_of, open_database, use_wal
-from tfgrpo.store.sqlite.foreign import defend, refuse_computed, refuse_foreign, schema
+from tfgrpo.store.sqlite.foreign_schema import defend, refuse_computed, refuse_foreign, schema
+from tfgrpo.store.sqlite.read_only_folder import UnchangingFile, folder_of, open_database, use_wal
 from tfgrpo.store.sqlite.writer_queue import WriterQueue, holder
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def connect(
     Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
     waits for no lock, and an older schema is an error. With `unchecked` a schema that others have
     added to is let be. A file in a folder that cannot be written is read alone
-    (`connection.py`). Raises StoreError for a file that is missing, not a store, or made by a
+    (`read_only_folder.py`). Raises StoreError for a file that is missing, not a store, or made by a
     newer tfgrpo.
     """
     if not create and not os.path.isfile(path):
@@ -134,7 +134,7 @@ def translated(
 ) -> StoreError | KeyboardInterrupt:
     """The error that a user should read in place of SQLite's."""
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-        return KeyboardInterrupt()  # as it was, until SQLite took it (`foreign.py`)
+        return KeyboardInterrupt()  # as it was, until SQLite took it (`foreign_schema.py`)
     if isinstance(error, UnicodeDecodeError):  # SQLite quotes what it could not read
         return damage_error("what SQLite says of it is no text")
     if isinstance(error, UnicodeEncodeError):

@@ -11,12 +11,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tfgrpo.store.damage import damage_error
+from tfgrpo.store.activity.runs import Call
+from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.port_records import CallValues, RolloutValues
-from tfgrpo.store.runs import Call
 from tfgrpo.store.sql.runs import CALL_COLUMNS, ROLLOUT_COLUMNS, Since, SqlRecords
 from tfgrpo.store.sqlite.file import FAILURES, connect, translated, writing
-from tfgrpo.store.sqlite.packing import define_plain, pack_text, unpack_text
+from tfgrpo.store.sqlite.packed_texts import define_plain, pack_text, unpack_text
 from tfgrpo.store.sqlite.writer_queue import WriterQueue
 
 if TYPE_CHECKING:

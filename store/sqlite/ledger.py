@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tfgrpo.store.activity.key_ledger import Budget, KeyLimits, Spent, VirtualKey
 from tfgrpo.store.errors import InvalidOperation, StoreError
-from tfgrpo.store.ledger import Budget, KeyLimits, Spent, VirtualKey
-from tfgrpo.store.sqlite.connection import open_database, use_wal
+from tfgrpo.store.sqlite.read_only_folder import open_database, use_wal
 
 APPLICATION = 0x74666C65
 SCHEMA = 1

@@ -8,9 +8,9 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from tfgrpo.store.occurrences import Occurrence, clean_json, mark_redacted
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.packing import define_plain, pack_text, unpack_text
+from tfgrpo.store.sqlite.packed_texts import define_plain, pack_text, unpack_text
+from tfgrpo.store.text_occurrences import Occurrence, clean_json, mark_redacted
 
 ColumnKind: TypeAlias = Literal["json", "plain"]
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-    from tfgrpo.store.damage import Defect
-    from tfgrpo.store.occurrences import Occurrence
+    from tfgrpo.store.damaged_values import Defect
     from tfgrpo.store.sqlite.journal import SqliteRecords
+    from tfgrpo.store.text_occurrences import Occurrence
 
 LARGE = 4_000_000
 """Bytes of a file from which on a thread of its own saves time in checking it."""
@@ -159,12 +159,12 @@ class SqlitePort(SqlPort):
         return str(listed)
 
     def packed(self, live: Sequence[int]) -> bytes:
-        from tfgrpo.store.sqlite.packing import pack
+        from tfgrpo.store.sqlite.packed_texts import pack
 
         return pack(live)
 
     def unpacked(self, column: Any) -> list[int]:
-        from tfgrpo.store.sqlite.packing import unpack
+        from tfgrpo.store.sqlite.packed_texts import unpack
 
         query = "select page_count * page_size from pragma_page_count, pragma_page_size"
         return unpack(column, self.number(query))

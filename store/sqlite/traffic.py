@@ -11,12 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from tfgrpo.store.errors import StoreError
-from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.connection import UnchangingFile, open_database, use_wal
-from tfgrpo.store.sqlite.file import translated
-from tfgrpo.store.sqlite.foreign import Schema, refuse_foreign, schema
-from tfgrpo.store.traffic import (
+from tfgrpo.store.activity.traffic import (
     ArmCall,
     ArmScore,
     CallContent,
@@ -33,6 +28,11 @@ from tfgrpo.store.traffic import (
     Tags,
     UnknownCall,
 )
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.records import REDACTED
+from tfgrpo.store.sqlite.file import translated
+from tfgrpo.store.sqlite.foreign_schema import Schema, refuse_foreign, schema
+from tfgrpo.store.sqlite.read_only_folder import UnchangingFile, open_database, use_wal
 
 APPLICATION = 0x74667472
 SCHEMA = 1

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
+from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.records import ROOT, Version
-from tfgrpo.store.revisions import BRANCH, TAG
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import KnownDigests, PackedVersion, exported, known, missing
+from tfgrpo.store.transfer.pack_stream import Header, Names, Pack, save
 from tfgrpo.store.transfer.receive import Received, verified
-from tfgrpo.store.transfer.wire import Header, Names, Pack, save
 
 
 class Verified(NamedTuple):

@@ -20,7 +20,7 @@ from tfgrpo.store.opening import begin, is_store, is_there, new_library, there_a
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer import sync
 from tfgrpo.store.transfer.bundle import Bundle
-from tfgrpo.store.transfer.peer import FetchSource, Peer, StorePeer
+from tfgrpo.store.transfer.other_store import FetchSource, Peer, StorePeer
 from tfgrpo.store.transfer.remotes import SCHEME, Remotes, check_location
 from tfgrpo.store.transfer.ssh import SSH, SshPeer
 from tfgrpo.store.transfer.sync import Transferred

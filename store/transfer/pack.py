@@ -1,9 +1,9 @@
 """Versions as they travel between stores: what is missing over there, and how it is exported.
 
 A packed version is what its digest covers, with parents named by their digests, and nothing that
-belongs to one file: no number, no row, no lane. `receive.py` is the other direction, `wire.py`
-gives both a written form. Walks go by version number, which in every store is higher than the
-parents', so none of them reads more than the history it is asked about.
+belongs to one file: no number, no row, no lane. `receive.py` is the other direction,
+`pack_stream.py` gives both a written form. Walks go by version number, which in every store is
+higher than the parents', so none of them reads more than the history it is asked about.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import TransferError
-from tfgrpo.store.history import ancestors
+from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.port import EventRow, Port, Redaction
 from tfgrpo.store.records import Op, Version
 

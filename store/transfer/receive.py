@@ -13,8 +13,6 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tfgrpo.store import order
-from tfgrpo.store.append import Changes, TipState, grown, place, tip_state_at, with_lane
 from tfgrpo.store.canonical import (
     SALT_BYTES,
     VersionContent,
@@ -23,8 +21,10 @@ from tfgrpo.store.canonical import (
     seal,
     version_digest,
 )
-from tfgrpo.store.damage import LATEST
+from tfgrpo.store.damaged_values import LATEST
 from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
+from tfgrpo.store.history import library_order
+from tfgrpo.store.history.append import Changes, TipState, grown, place, tip_state_at, with_lane
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
 from tfgrpo.store.records import OPS, Json, Version
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
@@ -91,7 +91,7 @@ class Receiver:
             return known
         parents = self._parents(packed)
         meta = verified(packed)
-        wrong = order.problem(meta, order.source(parents[0]))
+        wrong = library_order.problem(meta, library_order.source(parents[0]))
         if wrong is not None:
             raise _refused(packed, f"cannot apply: {wrong}")
         state = self._state(parents[0])

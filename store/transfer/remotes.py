@@ -6,9 +6,9 @@ import re
 from typing import NamedTuple
 
 from tfgrpo.store.errors import BadLocation, InvalidName, UnknownRevision
-from tfgrpo.store.history import ancestor_numbers, parents_reader
+from tfgrpo.store.history.revisions import REMOTE
+from tfgrpo.store.history.walks import ancestor_numbers, parents_reader
 from tfgrpo.store.port import Port
-from tfgrpo.store.revisions import REMOTE
 from tfgrpo.store.store import Store
 
 SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

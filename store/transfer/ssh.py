@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import IO
 
-from tfgrpo.store import children
+from tfgrpo.store import child_processes
 from tfgrpo.store.errors import TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.other_store import NameMove, StorePeer
 from tfgrpo.store.transfer.pack import (
     AncestryLink,
     KnownDigests,
@@ -25,8 +26,7 @@ from tfgrpo.store.transfer.pack import (
     history,
     missing,
 )
-from tfgrpo.store.transfer.peer import NameMove, StorePeer
-from tfgrpo.store.transfer.wire import (
+from tfgrpo.store.transfer.pack_stream import (
     ERROR,
     Header,
     Names,
@@ -61,9 +61,9 @@ class SshPeer:
         arguments = [*ssh, *(["-p", str(port)] if port is not None else []), host, SERVE]
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         try:
-            self._process = children.start(
+            self._process = child_processes.start(
                 arguments,
-                children.whole(),  # what the user's settings of ssh ask for is theirs to say
+                child_processes.whole(),  # what the user's settings of ssh ask for is theirs to say
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,

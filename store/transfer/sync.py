@@ -1,8 +1,8 @@
 """Bringing two stores together: fetch, pull, push, clone.
 
-The other store is a `FetchSource` or a `Peer` (`peer.py`). This module says what has to travel
-and which names move; it knows nothing of paths, processes and files. Each of its functions ends
-in one transaction, so a transfer that fails or is killed leaves the store as it was, and one
+The other store is a `FetchSource` or a `Peer` (`other_store.py`). This module says what has to
+travel and which names move; it knows nothing of paths, processes and files. Each of its functions
+ends in one transaction, so a transfer that fails or is killed leaves the store as it was, and one
 `undo` takes back all the moves of names it made.
 
 What travels is what digests cover: versions with their events, the redactions of those events,
@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
-from tfgrpo.store import merge as merges
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
-from tfgrpo.store.history import contained
-from tfgrpo.store.merge import MergeConflict, Resolve
-from tfgrpo.store.name_moves import CLONE
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history.merge import MergeConflict, Resolve
+from tfgrpo.store.history.name_moves import CLONE
+from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, check_name, tagged
+from tfgrpo.store.history.walks import contained
 from tfgrpo.store.opening import DEFAULT_BRANCH
 from tfgrpo.store.records import Version
-from tfgrpo.store.revisions import BRANCH, HEAD, REMOTE, TAG, check_name, tagged
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.other_store import FetchSource, NameMove, Peer, check_forward, parse_name
 from tfgrpo.store.transfer.pack import (
     PackedVersion,
     boundary,
@@ -32,10 +33,9 @@ from tfgrpo.store.transfer.pack import (
     known,
     missing,
 )
-from tfgrpo.store.transfer.peer import FetchSource, NameMove, Peer, check_forward, parse_name
+from tfgrpo.store.transfer.pack_stream import Names
 from tfgrpo.store.transfer.receive import Received, receive
 from tfgrpo.store.transfer.remotes import tracked
-from tfgrpo.store.transfer.wire import Names
 
 
 class Moved(NamedTuple):

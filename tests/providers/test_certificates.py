@@ -13,8 +13,8 @@ from standins import AUTHORITY
 
 from tfgrpo.model import certificates
 from tfgrpo.model.certificates import CertificatesUnreadable, authorities
-from tfgrpo.model.connection import Connection, open_client
 from tfgrpo.model.endpoint import Endpoint, Request
+from tfgrpo.model.http_connection import Connection, open_client
 
 
 @pytest.fixture

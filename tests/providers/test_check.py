@@ -16,8 +16,8 @@ from standins import Server, StandIn
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.connect import check_model
-from tfgrpo.model.check import EndpointReport
 from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.model.endpoint_check import EndpointReport
 from tfgrpo.model.settings import ModelSettings
 
 

@@ -25,10 +25,10 @@ from standins import Server, StandIn, refuse
 
 import tfgrpo
 from tfgrpo.cli.main import tfgrpo as tfgrpo_cli
-from tfgrpo.model import structured
-from tfgrpo.model.adaptation import FIRST_ROOM, MOST_ROOM
+from tfgrpo.model import structured_answers
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, EndpointOptions, Request
+from tfgrpo.model.request_adaptation import FIRST_ROOM, MOST_ROOM
 from tfgrpo.notices import Notice, WarningNotice
 
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 4, "group_size": 2, "patience": "5s"}
@@ -239,8 +239,8 @@ def test_what_works_of_a_schema_is_remembered(schema: str, tmp_path: Path) -> No
     async def work(calls: Calls) -> list[bool]:
         repaired = []
         for number in range(3):
-            asks = request(f"City {number}?", schema=structured.schema(City))
-            typed = await structured.ask(calls, asks, City, call_path=(number,))
+            asks = request(f"City {number}?", schema=structured_answers.schema(City))
+            typed = await structured_answers.ask(calls, asks, City, call_path=(number,))
             assert typed.value.city == "Paris"
             repaired.append(typed.repaired)
         return repaired

@@ -6,6 +6,6 @@
 
 An agent is a function or a program. Each attempt has an address on loopback of its own, through
 which its calls pass: the attempt's library goes in, and every call is paced, counted and kept like
-those of our own loop. A `Domain` gets such a rollout in `attempts.py`; training and evaluation know
-nothing else of agents.
+those of our own loop. A `Domain` gets such a rollout in `agent_attempts.py`; training and
+evaluation know nothing else of agents.
 """

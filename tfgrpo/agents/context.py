@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.agents.gateway import Desk
-from tfgrpo.rendering.placement import INTRODUCTION
-from tfgrpo.rendering.templates import Message
+from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 

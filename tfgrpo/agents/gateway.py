@@ -20,16 +20,16 @@ from typing import Any, NamedTuple
 
 import h11
 
-from tfgrpo.agents.conversation import Passed, answer_message, prompt_of, request_messages
-from tfgrpo.agents.guard import RUN_MARK
+from tfgrpo.agents.orphan_guard import RUN_MARK
+from tfgrpo.agents.wire_conversation import Passed, answer_message, prompt_of, request_messages
 from tfgrpo.domains.base import Context
-from tfgrpo.model import tokens
+from tfgrpo.model import token_counts
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
-from tfgrpo.model.wire import LIMITS, RESPONSES, limit_of, response_id
-from tfgrpo.rendering.placement import KEYS, Addition, addition, place_of
+from tfgrpo.model.wire_formats import LIMITS, RESPONSES, limit_of, response_id
+from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
 from tfgrpo.rendering.render import prompt_text, rules_of
-from tfgrpo.rendering.splice import NotJson, RepeatedKey, document, edited
+from tfgrpo.rendering.request_placement import KEYS, Addition, addition, place_of
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
@@ -182,7 +182,7 @@ class Gateway:
         except (NotJson, ValueError, RecursionError) as error:
             return _refused(400, f"the body is no JSON object: {error}", final=True)
         if route in COUNTING:
-            return _json(200, {"input_tokens": tokens.count(json.dumps(placed))})
+            return _json(200, {"input_tokens": token_counts.count(json.dumps(placed))})
         more = {name: headers[name] for name in PASSED_ON if name in headers}
         return await self._ask(desk, route, placed, more)
 

@@ -19,7 +19,7 @@ from statistics import fmean
 from subprocess import PIPE
 from typing import Any
 
-from tfgrpo.store import atomic_write, children
+from tfgrpo.store import atomic_write, child_processes
 from tfgrpo.store.errors import SettingsError
 
 NAME = "inspect"
@@ -31,8 +31,10 @@ def write_samples(spec: str, root: Path) -> Path:
 
     Raises SettingsError where inspect_ai or the task is not there.
     """
-    command = children.python("-m", "tfgrpo.agents.inspect_task", "--samples", spec)
-    process = children.start(command, children.whole(), cwd=root, stdout=PIPE, stderr=PIPE)
+    command = child_processes.python("-m", "tfgrpo.agents.inspect_task", "--samples", spec)
+    process = child_processes.start(
+        command, child_processes.whole(), cwd=root, stdout=PIPE, stderr=PIPE
+    )
     output, errors = process.communicate()
     if process.returncode:
         last = errors.decode("utf-8", "replace").strip().rpartition("\n")[2]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from tfgrpo.data.columns import QUESTIONS
-from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.column_roles import QUESTIONS
+from tfgrpo.data.unpacking import DatasetError
 
 Fields: TypeAlias = dict[str, Any]
 SURE = QUESTIONS[: QUESTIONS.index("ticket")]

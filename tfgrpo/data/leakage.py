@@ -13,8 +13,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tfgrpo.data.own_words import own_words, shared_turns
 from tfgrpo.data.problems import Problem
+from tfgrpo.data.shared_words import own_words, shared_turns
 
 RUN = 4
 """How many words in a row candidates share."""

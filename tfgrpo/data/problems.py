@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
-from tfgrpo.data.shapes import in_our_shape, index_base
-from tfgrpo.data.unread import sizes
-from tfgrpo.rendering.templates import Message
+from tfgrpo.data.row_shapes import in_our_shape, index_base
+from tfgrpo.data.unread_text import sizes
+from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
 FIELDS = ("problem", "answer", "id")

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.data import contents, tables
-from tfgrpo.data.cells import plain
-from tfgrpo.data.contents import Contents
-from tfgrpo.data.contents import DatasetError as DatasetError
+from tfgrpo.data import binary_tables, unpacking
+from tfgrpo.data.binary_tables import EXTRA as EXTRA
+from tfgrpo.data.cell_types import plain
 from tfgrpo.data.json_tables import rows_in
-from tfgrpo.data.tables import EXTRA as EXTRA
+from tfgrpo.data.unpacking import Contents
+from tfgrpo.data.unpacking import DatasetError as DatasetError
 
 LONGEST_FIELD = 10_000_000
 SEPARATORS = (",", ";", "\t", "|")
@@ -52,12 +52,12 @@ def read(path: Path) -> Iterator[Row]:
 
 def _rows(path: Path) -> Iterator[Row]:
     if path.is_dir():
-        return _numbered(str(path), tables.saved_folder(path))
-    content = contents.contents(path)
+        return _numbered(str(path), binary_tables.saved_folder(path))
+    content = unpacking.contents(path)
     if content.ending == ".parquet":
-        return _numbered(content.name, tables.parquet(content))
+        return _numbered(content.name, binary_tables.parquet(content))
     if content.ending in (".xlsx", ".xlsm"):
-        return _table(content.name, tables.workbook(content))
+        return _table(content.name, binary_tables.workbook(content))
     if content.ending == ".xls":
         raise DatasetError(
             f"{path} is a workbook of Excel's old kind", hint="save it as .xlsx or CSV UTF-8"
@@ -90,7 +90,7 @@ def _loads(text: str) -> Any:
 
 
 def _jsonl(content: Contents) -> Iterator[Row]:
-    lines = contents.text(content).split("\n")  # at nothing but newlines
+    lines = unpacking.text(content).split("\n")  # at nothing but newlines
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"{content.name}:{number}"
@@ -99,7 +99,7 @@ def _jsonl(content: Contents) -> Iterator[Row]:
 
 def _json(content: Contents) -> Iterator[Row]:
     try:
-        rows = _loads(contents.text(content))
+        rows = _loads(unpacking.text(content))
     except (ValueError, RecursionError):
         yield from _jsonl(content)  # many a file of lines is called .json
         return
@@ -116,7 +116,7 @@ def _json(content: Contents) -> Iterator[Row]:
 
 def _csv(content: Contents) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_FIELD)
-    whole = contents.text(content)
+    whole = unpacking.text(content)
     first, newline, rest = whole.partition("\n")
     skipped = 0
     if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line

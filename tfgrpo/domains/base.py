@@ -26,11 +26,11 @@ from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.few_answers import Chances
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.functions import identity, is_of_tfgrpo
-from tfgrpo.rendering import templates
+from tfgrpo.model.function_identity import identity, is_of_tfgrpo
+from tfgrpo.rendering import prompt_templates
+from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages
 from tfgrpo.rendering.retrieve import Rank
-from tfgrpo.rendering.templates import Message, Template
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library
@@ -308,7 +308,7 @@ class Domain:
         shared answers. Raises TemplateError.
         """
         own = SHARED_PROMPTS if self.prompts is None and self.shared_answers else self.prompts
-        return templates.load(name, folder, own)
+        return prompt_templates.load(name, folder, own)
 
 
 def describe_error(error: BaseException) -> str:

@@ -23,10 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
-from tfgrpo.domains.mathematics.extract import spoken
-from tfgrpo.domains.mathematics.notation import WRAPPING
-from tfgrpo.domains.reading import (
+from tfgrpo.domains.answer_reading import (
     DOUBT,
     FENCE,
     GivenAnswer,
@@ -38,7 +35,10 @@ from tfgrpo.domains.reading import (
     unwrap_latex,
     variants,
 )
-from tfgrpo.rendering.templates import Message, Template
+from tfgrpo.domains.base import Domain, DomainError, Verdict, problem_messages
+from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.domains.mathematics.notation import WRAPPING
+from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
 

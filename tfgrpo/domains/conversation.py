@@ -17,8 +17,8 @@ from tfgrpo.domains.base import (
     Trajectory,
     answer_once,
 )
-from tfgrpo.rendering import templates
-from tfgrpo.rendering.templates import Message
+from tfgrpo.rendering import prompt_templates
+from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
 FIELDS = ("persona", "turns")
@@ -93,7 +93,7 @@ def turns_of(problem: Problem) -> int:
 def _prompt(problem: Problem, persona: str, transcript: Sequence[Json]) -> tuple[Message, ...]:
     opening = f"You: {problem.problem}"
     lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in transcript]
-    return templates.load("persona").render(
+    return prompt_templates.load("persona").render(
         {"persona": persona, "conversation": "\n\n".join([opening, *lines]), "done": DONE}
     )
 

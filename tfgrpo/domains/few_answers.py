@@ -15,8 +15,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tfgrpo.rendering import templates
-from tfgrpo.rendering.templates import Message
+from tfgrpo.rendering import prompt_templates
+from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Json
 
@@ -99,7 +99,7 @@ def coded_messages(
     code_of = {answer: code for code, answer in codes.items()}
     listed = "\n".join(f"{code}: {answer}" for code, answer in codes.items())
     values = {"codes": listed, "problem": messages[-1][1]}
-    (_, table), (_, question) = templates.load("codes").render(values)
+    (_, table), (_, question) = prompt_templates.load("codes").render(values)
     turns = [
         (role, code_of[answer_of[text]] if role == "assistant" and text in answer_of else text)
         for role, text in messages[:-1]

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from tfgrpo.data.cells import as_date
+from tfgrpo.data.cell_types import as_date
 from tfgrpo.domains.base import DomainError
 from tfgrpo.domains.exact import Normalisation
-from tfgrpo.domains.files import first_error
-from tfgrpo.domains.options import read_options
+from tfgrpo.domains.from_toml import first_error
+from tfgrpo.domains.name_options import read_options
 from tfgrpo.store.canonical import digest
 
 TOLERANCE = re.compile(r"\d+(?:\.\d+)?%?\Z")

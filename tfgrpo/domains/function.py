@@ -22,8 +22,8 @@ from tfgrpo.domains.base import (
     Verdict,
     describe_error,
 )
-from tfgrpo.model.functions import identity
-from tfgrpo.model.threads import NOT_ITS_OWN, OutOfTime, Threads
+from tfgrpo.model.caller_threads import NOT_ITS_OWN, OutOfTime, Threads
+from tfgrpo.model.function_identity import identity
 
 Outcome: TypeAlias = "Verdict | float | bool | None"
 Verify: TypeAlias = "Callable[[Problem, str], Outcome | Awaitable[Outcome]]"

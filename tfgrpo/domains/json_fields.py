@@ -19,13 +19,13 @@ from math import prod
 from typing import Any
 
 from tfgrpo.data import datasets
-from tfgrpo.data.cells import as_date
+from tfgrpo.data.cell_types import as_date
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.answer_reading import NoAnswer, last_json, parse_json
 from tfgrpo.domains.base import Domain, Verdict, problem_messages
 from tfgrpo.domains.few_answers import CODES
 from tfgrpo.domains.field_rules import FieldRule, FieldRules, compare_field, read_rules
-from tfgrpo.domains.reading import NoAnswer, last_json, parse_json
-from tfgrpo.rendering.templates import Message, Template
+from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.records import Library
 
 AGENT_OBJECTIVE = "Extract what the fields ask for. Answer with one JSON object and nothing else."

@@ -15,9 +15,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains import conversation, judging
+from tfgrpo.domains import conversation, judge_calls
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
-from tfgrpo.domains.files import read
+from tfgrpo.domains.from_toml import read
 from tfgrpo.domains.rubric import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
 from tfgrpo.model.endpoint import Request
 
@@ -42,20 +42,20 @@ def make_domain(argument: str) -> Domain:
         text = trajectory.response
         if scale.compare:
             other = problem.answer
-            return judging.comparison_requests(
+            return judge_calls.comparison_requests(
                 problem, text, other, scale.scale, repeat=scale.repeat
             )
-        return judging.grade_requests(problem, text, scale.scale, repeat=scale.repeat)
+        return judge_calls.grade_requests(problem, text, scale.scale, repeat=scale.repeat)
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         text = trajectory.response
         if scale.compare:
             other = context.problem.answer
-            grade = await judging.grade_beside(
+            grade = await judge_calls.grade_beside(
                 context, text, other, scale.scale, repeat=scale.repeat
             )
         else:
-            grade = await judging.grade_answer(context, text, scale.scale, repeat=scale.repeat)
+            grade = await judge_calls.grade_answer(context, text, scale.scale, repeat=scale.repeat)
         details = {"grades": list(grade.grades), "spread": round(grade.spread, 3), "why": grade.why}
         return Verdict(grade.mean / 10, None, f"graded {grade.mean:.1f} of 10", details)
 

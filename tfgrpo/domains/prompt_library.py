@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.rendering import templates
-from tfgrpo.rendering.origin import shown_in_training, trained_with
+from tfgrpo.rendering import prompt_templates
+from tfgrpo.rendering.library_origin import shown_in_training, trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
 from tfgrpo.rendering.retrieve import Rank, relevant
 from tfgrpo.store.address import located, project_root
+from tfgrpo.store.history.revisions import run_of_history
 from tfgrpo.store.records import Library, Version
-from tfgrpo.store.revisions import run_of_history
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ class PromptLibrary(Library):
         from tfgrpo.domains.base import problem_messages
 
         problem, domain = _as_problem(problem), self._known_domain()
-        template = templates.load("rollout", self._prompts, domain.prompts if domain else None)
+        template = prompt_templates.load(
+            "rollout", self._prompts, domain.prompts if domain else None
+        )
         render = domain.render if domain else problem_messages
         return [
             {"role": role, "content": content}
@@ -159,11 +161,11 @@ def prompt_library(store: Store, version: Version) -> PromptLibrary:
 
     def require_trust() -> None:
         from tfgrpo.domains.lookup import names
-        from tfgrpo.trust import gate
+        from tfgrpo.trust import trust_gate
         from tfgrpo.trust.permissions import of_run
 
         if of_run(name, {"domain": spec}, root, names()).needed:
-            gate.require(of_run(name, config, root, names()))
+            trust_gate.require(of_run(name, config, root, names()))
 
     return PromptLibrary(
         store.library(version),

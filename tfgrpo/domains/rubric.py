@@ -1,6 +1,6 @@
 """Rubrics: answers held to criteria, rule by rule. `--domain rubric:style.toml`
 
-A rubric is a TOML file with a list of criteria (`criteria.py`) and, where wanted, the two
+A rubric is a TOML file with a list of criteria (`rubric_criteria.py`) and, where wanted, the two
 objectives. The reward is the weighted mean of what the criteria gave; each one's result is kept
 with the rollout and shown to the reflection model. A problem may bring criteria of its own in a
 field `criteria`, and a `persona` makes it a conversation with a simulated user.
@@ -15,13 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.domains import conversation, judging
+from tfgrpo.domains import conversation, judge_calls
 from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
-from tfgrpo.domains.criteria import Criterion, criteria_error, describe_scores, predicate, rule
-from tfgrpo.domains.files import HINT, first_error, read
+from tfgrpo.domains.from_toml import HINT, first_error, read
+from tfgrpo.domains.rubric_criteria import (
+    Criterion,
+    criteria_error,
+    describe_scores,
+    predicate,
+    rule,
+)
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed, Request
-from tfgrpo.trust import gate
+from tfgrpo.trust import trust_gate
 from tfgrpo.trust.permissions import Permissions, of_predicates
 
 AGENT_OBJECTIVE = "Answer the message."
@@ -44,7 +50,7 @@ def make_domain(argument: str) -> Domain:
     path = Path(argument)
     rubric, identity = read(path, Rubric)
     predicates = _predicates(rubric)
-    gate.require(of_predicates(path, predicates))
+    trust_gate.require(of_predicates(path, predicates))
     folder = str(path.resolve().parent)
     error = criteria_error(rubric.criteria, folder)
     if error is not None:
@@ -52,7 +58,7 @@ def make_domain(argument: str) -> Domain:
 
     def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
         return [
-            judging.question_request(
+            judge_calls.question_request(
                 problem, criterion_text(criterion, trajectory), criterion.question
             )
             for criterion in (*rubric.criteria, *problem_criteria(problem))
@@ -147,7 +153,9 @@ async def score_criterion(
     """Returns one criterion's score and why; None when it could not be judged."""
     if criterion.question is not None:
         try:
-            answer = await judging.ask_question(context, text, criterion.question, number=number)
+            answer = await judge_calls.ask_question(
+                context, text, criterion.question, number=number
+            )
         except CallFailed as error:
             return None, str(error)
         return float((answer.verdict == "yes") != criterion.absent), answer.why

@@ -18,12 +18,12 @@ from pydantic import BaseModel, BeforeValidator
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict, sample_seed
-from tfgrpo.domains.judging import normalized_word
+from tfgrpo.domains.judge_calls import normalized_word
 from tfgrpo.domains.mathematics.extract import extract
-from tfgrpo.model import structured
+from tfgrpo.model import structured_answers
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.structured import text_field
-from tfgrpo.rendering import templates
+from tfgrpo.model.structured_answers import text_field
+from tfgrpo.rendering import prompt_templates
 
 AGENT_OBJECTIVE = (
     "Answer the question. Search, and read what you find, until you are sure. "
@@ -59,11 +59,13 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     call_path = (*context.call_path, context.sample, "answer")
     (request,) = judgements(problem, trajectory)
     request = replace(request, seed=sample_seed(context.sampling.seed, *call_path))
-    typed = await structured.ask(context.judge, request, AnswerJudgement, call_path=call_path)
+    typed = await structured_answers.ask(
+        context.judge, request, AnswerJudgement, call_path=call_path
+    )
     judgement = typed.value
     details = {
         "judge": context.judge.endpoint.model,
-        "prompt": templates.load("answer").digest[:16],
+        "prompt": prompt_templates.load("answer").digest[:16],
         "verdict": judgement.verdict,
         "why": judgement.why,
     }
@@ -80,8 +82,8 @@ def judgements(problem: Problem, trajectory: Trajectory) -> tuple[Request]:
         "ground_truth": " or ".join(ground_truths(problem)),
         "response": final_answer(trajectory),
     }
-    schema = structured.schema(AnswerJudgement)
-    messages = templates.load("answer").render(values)
+    schema = structured_answers.schema(AnswerJudgement)
+    messages = prompt_templates.load("answer").render(values)
     return (Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema),)
 
 

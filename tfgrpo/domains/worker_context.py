@@ -22,7 +22,7 @@ from contextlib import suppress
 from multiprocessing import context, spawn, util
 from typing import Any
 
-from tfgrpo.store import children
+from tfgrpo.store import child_processes
 
 _starting = threading.local()
 _prepare = spawn.get_preparation_data
@@ -53,7 +53,7 @@ def _pass_descriptors(path: bytes | str, args: Sequence[Any], fds: Iterable[int]
     command = [os.fsdecode(path), *map(os.fsdecode, args[1:])]
     unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        process = children.start(command, environment, pass_fds=tuple(fds))
+        process = child_processes.start(command, environment, pass_fds=tuple(fds))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
     process.returncode = 0  # it is `multiprocessing` that waits for it
@@ -76,7 +76,7 @@ class WorkerProcess(context.SpawnProcess):
     @classmethod
     def _Popen(cls, process_obj: Any) -> Any:
         _starting.worker = True
-        _starting.environment = None if cls.keys else children.without_keys()
+        _starting.environment = None if cls.keys else child_processes.without_keys()
         try:
             return context.SpawnProcess._Popen(process_obj)
         finally:

@@ -22,22 +22,22 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.data import datasets, leakage
-from tfgrpo.data.own_words import Turns, own_words, shared_turns
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.improvement.exchanges import FINE, Exchange, Unread, of_traffic
-from tfgrpo.improvement.sources import read_exchanges
+from tfgrpo.data.shared_words import Turns, own_words, shared_turns
+from tfgrpo.improvement.exchange import FINE, Exchange, Unread, of_traffic
+from tfgrpo.improvement.exchange_files import read_exchanges
 from tfgrpo.project import Project
-from tfgrpo.proxy.patterns import PATTERNS
-from tfgrpo.rendering.templates import Message
-from tfgrpo.store import atomic_write, lock
+from tfgrpo.proxy.withheld_words import PATTERNS
+from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.runs.run_problems import KINDS
+from tfgrpo.store import atomic_write, process_lock
+from tfgrpo.store.activity.traffic import CallFilter, is_score, traffic_path
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import CallFilter, is_score, traffic_path
-from tfgrpo.training.run_problems import KINDS
 
 FILE = "collected.jsonl"
 """Where problems are collected unless another file is named, in the project's folder."""
@@ -145,7 +145,7 @@ def _alone(store: Store, path: Path) -> Iterator[None]:
     """Waits until no other process of this store appends to a file. Raises SettingsError where
     that takes too long."""
     name = f"collect-{digest(['collect', str(path.resolve())]).hex()[:16]}.lock"
-    with lock.held(Path(store.path).parent / "locks" / name, patience=WAIT) as free:
+    with process_lock.held(Path(store.path).parent / "locks" / name, patience=WAIT) as free:
         if not free:
             raise SettingsError(
                 f"another process has been appending to {path} for {WAIT:.0f} s",

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits
+from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import digest as dataset_digest
-from tfgrpo.evaluation.evaluate import EvalProgress, evaluate, rewards
-from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation
-from tfgrpo.improvement import rounds
-from tfgrpo.improvement.apart import apart
+from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluate.scoring import EvalProgress, evaluate, rewards
+from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.collection import (
     CollectRequest,
     Row,
@@ -30,6 +30,7 @@ from tfgrpo.improvement.collection import (
     output_path,
     read_collected,
 )
+from tfgrpo.improvement.improvement_record import Round
 from tfgrpo.improvement.proposals import (
     PARTS,
     Draftsman,
@@ -40,24 +41,23 @@ from tfgrpo.improvement.proposals import (
     effect_of,
     propose,
 )
-from tfgrpo.improvement.rounds import Round
+from tfgrpo.improvement.store_in_thread import apart
+from tfgrpo.learn.best_version import final_version
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_setup import RunChoice, ready_run, run_budget
 from tfgrpo.model.budget import Budget, BudgetReached
-from tfgrpo.model.prices import LOCAL
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
+from tfgrpo.result_tables import View, Viewed
 from tfgrpo.session import SessionOptions, ToolFunction, open_session
-from tfgrpo.store import lock
+from tfgrpo.store import process_lock
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
-from tfgrpo.store.runs import Run
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import traffic_path
-from tfgrpo.training.choice import final_version
-from tfgrpo.training.run import run_to_end
-from tfgrpo.training.setup import RunChoice, ready_run, run_budget
-from tfgrpo.views import View, Viewed
 from tfgrpo.wording import plural
 
 Outcome: TypeAlias = Literal["nothing new", "nothing learned", "worse", "proposed", "accepted"]
@@ -138,7 +138,7 @@ async def improve(
     by its budget goes on at the next call.
     """
     path = Path(store.path).parent / "locks" / "improve.lock"
-    with lock.held(path) as free:
+    with process_lock.held(path) as free:
         if not free:
             raise Busy(
                 "another improvement of this store is at work",
@@ -160,10 +160,10 @@ async def _improve(
     on_progress: OnProgress,
 ) -> Improvement:
     project.require_trust(request.settings)
-    begun = [one for one in rounds.rounds(store, request.target) if one.ended is None]
+    begun = [one for one in improvement_record.rounds(store, request.target) if one.ended is None]
     if request.new:
         for one in begun:
-            rounds.end(store, one, "given up")
+            improvement_record.end(store, one, "given up")
             _forget_branch(store, one)
         begun = []
     if not begun:
@@ -173,7 +173,11 @@ async def _improve(
         require_model(store, project, request)
         table = {**project.table("train"), **settings_given(request)}
         named = {part: table.get(part) for part in ("gate", "heldout")}
-        begun = [rounds.begin(store, request.target, rows, fields_of(project, request), named)]
+        begun = [
+            improvement_record.begin(
+                store, request.target, rows, fields_of(project, request), named
+            )
+        ]
     return await _work(store, project, request, begun[0], functions, on_progress)
 
 
@@ -200,7 +204,7 @@ def new_rows(
     if not unanswered:
         rows = [row for row in rows if row.get("answer")]
     given_up = request.new
-    return rounds.unused(
+    return improvement_record.unused(
         store, request.target, rows, fields_of(project, request), giving_up=given_up
     )
 
@@ -234,17 +238,17 @@ async def _work(
     on_progress: OnProgress,
 ) -> Improvement:
     """Does what is left of an improvement."""
-    base, count = rounds.base_of(store, one), len(one.problems)
+    base, count = improvement_record.base_of(store, one), len(one.problems)
     try:
         version = await _train(store, project, request, one, functions, on_progress)
         if store.library(version) == store.library(base):
             with store.operation(f"{one.name} learned nothing"):
-                rounds.end(store, one, "nothing learned")
+                improvement_record.end(store, one, "nothing learned")
                 _forget_branch(store, one)
             return Improvement("nothing learned", one.target, count, request.least, one.name)
         effect = await _effect(store, project, request, one, (base, version), on_progress)
     except BudgetReached as error:
-        rounds.end(store, one, "over budget")
+        improvement_record.end(store, one, "over budget")
         raise BudgetReached(
             str(error),
             hint=f"{one.name} is over; which of its {plural(count, 'problem')} were in no finished "
@@ -252,18 +256,18 @@ async def _work(
         ) from None
     if effect is not None and effect.verdict == "worse":
         with store.operation(f"{one.name} is worse: not proposed"):
-            rounds.end(store, one, "worse", effect=effect._asdict())
+            improvement_record.end(store, one, "worse", effect=effect._asdict())
             store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
             _forget_branch(store, one)
         return Improvement("worse", one.target, count, request.least, one.name, effect)
-    parts = rounds.sizes(store, one)
+    parts = improvement_record.sizes(store, one)
     details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in parts.items()}
     with store.port.transaction():
         proposal = propose(
             store,
             Draftsman(one.branch, one.target, "improve", base, effect, details),
         )
-        rounds.end(store, one, "proposed", proposal=proposal.id)
+        improvement_record.end(store, one, "proposed", proposal=proposal.id)
     outcome: Outcome = "proposed"
     if request.accept and effect is not None and effect.verdict == "better":
         try:
@@ -377,9 +381,9 @@ def _parts(store: Store, project: Project, one: Round) -> list[str]:
     """Returns the held-out parts of an improvement and of those before it, the newest first, up to
     as many problems as count."""
     paths, count = [], 0
-    for other in reversed(rounds.rounds(store, one.target)):
+    for other in reversed(improvement_record.rounds(store, one.target)):
         part = other.parts.heldout
-        if part is None or count >= MOST_HELDOUT or other.ended in rounds.RETURNED:
+        if part is None or count >= MOST_HELDOUT or other.ended in improvement_record.RETURNED:
             continue
         path = project.open_data(part)
         if not Path(path).exists():

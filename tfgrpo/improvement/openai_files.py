@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tfgrpo.data.problems import USUAL
-from tfgrpo.improvement.exchanges import Exchange, Unusable, answer_of, asked, mean_score, message
-from tfgrpo.rendering.templates import Message
+from tfgrpo.improvement.exchange import Exchange, Unusable, answer_of, asked, mean_score, message
+from tfgrpo.rendering.prompt_templates import Message
 
 ANSWERS = ("correct", "ideal", "expected", "expected_output", "reference", "reference_answer")
 """What a right answer is called in rows, before the names that datasets use."""

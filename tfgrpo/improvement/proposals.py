@@ -17,18 +17,18 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.evaluate import EvalTask
+from tfgrpo.evaluate import statistics
+from tfgrpo.evaluate.scoring import EvalTask
+from tfgrpo.learn.library_draft import plain
+from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
 from tfgrpo.production.experiment import at_work
-from tfgrpo.store.blame import Origins
-from tfgrpo.store.decisions import Decision, decide, decisions
+from tfgrpo.result_tables import View, Viewed
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
-from tfgrpo.store.merge import MergeConflict, Resolve, Side, side, three_way
+from tfgrpo.store.history.blame import Origins
+from tfgrpo.store.history.merge import MergeConflict, Resolve, Side, side, three_way
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
 from tfgrpo.store.store import Store
-from tfgrpo.training.draft import plain
-from tfgrpo.training.turned_down import PROPOSAL, REJECTED
-from tfgrpo.views import View, Viewed
 from tfgrpo.wording import plural, sampled
 
 

@@ -4,7 +4,7 @@ A library is learned under one model. Under another, or under the same name a mo
 help less, and some of it hurt. The library and the empty one attempt the same problems under both,
 and what the library adds is compared by problem. What each experience adds is read off attempts
 that each leave out a random half of the library, the odd attempt of a pair what the even one has
-(`training/assign.py`, `evaluation/credit.py`).
+(`learn/assign.py`, `evaluate/credit.py`).
 
 Without another model the record is the other side: the scores, and what each experience added,
 when this was last asked; the attempts are made afresh.
@@ -19,10 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits
-from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.credit import Observation, estimate_effects
-from tfgrpo.evaluation.effects import Credit
-from tfgrpo.evaluation.evaluate import (
+from tfgrpo.evaluate import statistics
+from tfgrpo.evaluate.credit import Observation, estimate_effects
+from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluate.presence_effects import Credit
+from tfgrpo.evaluate.scoring import (
     EvalProgress,
     EvalTask,
     Wanted,
@@ -32,20 +33,19 @@ from tfgrpo.evaluation.evaluate import (
     record,
     rewards,
 )
-from tfgrpo.evaluation.setup import EvalPlan, plan_evaluation
-from tfgrpo.evaluation.statistics import Difference
-from tfgrpo.improvement.apart import apart
+from tfgrpo.evaluate.statistics import Difference
 from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
+from tfgrpo.improvement.store_in_thread import apart
+from tfgrpo.learn.assign import halves
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
+from tfgrpo.result_tables import View, Viewed
 from tfgrpo.session import Session, SessionOptions, open_session
-from tfgrpo.store.decisions import decide, decisions
+from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json, Library, Operation, Version
-from tfgrpo.store.runs import Score
 from tfgrpo.store.store import Store
-from tfgrpo.training.assign import halves
-from tfgrpo.views import View, Viewed
 from tfgrpo.wording import plural
 
 REGRESSION = "regression"

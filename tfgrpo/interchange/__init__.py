@@ -19,15 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.interchange.incoming import (
-        Imported,
-        ImportPlan,
-        bring_in,
-        new_batches,
-        plan,
-    )
-    from tfgrpo.interchange.outgoing import Outgoing, export, save
-    from tfgrpo.interchange.records import (
+    from tfgrpo.interchange.bring_in import Imported, ImportPlan, bring_in, new_batches, plan
+    from tfgrpo.interchange.format_types import (
         Batch,
         Document,
         Format,
@@ -37,6 +30,7 @@ if TYPE_CHECKING:
         UnreadableLibrary,
     )
     from tfgrpo.interchange.registry import available, by_file_name, named, read, written
+    from tfgrpo.interchange.write_out import Outgoing, export, save
 
 __all__ = [
     "Batch",
@@ -62,9 +56,9 @@ __all__ = [
 ]
 
 MODULES = {
-    "incoming": ("Imported", "ImportPlan", "bring_in", "new_batches", "plan"),
-    "outgoing": ("Outgoing", "export", "save"),
-    "records": (
+    "bring_in": ("Imported", "ImportPlan", "bring_in", "new_batches", "plan"),
+    "write_out": ("Outgoing", "export", "save"),
+    "format_types": (
         "Batch",
         "Document",
         "Format",

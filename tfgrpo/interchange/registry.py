@@ -8,7 +8,7 @@ import stat
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tfgrpo.interchange.records import (
+from tfgrpo.interchange.format_types import (
     Document,
     Format,
     Item,
@@ -25,7 +25,7 @@ HINT = 'write {"G0": "text", …}, or a Markdown list with a line for each exper
 LARGEST = 64_000_000
 """Bytes of a file that are read at most."""
 
-CHECKED_OUT = {"json": "label_object", "md": "markdown", "prompt": "prompt"}
+CHECKED_OUT = {"json": "label_object", "md": "markdown", "prompt": "prompt_block"}
 """Where the formats are that a checkout writes: it loads the one it needs and no other."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from tfgrpo.interchange.records import SourceFile, UnreadableLibrary
+from tfgrpo.interchange.format_types import SourceFile, UnreadableLibrary
 
 UNQUOTED = re.compile(r"([\w.-]+):[ \t]+(\S.*)")
 

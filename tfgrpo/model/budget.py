@@ -19,6 +19,7 @@ import re
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
+from tfgrpo.costs.prices import ModelPrices, Price
 from tfgrpo.model.endpoint import (
     Answer,
     Request,
@@ -26,9 +27,8 @@ from tfgrpo.model.endpoint import (
     response_format,
     schema_instruction,
 )
-from tfgrpo.model.prices import ModelPrices, Price
+from tfgrpo.store.activity.runs import RunBudget
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.runs import RunBudget
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
 TOKENS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kKmM]?)\s*tok(?:ens?)?\Z")

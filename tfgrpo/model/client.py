@@ -5,10 +5,10 @@ is on the disk before anybody sees it, so a run that is killed at any instant an
 repeats no completed call. The key of a call holds its sample index: two samples of one prompt
 are two samples, never one cached twice.
 
-Transient trouble is waited out here and nowhere else: `throttle.py` decides when the next request
-goes out. A request that keeps failing while others are answered fails alone; when nothing is
-answered any more the run stops, for an outage teaches nothing. A call that is under way when
-its run stops is let finish, for a moment: its answer is paid for.
+Transient trouble is waited out here and nowhere else: `rate_limits.py` decides when the next
+request goes out. A request that keeps failing while others are answered fails alone; when nothing
+is answered any more the run stops, for an outage teaches nothing. A call that is under way when its
+run stops is let finish, for a moment: its answer is paid for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
-from tfgrpo.model.adaptation import used_up
+from tfgrpo.costs.prices import Price
 from tfgrpo.model.budget import Budget, Reservation
 from tfgrpo.model.endpoint import (
     Answer,
@@ -34,12 +34,12 @@ from tfgrpo.model.endpoint import (
     silent,
 )
 from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member
-from tfgrpo.model.lookup import Lookup
-from tfgrpo.model.prices import Price
-from tfgrpo.model.throttle import PATIENCE, TRIES, Throttle
+from tfgrpo.model.journal_lookup import Lookup
+from tfgrpo.model.rate_limits import PATIENCE, TRIES, Throttle
+from tfgrpo.model.request_adaptation import used_up
+from tfgrpo.store.activity.journal import Journal
+from tfgrpo.store.activity.runs import Call, Run, Runs
 from tfgrpo.store.canonical import canonical, digest
-from tfgrpo.store.journal import Journal
-from tfgrpo.store.runs import Call, Run, Runs
 
 T = TypeVar("T")
 CallPath: TypeAlias = tuple[str | int, ...]

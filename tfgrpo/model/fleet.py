@@ -7,7 +7,7 @@ one that leaves moves only its own calls (Thaler and Ravishankar 1998; weights: 
 Schomaker 2005). Where the load of the first two by that order is far apart, it is the less loaded
 one, as in Ray Serve. A call that waits goes to an endpoint that has nothing left to do.
 
-**Outages.** Each endpoint has its own gate (`throttle.py`). One that has failed twice without an
+**Outages.** Each endpoint has its own gate (`rate_limits.py`). One that has failed twice without an
 answer is left: what waits for it goes elsewhere, and it is tried again with one call at a time,
 after pauses that grow with its outage. One that takes requests and answers none of them for so
 many seconds (`SILENCE`), while another has answered later ones, is left too, and what it holds goes
@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from tfgrpo.costs.prices import Price, PriceInvalid
+from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
-from tfgrpo.model.prices import Price, PriceInvalid
-from tfgrpo.model.prices import find as find_price
-from tfgrpo.model.throttle import Throttle, Turned
+from tfgrpo.model.rate_limits import Throttle, Turned
 from tfgrpo.store.errors import TfgrpoError
 
 FAR = 2.0

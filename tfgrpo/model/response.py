@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from tfgrpo.model import tokens
+from tfgrpo.model import token_counts
 from tfgrpo.store.records import Json
 
 MOST_BYTES = 64 << 20
@@ -211,8 +211,8 @@ def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> T
 def count_tokens(text: str) -> int:
     """Returns about how many tokens a text has, however long it is."""
     if len(text) <= COUNTED:
-        return tokens.count(text)
-    return round(tokens.count(text[:COUNTED]) * len(text) / COUNTED)
+        return token_counts.count(text)
+    return round(token_counts.count(text[:COUNTED]) * len(text) / COUNTED)
 
 
 def uncertainty_of(choice: object) -> float | None:

@@ -16,7 +16,7 @@ from pydantic import (
     model_serializer,
 )
 
-from tfgrpo.model.connection import API_VERSION
+from tfgrpo.model.http_connection import API_VERSION
 from tfgrpo.model.secrets import literal
 
 DEFAULT_MODEL = "local:qwen2.5-coder-1.5b"

@@ -1,9 +1,9 @@
 """Experiments: two versions of a library in production at once, as they are on record.
 
-An experiment is what its decisions say (`store/decisions.py`, kind `experiment`, subject the
-experiment's name): it is started, its share changes, it ends as promoted, rolled back or stopped.
-So what was decided, by whom, when and why is never lost, and every worker of a proxy knows it at
-its next request.
+An experiment is what its decisions say (`store/activity/decisions.py`, kind `experiment`, subject
+the experiment's name): it is started, its share changes, it ends as promoted, rolled back or
+stopped. So what was decided, by whom, when and why is never lost, and every worker of a proxy knows
+it at its next request.
 
 The control is a branch, and the candidate a version: the one that its revision named when the
 experiment began. What is promoted is what was tested, whatever became of the name. An experiment
@@ -20,15 +20,15 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.production.tested import accept_tested, reopen_tested
-from tfgrpo.store import name_moves
-from tfgrpo.store.damage import damage_error
-from tfgrpo.store.decisions import Decision, decide, decisions
+from tfgrpo.production.tested_proposals import accept_tested, reopen_tested
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
+from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import InvalidName, InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.history import name_moves
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.traffic import MOST_SCORE, traffic_path
 
 KIND = "experiment"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")

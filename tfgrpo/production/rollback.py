@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.production.experiment import running_on, stop
-from tfgrpo.store.decisions import decide
+from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
+from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.records import Version
-from tfgrpo.store.revisions import BRANCH
 from tfgrpo.store.store import Store
 
 ROLLBACK = "rollback"

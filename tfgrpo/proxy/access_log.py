@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.visible import complain
+from tfgrpo.terminal_safe import complain
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.calls import Call
+    from tfgrpo.proxy.passing_call import Call
 
 MODE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 STDERR = 2

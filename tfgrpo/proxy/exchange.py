@@ -10,10 +10,7 @@ import zlib
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.calls import Call
-from tfgrpo.proxy.choice import Chosen, UnknownLibrary
-from tfgrpo.proxy.kinds import Asking, Undecided
-from tfgrpo.proxy.message import (
+from tfgrpo.proxy.http_message import (
     AnswerHeaders,
     BadRequest,
     Framing,
@@ -24,9 +21,13 @@ from tfgrpo.proxy.message import (
     own_answer,
     request_head,
 )
-from tfgrpo.proxy.seen import CUT
-from tfgrpo.proxy.upstream import UpstreamConnection
-from tfgrpo.rendering.placement import (
+from tfgrpo.proxy.library_choice import Chosen, UnknownLibrary
+from tfgrpo.proxy.passing_call import Call
+from tfgrpo.proxy.provider_connection import UpstreamConnection
+from tfgrpo.proxy.recorded_call import CUT
+from tfgrpo.proxy.subject_kinds import Asking, Undecided
+from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
+from tfgrpo.rendering.request_placement import (
     Members,
     conversation,
     metadata,
@@ -35,10 +36,9 @@ from tfgrpo.rendering.placement import (
     question,
     subject,
 )
-from tfgrpo.rendering.splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.connection import ClientConnection
+    from tfgrpo.proxy.client_connection import ClientConnection
     from tfgrpo.proxy.server import Proxy
 
 log = logging.getLogger("tfgrpo.proxy")

@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tfgrpo.proxy import names
-from tfgrpo.rendering.placement import place_of
-from tfgrpo.store.traffic import CallRecord, Feedback
+from tfgrpo.proxy import metric_names
+from tfgrpo.rendering.request_placement import place_of
+from tfgrpo.store.activity.traffic import CallRecord, Feedback
 
 MOST_LABELS = 100
 """Values of one label that callers choose."""
@@ -60,17 +60,21 @@ def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
         tokens[library, version, model, "input"] += sum(x.prompt_tokens or 0 for x in alike)
         tokens[library, version, model, "cached"] += sum(x.cached_tokens or 0 for x in alike)
         tokens[library, version, model, "output"] += sum(x.completion_tokens or 0 for x in alike)
-        seconds[names.CALL_SECONDS, library, version] += [x.latency / 1e6 for x in alike]
-        seconds[names.ADDED_SECONDS, library, version] += [x.added / 1e6 for x in alike]
+        seconds[metric_names.CALL_SECONDS, library, version] += [x.latency / 1e6 for x in alike]
+        seconds[metric_names.ADDED_SECONDS, library, version] += [x.added / 1e6 for x in alike]
     for values, number in counts.items():
         pairs = zip(("library", "version", "model", "route", "status"), values, strict=True)
-        sums[names.CALLS, _key(dict(pairs))] = number
+        sums[metric_names.CALLS, _key(dict(pairs))] = number
     for of_kind, number in tokens.items():
         pairs = zip(("library", "version", "model", "type"), of_kind, strict=True)
         if number:
-            sums[names.TOKENS, _key(dict(pairs))] = number
+            sums[metric_names.TOKENS, _key(dict(pairs))] = number
     for (name, library, version), durations in seconds.items():
-        buckets = names.CALL_BUCKETS if name == names.CALL_SECONDS else names.ADDED_BUCKETS
+        buckets = (
+            metric_names.CALL_BUCKETS
+            if name == metric_names.CALL_SECONDS
+            else metric_names.ADDED_BUCKETS
+        )
         _observe(sums, name, {"library": library, "version": version}, durations, buckets)
     return sums
 
@@ -80,7 +84,10 @@ def sums_of_feedback(feedback: Feedback, call: CallRecord) -> Sums:
     if feedback.score is None:
         return {}
     key = _key({"library": call.library or "", "version": call.version or ""})
-    return {(f"{names.SCORES}_sum", key): feedback.score, (f"{names.SCORES}_count", key): 1.0}
+    return {
+        (f"{metric_names.SCORES}_sum", key): feedback.score,
+        (f"{metric_names.SCORES}_count", key): 1.0,
+    }
 
 
 def exposition(
@@ -88,7 +95,7 @@ def exposition(
 ) -> str:
     """Returns everything in Prometheus's text format (version 0.0.4)."""
     lines: list[str] = []
-    for name, (kind, help) in names.HELP.items():
+    for name, (kind, help) in metric_names.HELP.items():
         lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
         samples = {
             key: value

@@ -20,16 +20,13 @@ from contextlib import suppress
 from marshal import loads
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.proxy.calls import LENGTH
-from tfgrpo.proxy.counter import count_lost, settle
+from tfgrpo.proxy.call_counter import count_lost, settle
 from tfgrpo.proxy.metrics import Labels, sums_of
-from tfgrpo.proxy.patterns import finder, without_identities, without_secrets
-from tfgrpo.proxy.seen import SeenCall
+from tfgrpo.proxy.passing_call import LENGTH
+from tfgrpo.proxy.recorded_call import SeenCall
 from tfgrpo.proxy.telemetry import Telemetry
-from tfgrpo.store.errors import StoreError
-from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.records import REDACTED
-from tfgrpo.store.traffic import (
+from tfgrpo.proxy.withheld_words import finder, without_identities, without_secrets
+from tfgrpo.store.activity.traffic import (
     CUT_OFF,
     CallContent,
     CallRecord,
@@ -37,6 +34,9 @@ from tfgrpo.store.traffic import (
     UnknownCall,
     keyed,
 )
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.spending import Spending

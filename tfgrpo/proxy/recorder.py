@@ -3,8 +3,8 @@
 What a worker hands over (`record_writer.py`) outlives it: where it is killed, it loses only calls
 that were under way. What it has handed over it holds until that is written, a tenth of a second: so
 where the process that writes is killed, another takes its place and gets it again. How many calls
-were begun stands in a file that is mapped into memory (`counter.py`), so that what was lost, if
-both are killed, is counted.
+were begun stands in a file that is mapped into memory (`call_counter.py`), so that what was lost,
+if both are killed, is counted.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.calls import sent_key
-from tfgrpo.proxy.counter import Counter, counter_path
+from tfgrpo.proxy.call_counter import Counter, counter_path
+from tfgrpo.proxy.passing_call import sent_key
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.telemetry import Telemetry
-from tfgrpo.store import children
+from tfgrpo.store import child_processes
+from tfgrpo.store.activity.traffic import keyed
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.traffic import keyed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tfgrpo.proxy.calls import Call
+    from tfgrpo.proxy.passing_call import Call
     from tfgrpo.proxy.spending import SpendingSettings
 
 WAITING = 32 << 20
@@ -156,9 +156,9 @@ class Recorder:
             with suppress(OSError, AttributeError):
                 fcntl.fcntl(self._pipe, fcntl.F_SETPIPE_SZ, PIPE)
             os.set_blocking(self._pipe, False)
-            self.process = process = children.start(
-                children.python("-c", COMMAND, settings),
-                children.without_keys("OTEL_"),
+            self.process = process = child_processes.start(
+                child_processes.python("-c", COMMAND, settings),
+                child_processes.without_keys("OTEL_"),
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 pass_fds=[descriptor],

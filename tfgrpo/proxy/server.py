@@ -12,28 +12,28 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.access_log import AccessLog
-from tfgrpo.proxy.choice import Chooser, fields_of
-from tfgrpo.proxy.connection import ClientConnection
-from tfgrpo.proxy.decider import Decider
-from tfgrpo.proxy.desk import Desk
+from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.exchange import Exchange
-from tfgrpo.proxy.kinds import Kinds
-from tfgrpo.proxy.message import BadRequest, Request
-from tfgrpo.proxy.own import OPEN, OWN
+from tfgrpo.proxy.experiment_decider import Decider
+from tfgrpo.proxy.http_message import BadRequest, Request
+from tfgrpo.proxy.keys_and_limits import Desk
+from tfgrpo.proxy.library_choice import Chooser, fields_of
+from tfgrpo.proxy.own_routes import OPEN, OWN
+from tfgrpo.proxy.provider_connection import Pool
+from tfgrpo.proxy.proxy_settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
-from tfgrpo.proxy.settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.spending import SpendingSettings
-from tfgrpo.proxy.upstream import Pool
-from tfgrpo.rendering.placement import KEYS, looks_like_chat
+from tfgrpo.proxy.subject_kinds import Kinds
+from tfgrpo.rendering.request_placement import KEYS, looks_like_chat
+from tfgrpo.store.activity.key_ledger import ledger_path
+from tfgrpo.store.activity.traffic import make_traffic_folder, traffic_path
 from tfgrpo.store.address import located
 from tfgrpo.store.errors import SettingsError, StoreError
-from tfgrpo.store.ledger import ledger_path
-from tfgrpo.store.traffic import make_traffic_folder, traffic_path
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.calls import Call
-    from tfgrpo.proxy.routing import Router
+    from tfgrpo.proxy.passing_call import Call
+    from tfgrpo.proxy.provider_routing import Router
 
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""
@@ -83,7 +83,7 @@ class Proxy:
         added."""
         self.router, self.exchange = None, Exchange
         if self.settings.providers:
-            from tfgrpo.proxy.routing import RoutedExchange, Router
+            from tfgrpo.proxy.provider_routing import RoutedExchange, Router
 
             self.router, self.exchange = Router(self.settings), RoutedExchange
 

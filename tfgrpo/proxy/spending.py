@@ -12,13 +12,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tfgrpo.production.dollars import Dollars
+from tfgrpo.costs.proxy_calls import Dollars
 from tfgrpo.production.webhook import post_webhook
-from tfgrpo.proxy.desk import today
+from tfgrpo.proxy.keys_and_limits import today
+from tfgrpo.store.activity.key_ledger import Budget
+from tfgrpo.store.activity.traffic import CallRecord
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.ledger import Budget
 from tfgrpo.store.opening import open_ledger
-from tfgrpo.store.traffic import CallRecord
 
 LEVELS = (0.8, 1.0)
 """Parts of a budget that are told of."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.store.traffic import CallRecord, Feedback
+    from tfgrpo.store.activity.traffic import CallRecord, Feedback
 
 SCHEMA = "https://opentelemetry.io/schemas/gen-ai-dev/1.42"
 SERVICE = "service.name"

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import NamedTuple
 
-from tfgrpo.rendering.ngrams import normalised, similarity
+from tfgrpo.rendering.similarity_ngrams import normalised, similarity
 from tfgrpo.store.records import Library
 
 ALIKE = 0.6

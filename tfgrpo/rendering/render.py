@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.rendering.examples import ExampleParts, example_parts, is_example
-from tfgrpo.rendering.instructions import OBJECTIVE, instruction_ids, instructions
-from tfgrpo.rendering.lines import one_line
+from tfgrpo.rendering.example_texts import ExampleParts, example_parts, is_example
+from tfgrpo.rendering.instruction_texts import OBJECTIVE, instruction_ids, instructions
 from tfgrpo.rendering.retrieve import Part
+from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store.records import Library
 
 if TYPE_CHECKING:
-    from tfgrpo.rendering import templates
+    from tfgrpo.rendering import prompt_templates
 
 EMPTY = "(none yet)"
 AGENT_OBJECTIVE = "Solve the problem. Work briefly, then give the final answer in \\boxed{}."
@@ -45,8 +45,8 @@ def rules_of(library: Library) -> Library:
 
 
 def rollout_messages(
-    template: templates.Template, library: Library, problem: str, agent_objective: str
-) -> tuple[templates.Message, ...]:
+    template: prompt_templates.Template, library: Library, problem: str, agent_objective: str
+) -> tuple[prompt_templates.Message, ...]:
     """Returns the messages of a rollout: the task and the library, then the problem.
 
     The words of the library for the base prompt take the place of `agent_objective`, and those for
@@ -80,7 +80,7 @@ def rollout_messages(
     return (*before.render(values), *turns, *asking.render(values), *after.render(values))
 
 
-def _turn_of_problem(template: templates.Template) -> int:
+def _turn_of_problem(template: prompt_templates.Template) -> int:
     """Returns the number of the part that asks for the problem alone, after one that holds the
     library; 0 where a prompt has none such."""
     texts = [text if role == "user" else "" for role, text in template.parts]

@@ -13,9 +13,9 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TypeAlias
 
-from tfgrpo.rendering.examples import is_example
-from tfgrpo.rendering.instructions import instruction_ids
-from tfgrpo.rendering.ngrams import NgramIndex, PlainIndex
+from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.rendering.instruction_texts import instruction_ids
+from tfgrpo.rendering.similarity_ngrams import NgramIndex, PlainIndex
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
 

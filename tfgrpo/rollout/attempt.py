@@ -19,10 +19,10 @@ from tfgrpo.domains.base import (
     describe_error,
 )
 from tfgrpo.domains.function import number_of
+from tfgrpo.model.caller_threads import NOT_ITS_OWN
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import visible
-from tfgrpo.model.threads import NOT_ITS_OWN
-from tfgrpo.rendering.templates import Message, Template
+from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Library
@@ -47,7 +47,7 @@ class Rollout:
     journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
     reward is made of. `messages` is what followed the prompt where that is more than a response.
     `belongs` is what it might have been shown, where that is not the library, and `without` what
-    was left out of its prompt (`training/assign.py` says how both are named).
+    was left out of its prompt (`learn/assign.py` says how both are named).
     """
 
     problem: Problem

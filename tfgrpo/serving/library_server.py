@@ -34,10 +34,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.rendering.placement import INTRODUCTION
 from tfgrpo.rendering.render import prompt_text
+from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.rendering.retrieve import relevant
-from tfgrpo.serving.lookups import Lookups
+from tfgrpo.serving.mcp_lookups import Lookups
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
 

@@ -11,7 +11,7 @@ import anyio
 import uvicorn
 from mcp.server.stdio import stdio_server
 
-from tfgrpo.proxy.settings import LOOPBACK
+from tfgrpo.proxy.proxy_settings import LOOPBACK
 from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:

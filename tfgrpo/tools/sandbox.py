@@ -27,8 +27,8 @@ from pathlib import Path
 from threading import Timer
 from typing import Literal, TypeAlias, get_args
 
-from tfgrpo.store import children
-from tfgrpo.tools.scratch import make_scratch, remove_scratch
+from tfgrpo.store import child_processes
+from tfgrpo.tools.scratch_folder import make_scratch, remove_scratch
 from tfgrpo.tools.thread_bound import open_group
 from tfgrpo.tools.tool import ToolError
 
@@ -121,7 +121,7 @@ def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) ->
         "visible": paths if wrapper is None else [],
         "links": links if wrapper is None else {},
     }
-    inner = children.isolated_python(str(INTERPRETER), json.dumps(plan))
+    inner = child_processes.isolated_python(str(INTERPRETER), json.dumps(plan))
     inner.append("optional" if sandbox == "off" else "required")
     return inner if wrapper is None else [*wrapper, *_mount_arguments(scratch), "--", *inner]
 
@@ -227,7 +227,7 @@ def bubblewrap() -> tuple[str, ...] | None:
     for name, value in ENVIRONMENT.items():
         start += ["--setenv", name, value]
     with tempfile.NamedTemporaryFile() as outside:
-        inner = children.isolated_python("-c", PROBE, outside.name)
+        inner = child_processes.isolated_python("-c", PROBE, outside.name)
         try:
             output = _read_output([*start, *_mount_arguments(None), "--", *inner])
         except OSError:
@@ -252,7 +252,7 @@ def _read_first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
 @contextmanager
 def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subprocess.Popen[bytes]]:
     """Runs a command with nothing to read, and kills it, and all it started, at the end."""
-    with children.start(
+    with child_processes.start(
         command,
         ENVIRONMENT,
         stdin=subprocess.DEVNULL,

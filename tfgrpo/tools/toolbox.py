@@ -21,16 +21,17 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.store.errors import install_hint
-from tfgrpo.tools import python, search, visit
+from tfgrpo.tools import python_tool, visit_tool
+from tfgrpo.tools import search_tool as search
 from tfgrpo.tools.corpus import Corpus
-from tfgrpo.tools.function import FunctionTool, function_tools
-from tfgrpo.tools.mcp import Connection, Server, connected
-from tfgrpo.tools.provider import PROVIDERS, Provider, SearchTemplate
-from tfgrpo.tools.python import Python
+from tfgrpo.tools.function_tool import FunctionTool, function_tools
+from tfgrpo.tools.mcp_tools import Connection, Server, connected
+from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits, Sandbox
-from tfgrpo.tools.search import CorpusBackend, Search, SearchBackend
+from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
+from tfgrpo.tools.search_tool import CorpusBackend, Search, SearchBackend
 from tfgrpo.tools.tool import Tool, ToolError, ToolSpec
-from tfgrpo.tools.visit import Visit
+from tfgrpo.tools.visit_tool import Visit
 
 
 class ToolSettings(BaseModel):
@@ -67,7 +68,7 @@ class ToolSettings(BaseModel):
         return self
 
 
-SPECS = {"python": python.SPEC, "search": search.SPEC, "visit": visit.SPEC}
+SPECS = {"python": python_tool.SPEC, "search": search.SPEC, "visit": visit_tool.SPEC}
 
 
 def specs(settings: ToolSettings) -> list[ToolSpec]:

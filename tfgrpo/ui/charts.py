@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tfgrpo.training.credit_history import CreditPoint
-from tfgrpo.training.follow import RunFigures, StepFigures
+from tfgrpo.runs.credit_history import CreditPoint
+from tfgrpo.runs.run_status import RunFigures, StepFigures
 
 WIDTH, HEIGHT = 320.0, 120.0
 EVENTS = 5

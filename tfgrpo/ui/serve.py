@@ -8,8 +8,8 @@ from collections.abc import Callable
 import uvicorn
 
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.ui.settings import UiSettings
 from tfgrpo.ui.site import create_site
+from tfgrpo.ui.ui_settings import UiSettings
 
 GRACE = 2
 """Seconds that streams and requests under way have when the server stops."""

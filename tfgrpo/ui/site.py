@@ -18,27 +18,27 @@ from starlette.routing import Mount
 from starlette.routing import Route as Answered
 from starlette.staticfiles import StaticFiles
 
-from tfgrpo.projections.histories import Histories
-from tfgrpo.projections.layout import HistoryLayout
+from tfgrpo.display.event_ranges import Histories
+from tfgrpo.display.graph_layout import HistoryLayout
 from tfgrpo.store.errors import (
     TfgrpoError,
 )
-from tfgrpo.ui.environment import environment
-from tfgrpo.ui.guard import Guard, is_genuine
-from tfgrpo.ui.memory import Memory
-from tfgrpo.ui.notify import Notifier
+from tfgrpo.ui.figure_cache import Memory
+from tfgrpo.ui.notifications import Notifier
+from tfgrpo.ui.page_route import Page, Route
+from tfgrpo.ui.page_visit import BadForm, Site, Visit, status_of
 from tfgrpo.ui.pages import PAGES
-from tfgrpo.ui.route import Page, Route
-from tfgrpo.ui.sessions import Session, Sessions
-from tfgrpo.ui.settings import UiSettings
-from tfgrpo.ui.stores import Stores
-from tfgrpo.ui.visit import BadForm, Site, Visit, status_of
+from tfgrpo.ui.request_guard import Guard, is_genuine
+from tfgrpo.ui.store_per_thread import Stores
+from tfgrpo.ui.template_environment import environment
+from tfgrpo.ui.ui_settings import UiSettings
+from tfgrpo.ui.visitor_sessions import Session, Sessions
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from tfgrpo.store.store import Store
-    from tfgrpo.ui.route import Handler, LiveHandler
+    from tfgrpo.ui.page_route import Handler, LiveHandler
 
 STATIC = Path(__file__).parent / "static"
 MOST_FORM = 4 << 20

@@ -23,14 +23,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.learn.groups import GroupTask
 from tfgrpo.model.budget import BudgetReached, parse
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.project import Project
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
-from tfgrpo.training.groups import GroupTask
-from tfgrpo.workers import agreement
-from tfgrpo.workers.lease import SharedBudget
+from tfgrpo.workers import code_agreement
 from tfgrpo.workers.queue import (
     AT_ONCE,
     HEARTBEAT,
@@ -42,7 +41,8 @@ from tfgrpo.workers.queue import (
     QueueAddress,
     opened,
 )
-from tfgrpo.workers.run_work import RunWork, plan_work, work_on
+from tfgrpo.workers.shared_budget import SharedBudget
+from tfgrpo.workers.worker_run import RunWork, plan_work, work_on
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -220,8 +220,8 @@ class Worker:
         """Begins with a run, or says why it is left alone."""
         try:
             plan = plan_work(self._store, self._project, offer.name, self._options.models)
-            here = agreement.digests(plan.run, plan.domain, plan.prompts)
-            refusal = agreement.difference(offer.work, here)
+            here = code_agreement.digests(plan.run, plan.domain, plan.prompts)
+            refusal = code_agreement.difference(offer.work, here)
         except StoreError:
             raise
         except TfgrpoError as error:
@@ -416,7 +416,7 @@ def _tell_unknown(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 def _import_heavy() -> None:
     for name in ("openai.resources.chat.completions", "math_verify", "pebble"):
         importlib.import_module(name)
-    agreement.code_digest()
+    code_agreement.code_digest()
 
 
 def _terms(offer: Offer) -> tuple[dict[str, str], str | None]:

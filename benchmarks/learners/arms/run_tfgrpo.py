@@ -14,9 +14,9 @@ from racing import PROBLEM, Job, Prompt, Row, answer_of, is_right, leave, main, 
 
 import tfgrpo
 from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict
+from tfgrpo.learn.fitted_defaults import checked_attempts, local_sizes
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.training.fitting import checked_attempts, local_sizes
-from tfgrpo.training.run_report import versions_of
 
 PUBLISHED: dict[str, Any] = {"epochs": 3, "batch_size": 100, "group_size": 5, "policy": "paper"}
 """arXiv 2510.08191: three epochs, the whole set a step, groups of five, one plan for a batch."""

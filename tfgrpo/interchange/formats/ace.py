@@ -11,11 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfgrpo.interchange import labels
-from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
-from tfgrpo.rendering.lines import one_line
-from tfgrpo.store.blame import blame
+from tfgrpo.interchange import labelled_lines
+from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
+from tfgrpo.interchange.write_out import Outgoing
+from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.store.history.blame import blame
 from tfgrpo.store.records import Event, Json
 
 SECTION = re.compile(r"##+(.*)")
@@ -76,7 +76,7 @@ def read(source: SourceFile) -> Content:
     both = zip(items, texts, strict=True)
     return Content(
         [item._replace(text="\n".join(lines)) for item, lines in both],
-        skipped=labels.skipped(sorted(skipped), "no bullet, and in none"),
+        skipped=labelled_lines.skipped(sorted(skipped), "no bullet, and in none"),
     )
 
 

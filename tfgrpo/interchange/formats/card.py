@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.interchange import lists
-from tfgrpo.interchange.outgoing import DESCRIPTION, NAME, Outgoing, about
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+from tfgrpo.interchange import markdown_lists
+from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
+from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.store.canonical import canonical, digest, is_id
 from tfgrpo.store.records import SIGNATURE, Experience
 
@@ -92,7 +92,7 @@ def write(out: Outgoing) -> Iterator[str]:
 def _measured(store: Store, experience: Experience) -> dict[str, Any]:
     """Returns what the event that brought an experience in says of its effect, wherever that was
     first recorded."""
-    from tfgrpo.store.blame import Origins
+    from tfgrpo.store.history.blame import Origins
 
     event = store.events_at([experience.row])[experience.row]
     origin = Origins(store).of(event, store.version(event.version)).event
@@ -124,7 +124,7 @@ def _rendered(card: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _table(("what", "is"), rows) + "\n## Experiences\n\n"
     for one in card["experiences"]:
-        yield lists.written(Experience(one["id"], one["text"], 0)) + "\n"
+        yield markdown_lists.written(Experience(one["id"], one["text"], 0)) + "\n"
     measured = [one for one in card["experiences"] if "effect" in one]
     if measured:
         heads = ("experience", "effect on the reward", "95 %", "with, without", "model")

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 
-from tfgrpo.interchange import labels
-from tfgrpo.interchange.records import Content, Format, Item, SourceFile
+from tfgrpo.interchange import labelled_lines
+from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
 
 OPENS, CLOSES = re.compile(r"\s*<memory_item\b[^>]*>"), "</memory_item>"
 TAG = re.compile(r"<(/?(?:description|example|strategy|solution|content|note|reference)s?)>")
@@ -55,7 +55,7 @@ def read(source: SourceFile) -> Content:
                 others.append((number, rest))
     if at:
         raise source.wrong("a memory item has no end", at, hint="is the file complete?")
-    return Content(items, skipped=labels.skipped(others, "no memory item"))
+    return Content(items, skipped=labelled_lines.skipped(others, "no memory item"))
 
 
 def _item(source: SourceFile, at: int, section: str, inside: list[str]) -> Item:

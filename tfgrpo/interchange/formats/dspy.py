@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tfgrpo.interchange.embedded import Texts
-from tfgrpo.interchange.records import Content, Format, SourceFile
+from tfgrpo.interchange.format_types import Content, Format, SourceFile
+from tfgrpo.interchange.text_in_json import Texts
 
 SIGNATURES = ("signature", "signature_instructions", "extended_signature")
 KNOWN = (*SIGNATURES, "demos", "train", "traces", "lm")

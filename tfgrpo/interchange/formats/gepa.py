@@ -6,8 +6,8 @@ highest of `val_aggregate_scores`.
 
 from __future__ import annotations
 
-from tfgrpo.interchange.embedded import Texts
-from tfgrpo.interchange.records import Content, Format, SourceFile
+from tfgrpo.interchange.format_types import Content, Format, SourceFile
+from tfgrpo.interchange.text_in_json import Texts
 
 SCORES = "val_aggregate_scores"
 

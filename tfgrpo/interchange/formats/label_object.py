@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, Item, Pairs, SourceFile
+from tfgrpo.interchange.format_types import Content, Format, Item, Pairs, SourceFile
+from tfgrpo.interchange.write_out import Outgoing
 
 EXPECTED = 'an object of texts is expected: {"G0": "text", …}'
 

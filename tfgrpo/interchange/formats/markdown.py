@@ -8,16 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tfgrpo.interchange import lists
-from tfgrpo.interchange.outgoing import Outgoing
-from tfgrpo.interchange.records import Content, Format, SourceFile
+from tfgrpo.interchange import markdown_lists
+from tfgrpo.interchange.format_types import Content, Format, SourceFile
+from tfgrpo.interchange.write_out import Outgoing
 
 STRUCTURE = re.compile(r"\s{0,3}(?:[-*+]\s|\d{1,9}[.)]\s|#{1,6}\s|\|.*\|)")
 ENDINGS = (".md", ".markdown", ".mdc", ".mdx")
 
 
 def detect(source: SourceFile) -> int:
-    if any(item.id for item in lists.items(source.lines)):
+    if any(item.id for item in markdown_lists.items(source.lines)):
         return 3
     if source.path.suffix.lower() in ENDINGS and source.text.strip():
         return 1
@@ -25,15 +25,15 @@ def detect(source: SourceFile) -> int:
 
 
 def read(source: SourceFile) -> Content:
-    from tfgrpo.interchange import blocks  # a checkout writes, and has nothing to read
+    from tfgrpo.interchange import markdown_blocks  # a checkout writes, and has nothing to read
 
-    return blocks.read(source.lines, name=str(source.path)).content
+    return markdown_blocks.read(source.lines, name=str(source.path)).content
 
 
 def write(out: Outgoing) -> Iterator[str]:
     yield f"# Library {out.version.name} ({out.version.digest.hex()[:12]})\n\n"
     for experience in out.library.readable:
-        yield lists.written(experience) + "\n"
+        yield markdown_lists.written(experience) + "\n"
 
 
 FORMAT = Format(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-from tfgrpo.interchange.embedded import Texts, short
-from tfgrpo.interchange.records import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.text_in_json import Texts, short
 
 PAGE = (
     *("count", "next", "previous", "total"),

@@ -13,9 +13,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from tfgrpo.interchange import blocks, lists, yaml_text
-from tfgrpo.interchange.outgoing import DESCRIPTION, NAME, Outgoing, about
-from tfgrpo.interchange.records import Content, Format, SourceFile, UnreadableLibrary
+from tfgrpo.interchange import markdown_blocks, markdown_lists, yaml_text
+from tfgrpo.interchange.format_types import Content, Format, SourceFile, UnreadableLibrary
+from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
 
 FENCE = "---"
 FIELDS = ("license", "compatibility", "allowed-tools")
@@ -45,14 +45,14 @@ def read(source: SourceFile) -> Content:
             meta[f"skill_{key}"] = front.pop(key)
     if front:
         meta["skill_front"] = front
-    listing = blocks.read(source.lines[end + 1 :], end + 2, str(source.path))
+    listing = markdown_blocks.read(source.lines[end + 1 :], end + 2, str(source.path))
     return listing.content._replace(meta=meta)
 
 
 def write(out: Outgoing) -> Iterator[str]:
     yield f"{front_matter(out)}\n"
     for experience in out.library.readable:
-        yield lists.written(experience) + "\n"
+        yield markdown_lists.written(experience) + "\n"
 
 
 def front_matter(out: Outgoing) -> str:

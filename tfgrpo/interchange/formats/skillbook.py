@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfgrpo.interchange.records import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
 
 EVIDENCE_KEYS = ("section", "evidence", "helpful", "harmful", "neutral", "created_at", "updated_at")
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
-from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.training.attempts import (
+from tfgrpo.runs.attempts import (
     AttemptList,
     RecordedAttempt,
     evaluation_attempts,
@@ -15,19 +14,20 @@ from tfgrpo.training.attempts import (
     known_run_problems,
     run_attempts,
 )
-from tfgrpo.training.group_view import group_view
-from tfgrpo.training.run_report import versions_of
-from tfgrpo.ui.place import problems_of
-from tfgrpo.ui.route import Route
+from tfgrpo.runs.group_details import group_view
+from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.shown_project import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.responses import Response
 
-    from tfgrpo.store.runs import Evaluation, Run
+    from tfgrpo.store.activity.runs import Evaluation, Run
     from tfgrpo.store.store import Store
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 SHOW = {
     "": "all",

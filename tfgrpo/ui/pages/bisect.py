@@ -6,22 +6,22 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tfgrpo.evaluation.bisect_judges import forget, materialise
-from tfgrpo.projections.bisect_strip import bisect_strip
-from tfgrpo.projections.events import events_of
+from tfgrpo.display.bisect_strip import bisect_strip
+from tfgrpo.display.event_lines import events_of
+from tfgrpo.evaluate.bisect_judges import forget, materialise
 from tfgrpo.redaction import trial_folder
-from tfgrpo.store import bisect as searches
-from tfgrpo.store.bisect import BISECT_VERDICTS
-from tfgrpo.store.log_filter import subject
+from tfgrpo.store.history import bisect as searches
+from tfgrpo.store.history.bisect import BISECT_VERDICTS
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
 from tfgrpo.ui.pages.experience import attempts_of
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.bisect import BisectSearch, BisectVerdict
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.store.history.bisect import BisectSearch, BisectVerdict
+    from tfgrpo.ui.page_visit import Visit
 
 EVENTS = 30
 """Events of the version under test that are shown; its own page has all."""

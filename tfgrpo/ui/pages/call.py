@@ -8,12 +8,11 @@ from urllib.parse import quote
 
 from tfgrpo.model.response import count_tokens
 from tfgrpo.proxy.metrics import sums_of_feedback
-from tfgrpo.proxy.patterns import clean_feedback
-from tfgrpo.store.decisions import decide
+from tfgrpo.proxy.withheld_words import clean_feedback
+from tfgrpo.store.activity.decisions import decide
+from tfgrpo.store.activity.traffic import CUT_OFF, UNIT, Feedback, FeedbackRefused, checked_feedback
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.traffic import CUT_OFF, UNIT, Feedback, FeedbackRefused, checked_feedback
-from tfgrpo.ui.calls import number_in, traffic_of
-from tfgrpo.ui.conversation import (
+from tfgrpo.ui.call_conversation import (
     SentTurn,
     answer_turns,
     parsed,
@@ -21,17 +20,18 @@ from tfgrpo.ui.conversation import (
     turns_of,
     with_library,
 )
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.sessions import Act
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.traffic_beside import number_in, traffic_of
+from tfgrpo.ui.visitor_sessions import Act
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.store.activity.traffic import CallContent, CallRecord
     from tfgrpo.store.errors import TfgrpoError
     from tfgrpo.store.records import Library
-    from tfgrpo.store.traffic import CallContent, CallRecord
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 WORDS = ("label", "comment", "correct")
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from tfgrpo import wording
-from tfgrpo.store.log_filter import parse_time
-from tfgrpo.store.traffic import CallFilter, FoundCalls, ListedCall, Place, UnknownCall
-from tfgrpo.ui.calls import number_in, traffic_of
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.tables import Column, file_of
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.store.activity.traffic import CallFilter, FoundCalls, ListedCall, Place, UnknownCall
+from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.sortable_tables import Column, file_of
+from tfgrpo.ui.traffic_beside import number_in, traffic_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.traffic import Traffic
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.store.activity.traffic import Traffic
+    from tfgrpo.ui.page_visit import Visit
 
 ROWS = 50
 FILED = 10_000

@@ -7,22 +7,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import quote
 
-from tfgrpo.library_file import write_library
-from tfgrpo.store import merge as merges
+from tfgrpo.checked_out_file import write_library
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.log_filter import subject
-from tfgrpo.store.merge import Combination, Conflict, MergeConflict, Merged, Resolve
-from tfgrpo.store.order import Move, ids_of, moved, moves
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history.library_order import Move, ids_of, moved, moves
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.history.merge import Combination, Conflict, MergeConflict, Merged, Resolve
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tfgrpo.store.records import Library, Version
     from tfgrpo.store.store import Store
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 WORDS: dict[Combination, str] = {
     "merge": "Merge",

@@ -6,17 +6,17 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.projections.candidates import lessons
-from tfgrpo.training.follow import run_figures
-from tfgrpo.training.run_record import run_record
+from tfgrpo.runs.candidate_outcomes import lessons
+from tfgrpo.runs.run_record import run_record
+from tfgrpo.runs.run_status import run_figures
 from tfgrpo.ui.charts import on_one_scale
-from tfgrpo.ui.place import project_of
-from tfgrpo.ui.route import Route
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.shown_project import project_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 
 class Setting(NamedTuple):

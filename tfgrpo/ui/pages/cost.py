@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.model.cost_report import cost_by_day, cost_report
+from tfgrpo.costs.report import cost_by_day, cost_report
 from tfgrpo.ui.charts import CurvePoint, chart, short
-from tfgrpo.ui.place import project_of
-from tfgrpo.ui.route import Route
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.shown_project import project_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 DAYS = 60
 """The days that are drawn, the newest."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
-from tfgrpo.evaluation.by_problem import ProblemPair
-from tfgrpo.evaluation.comparison import compared
-from tfgrpo.evaluation.figures import conditions_words, verdict_words
+from tfgrpo.evaluate.by_problem import ProblemPair
+from tfgrpo.evaluate.comparison import compared
+from tfgrpo.evaluate.figures_json import conditions_words, verdict_words
+from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.attempts import evaluation_of
-from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.runs import Evaluation
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.store.activity.runs import Evaluation
+    from tfgrpo.ui.page_visit import Visit
 
 OUTCOMES = ("", "won", "lost", "even")
 MOST = 500

@@ -8,26 +8,26 @@ from urllib.parse import quote
 
 from starlette.responses import PlainTextResponse
 
-from tfgrpo.evaluation.measuring import measures
-from tfgrpo.projections.events import ShownEvent, life_of
-from tfgrpo.projections.library import known_experiences, uses_of
+from tfgrpo.display.event_lines import ShownEvent, life_of
+from tfgrpo.display.library_figures import known_experiences, uses_of
+from tfgrpo.evaluate.measured_runs import measures
 from tfgrpo.redaction import redact_everywhere, remaining
+from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.redact import Target
-from tfgrpo.training.credit_history import credit_history, credit_points
 from tfgrpo.ui.charts import credit_chart
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
 from tfgrpo.ui.pages.library import WEEK, known_credits
-from tfgrpo.ui.place import REMEMBERED, branches_of_people, remembered
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.shown_project import REMEMBERED, branches_of_people, remembered
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.evaluation.effects import Credit
+    from tfgrpo.evaluate.presence_effects import Credit
     from tfgrpo.store.records import Version
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 EVENTS = 100
 """Of a long life the newest are shown, and the rest where it is asked for."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement.proposals import list_proposals
-from tfgrpo.library_file import write_library
 from tfgrpo.production.experiment import (
     GUARDS,
     MEASURES,
@@ -20,16 +20,16 @@ from tfgrpo.production.experiment import (
     stop,
 )
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
-from tfgrpo.ui.calls import number_in, traffic_of
-from tfgrpo.ui.place import branches_of_people
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.sessions import Act
-from tfgrpo.ui.visit import BadForm, status_of
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm, status_of
+from tfgrpo.ui.shown_project import branches_of_people
+from tfgrpo.ui.traffic_beside import number_in, traffic_of
+from tfgrpo.ui.visitor_sessions import Act
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 METRICS = ("score", *MEASURES)
 

@@ -7,20 +7,20 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.projections.layout import DrawnRow
-from tfgrpo.projections.moves import change_counts
-from tfgrpo.projections.versions import StandingNames, scores
-from tfgrpo.store import log_filter
-from tfgrpo.store.log_filter import parse_time, subject
+from tfgrpo.display.graph_layout import DrawnRow
+from tfgrpo.display.order_changes import change_counts
+from tfgrpo.display.version_rows import StandingNames, scores
+from tfgrpo.store.history import log_filter
+from tfgrpo.store.history.log_filter import parse_time, subject
 from tfgrpo.store.records import OPS
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tfgrpo.store.records import Version
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 WINDOW = 100
 """Versions in a window; `static/history.js` asks for one at a time."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfgrpo.display.order_changes import change_counts
+from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import RUNNING, experiments
-from tfgrpo.projections.moves import change_counts
-from tfgrpo.projections.versions import StandingNames
-from tfgrpo.store.log_filter import subject
-from tfgrpo.store.name_moves import protected
-from tfgrpo.ui.calls import has_traffic
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.history.name_moves import protected
+from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.production import is_ready, report_of
-from tfgrpo.ui.place import branches_of_people
-from tfgrpo.ui.route import Route
+from tfgrpo.ui.shown_project import branches_of_people
+from tfgrpo.ui.traffic_beside import has_traffic
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from tfgrpo.store.activity.runs import Run
     from tfgrpo.store.records import Version
-    from tfgrpo.store.runs import Run
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 VERSIONS = 8
 RUNS = 5

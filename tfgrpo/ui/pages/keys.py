@@ -7,8 +7,7 @@ import time
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.ledger import (
+from tfgrpo.store.activity.key_ledger import (
     KeyLimits,
     VirtualKey,
     key_digest,
@@ -17,13 +16,14 @@ from tfgrpo.store.ledger import (
     parse_budget,
     spent_by,
 )
+from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.opening import open_ledger
-from tfgrpo.ui.route import Route
+from tfgrpo.ui.page_route import Route
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 
 def show(visit: Visit) -> Response:

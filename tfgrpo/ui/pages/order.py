@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlencode
 
-from tfgrpo.editing import arrange_library
+from tfgrpo.hand_edits import arrange_library
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.order import ids_of, moved
+from tfgrpo.store.history.library_order import ids_of, moved
 from tfgrpo.store.records import Experience
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from tfgrpo.store.records import Library
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 ROWS = 200
 """Experiences on a page."""

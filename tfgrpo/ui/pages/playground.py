@@ -12,18 +12,18 @@ from starlette.responses import StreamingResponse
 
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.ui.calls import traffic_of
-from tfgrpo.ui.conversation import parsed, turns_of
-from tfgrpo.ui.place import branches_of_people
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.trials import Answered, Trial, Trials, side
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.call_conversation import parsed, turns_of
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.playground_trials import Answered, Trial, Trials, side
+from tfgrpo.ui.shown_project import branches_of_people
+from tfgrpo.ui.traffic_beside import traffic_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.ui.stores import Stores
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
+    from tfgrpo.ui.store_per_thread import Stores
 
 NONE = "none"
 LONGEST = 200_000

@@ -7,15 +7,15 @@ from urllib.parse import quote, urlencode
 
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.tables import Column, file_of, table
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.sortable_tables import Column, file_of, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from starlette.responses import Response
 
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 MOST = 200
 """The last runs and evaluations that are looked at, of each."""

@@ -8,17 +8,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement import collection
-from tfgrpo.library_file import write_library
-from tfgrpo.production.evidence import Evidence, evidence
-from tfgrpo.production.experiment import RUNNING, Experiment, experiments
-from tfgrpo.production.rollback import before_that, rollback
-from tfgrpo.projections.production import (
-    DecidedMove,
-    decided_move,
-    in_force_since,
-)
-from tfgrpo.projections.production_days import (
+from tfgrpo.production.branch_since import DecidedMove, decided_move, in_force_since
+from tfgrpo.production.by_day import (
     Bounds,
     DayFigures,
     ProductionReport,
@@ -29,32 +22,30 @@ from tfgrpo.projections.production_days import (
     rollouts,
     set_bounds,
 )
-from tfgrpo.store.decisions import decisions
+from tfgrpo.production.experiment import RUNNING, Experiment, experiments
+from tfgrpo.production.experiment_evidence import Evidence, evidence
+from tfgrpo.production.rollback import before_that, rollback
+from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.activity.traffic import CallFilter, ListedCall, LiveFigures, traffic_path
 from tfgrpo.store.errors import StaleVersion, UnknownRevision
-from tfgrpo.store.log_filter import parse_time
-from tfgrpo.store.order import moves
-from tfgrpo.store.traffic import (
-    CallFilter,
-    ListedCall,
-    LiveFigures,
-    traffic_path,
-)
-from tfgrpo.ui.calls import number_in, traffic_of
+from tfgrpo.store.history.library_order import moves
+from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
+from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
-from tfgrpo.ui.place import branches_of_people, project_of
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.sessions import Act
-from tfgrpo.ui.tables import Column, file_of, table
+from tfgrpo.ui.shown_project import branches_of_people, project_of
+from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.traffic_beside import number_in, traffic_of
+from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.decisions import Decision
+    from tfgrpo.store.activity.decisions import Decision
     from tfgrpo.store.records import Version
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 CALLS = 10
 ENDED = 10

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from tfgrpo.improvement.discussion import Discussion, ask, comment, discussions
+from tfgrpo.checked_out_file import write_library
+from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
@@ -15,20 +16,19 @@ from tfgrpo.improvement.proposals import (
     list_proposals,
     review,
 )
-from tfgrpo.library_file import write_library
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.merge import MergeConflict
+from tfgrpo.store.history.merge import MergeConflict
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
 from tfgrpo.ui.pages.combine import Undecided, resolution
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.sessions import Act
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.merge import Resolve
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.store.history.merge import Resolve
+    from tfgrpo.ui.page_visit import Visit
 
 DECIDED = 20
 """The last decisions that are listed below the queue."""

@@ -9,26 +9,27 @@ from weakref import WeakKeyDictionary
 from starlette.responses import StreamingResponse
 
 from tfgrpo import wording
-from tfgrpo.evaluation.curves import score_curves
-from tfgrpo.projections.candidates import candidates
-from tfgrpo.training.follow import RunFigures, run_figures
-from tfgrpo.training.live_run import ask_to_stop
-from tfgrpo.training.run_record import ListedRun, listed_runs, run_record
-from tfgrpo.training.run_report import issue_counts, nothing_learned, versions_of
-from tfgrpo.ui.begin import go_on, last_words
+from tfgrpo.evaluate.learning_curves import score_curves
+from tfgrpo.runs.candidate_outcomes import candidates
+from tfgrpo.runs.live_run import ask_to_stop
+from tfgrpo.runs.run_issues import issue_counts, nothing_learned
+from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
+from tfgrpo.runs.run_status import RunFigures, run_figures
+from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
-from tfgrpo.ui.place import project_of
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.tables import Column, file_of, table
-from tfgrpo.ui.watch import Watches
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.resume_run import go_on, last_words
+from tfgrpo.ui.shown_project import project_of
+from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.watched_runs import Watches
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.runs import Run
-    from tfgrpo.ui.stores import Stores
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.store.activity.runs import Run
+    from tfgrpo.ui.page_visit import Visit
+    from tfgrpo.ui.store_per_thread import Stores
 
 COLUMNS: tuple[Column[ListedRun], ...] = (
     Column("run", "Run", lambda one: one.run.name, False),

@@ -9,18 +9,18 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
-from tfgrpo.store.traffic import CallFilter, FoundCalls
-from tfgrpo.training.attempts import known_run_problems
-from tfgrpo.ui.calls import traffic_of
-from tfgrpo.ui.place import branches_of_people, problems_of
-from tfgrpo.ui.route import Route
-from tfgrpo.ui.visit import BadForm
+from tfgrpo.runs.attempts import known_run_problems
+from tfgrpo.store.activity.traffic import CallFilter, FoundCalls
+from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.shown_project import branches_of_people, problems_of
+from tfgrpo.ui.traffic_beside import traffic_of
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.store.runs import Run
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.store.activity.runs import Run
+    from tfgrpo.ui.page_visit import Visit
 
 MOST = 20
 """What is listed of each kind."""

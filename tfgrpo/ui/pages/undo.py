@@ -6,21 +6,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from tfgrpo.checked_out_file import write_library
+from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import get_proposal
-from tfgrpo.improvement.reopening import reopen
-from tfgrpo.library_file import write_library
-from tfgrpo.store import name_moves
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.merge import MergeConflict
-from tfgrpo.store.revisions import BRANCH
+from tfgrpo.store.history import name_moves
+from tfgrpo.store.history.merge import MergeConflict
+from tfgrpo.store.history.revisions import BRANCH
+from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.combine import resolution
 from tfgrpo.ui.pages.review import seen_in, show_proposal, tip_of
-from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 
 def undo(visit: Visit) -> Response:

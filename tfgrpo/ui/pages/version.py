@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.projections.events import events_of
-from tfgrpo.projections.moves import change_counts, left_in_place, moves_of
-from tfgrpo.projections.versions import StandingNames, scores, signed
-from tfgrpo.store.log_filter import subject
-from tfgrpo.store.order import moves
-from tfgrpo.store.revisions import resolve_range
-from tfgrpo.training.run_report import issues
+from tfgrpo.display.event_lines import events_of
+from tfgrpo.display.order_changes import change_counts, left_in_place, moves_of
+from tfgrpo.display.version_rows import StandingNames, scores, signed
+from tfgrpo.runs.run_issues import issues
+from tfgrpo.store.history.library_order import moves
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.history.revisions import resolve_range
+from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.experience import attempts_of
-from tfgrpo.ui.route import Route
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from starlette.responses import Response
 
-    from tfgrpo.store.order import Move
+    from tfgrpo.store.history.library_order import Move
     from tfgrpo.store.records import Change, Version
     from tfgrpo.store.store import Store
-    from tfgrpo.ui.visit import Visit
+    from tfgrpo.ui.page_visit import Visit
 
 EVENTS = 200
 CHANGES = 200

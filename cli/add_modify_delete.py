@@ -1,0 +1,219 @@
+"""`tfgrpo add`, `modify`, `delete`, `keep`, `move`: a person's own operations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tfgrpo.cli import printing
+from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.start_context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.records import Operation, Version
+
+message_option = click.option("-m", "--message", help="Message for the new version.")
+reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
+
+
+@click.command()
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@message_option
+@reason_option
+@force_option
+@pass_app
+def add(app: App, texts: tuple[str, ...], message: str | None, reason: str | None) -> None:
+    """Add experiences by hand, as one version on HEAD's branch.
+
+    A text that is already in the library is recorded as a confirmation. - reads texts from
+    standard input, one a line.
+
+    \b
+    Examples:
+      tfgrpo add "Count both the first and the last day of a hire."
+      tfgrpo add "Round up to whole euros." -r "the shop's own rule"
+      printf '%s\n' "Charge both days." "Round up." | tfgrpo add -
+    """
+    from tfgrpo.hand_edits import added
+
+    given = [line for words in texts for line in (_typed() if words == "-" else (words,))]
+    while True:
+        library = app.store.library("HEAD")
+        try:
+            commit(app, added(library, given, reason), message, expected=library.version)
+        except StaleVersion:  # somebody else may have just added one of them
+            continue
+        return
+
+
+@click.command()
+@click.argument("experience", type=EXPERIENCE)
+@click.argument("new_text", metavar="TEXT")
+@message_option
+@reason_option
+@force_option
+@pass_app
+def modify(
+    app: App, experience: str, new_text: str, message: str | None, reason: str | None
+) -> None:
+    """Change an experience's text. Its id and its history stay the same.
+
+    EXPERIENCE is an id, a prefix of one, or a label at HEAD such as G0.
+
+    \b
+    Examples:
+      tfgrpo modify G0 "Count both days of a hire: last minus first, plus one."
+      tfgrpo modify G0 "Charge both days." -r "shorter"
+    """
+    from tfgrpo.hand_edits import modified
+
+    library = app.store.library("HEAD")
+    id = app.store.experience_id(experience, library.version)
+    commit(app, [modified(library, id, new_text, reason)], message, onto=library.version)
+
+
+@click.command()
+@click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@message_option
+@reason_option
+@force_option
+@pass_app
+def delete(app: App, experiences: tuple[str, ...], message: str | None, reason: str | None) -> None:
+    """Delete experiences from the library. Their events and older versions are kept.
+
+    \b
+    Examples:
+      tfgrpo delete G0 -r "it misleads the model"
+      tfgrpo delete G0 G1
+    """
+    _each(app, "DELETE", experiences, message, reason)
+
+
+@click.command()
+@click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@message_option
+@reason_option
+@force_option
+@pass_app
+def keep(app: App, experiences: tuple[str, ...], message: str | None, reason: str | None) -> None:
+    """Confirm experiences: records a vote for each and changes no text.
+
+    \b
+    Examples:
+      tfgrpo keep G0 -r "checked with the shop"
+      tfgrpo keep G0 G1
+    """
+    _each(app, "KEEP", experiences, message, reason)
+
+
+@click.command()
+@click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
+@click.option("--before", type=EXPERIENCE, help="Move them before this experience.")
+@click.option("--after", type=EXPERIENCE, help="Move them after this experience.")
+@click.option("--first", is_flag=True, help="Move them to the beginning.")
+@click.option("--last", is_flag=True, help="Move them to the end.")
+@message_option
+@click.option("-r", "--reason", "--why", help="Why; recorded in the message.")
+@force_option
+@pass_app
+def move(
+    app: App,
+    experiences: tuple[str, ...],
+    before: str | None,
+    after: str | None,
+    first: bool,
+    last: bool,
+    message: str | None,
+    reason: str | None,
+) -> None:
+    """Move experiences within the library, whose order is that of the prompts.
+
+    They keep their ids, texts and history; several stand in the order given. A library is in
+    the order in which its experiences were first added until one is moved.
+
+    \b
+    Examples:
+      tfgrpo move G1 --before G0 --why "the rule comes before its exception"
+      tfgrpo move G0 --last
+    """
+    from tfgrpo.hand_edits import Place, move_experiences
+
+    if (before is not None) + (after is not None) + first + last != 1:
+        raise click.UsageError("give one of --before, --after, --first and --last")
+    store, branch = app.store, branch_of_head(app)
+    at = store.head.version
+    ids = list(dict.fromkeys(store.experience_id(e, at) for e in experiences))
+    place = Place(
+        None if before is None else store.experience_id(before, at),
+        None if after is None else store.experience_id(after, at),
+        last,
+    )
+    version = move_experiences(store, branch, ids, place, message=message, reason=reason)
+    report(app, branch, version)
+
+
+def _each(
+    app: App, op: str, experiences: Sequence[str], message: str | None, reason: str | None
+) -> None:
+    library = app.store.library("HEAD")
+    ids = list(dict.fromkeys(app.store.experience_id(e, library.version) for e in experiences))
+    kind = "DELETE" if op == "DELETE" else "KEEP"
+    operations = [Operation(kind, id, reason=reason) for id in ids]  # type: ignore[arg-type]
+    commit(app, operations, message, onto=library.version)
+
+
+def _typed() -> list[str]:
+    """Returns the lines of standard input that say something. Raises InvalidOperation for none."""
+    lines = [line for line in sys.stdin if line.strip()]
+    if not lines:
+        raise InvalidOperation(
+            "standard input is empty: nothing was added", hint="write one experience a line"
+        )
+    return lines
+
+
+def commit(
+    app: App,
+    operations: Sequence[Operation],
+    message: str | None,
+    *,
+    onto: Version | None = None,
+    expected: Version | None = None,
+) -> None:
+    """Appends a version to HEAD's branch, reports it, and rewrites the library for inference.
+
+    Without a message it says which kind of work it was (`subject.by_hand`).
+    `onto` is the version that the operations were made for; with `expected` instead, the branch
+    must still stand there. Raises StaleVersion, as `Store.commit` does.
+    """
+    from tfgrpo.hand_edits import commit_by_hand
+
+    branch = branch_of_head(app)
+    version = commit_by_hand(app.store, branch, operations, message, onto=onto, expected=expected)
+    report(app, branch, version)
+
+
+def branch_of_head(app: App) -> str:
+    """Returns HEAD's branch. Raises InvalidOperation where it is detached."""
+    branch = app.store.head.branch
+    if branch is None:
+        raise InvalidOperation(
+            "HEAD is detached: a new version needs a branch",
+            hint="`tfgrpo checkout main` switches to one, "
+            "`tfgrpo checkout -b NAME HEAD` creates one",
+        )
+    return branch
+
+
+def report(app: App, branch: str, version: Version) -> None:
+    """Prints a version that was just recorded: its events, and what it moved."""
+    store = app.store
+    printing.echo(f"{version.name} on {branch}: {version.message}")
+    events = store.events(version)
+    texts = store.texts_before(events)
+    for event in events:
+        for line in event_lines(event, texts.get(event.row)):
+            printing.echo(line)
+    for line in version_move_lines(store, version):
+        printing.echo(line)

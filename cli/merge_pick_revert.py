@@ -1,0 +1,344 @@
+"""`merge`, `cherry-pick`, `revert`: bringing changes together, and taking them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from tfgrpo.cli import checkout, merge_measure, printing
+from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.start_context import RANGE, REVISION, App, force_option, pass_app
+from tfgrpo.display.order_changes import left_in_place, move_objects
+from tfgrpo.rendering.near_duplicates import near_duplicates
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history.library_order import moves
+from tfgrpo.store.history.merge import Conflict, MergeConflict, Resolve
+from tfgrpo.store.records import Version
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from tfgrpo.rendering.near_duplicates import NearDuplicate
+
+
+def _one_side(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    """Notes the side that is taken; two at once are an error, not the last of them."""
+    if not value:
+        return
+    taken = ctx.meta.setdefault(TAKEN, param.name)
+    if taken != param.name:
+        raise click.UsageError(f"give only one of --{taken} and --{param.name}")
+
+
+def sides(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds flags that decide conflicts; the command gets the one that was given as `take`."""
+    meaning = {
+        "ours": "take HEAD's text.",
+        "theirs": "take the other text.",
+        "edit": "write each text in $EDITOR.",
+    }
+
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            taken = click.get_current_context().meta.get(TAKEN)
+            return command(*args, take=taken, **kwargs)
+
+        for flag in reversed(flags):
+            help = f"On conflict, {meaning[flag]}"
+            called = click.option(
+                f"--{flag}", is_flag=True, expose_value=False, callback=_one_side, help=help
+            )(called)
+        return called
+
+    return added
+
+
+TAKEN = "tfgrpo.taken"
+
+
+def _nothing_begun(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        verb = ctx.info_name
+        printing.echo(f"nothing is under way: a {verb} with conflicts has recorded nothing")
+        printing.echo(f"`tfgrpo undo` takes back a {verb} that was made")
+        ctx.exit()
+
+
+ABORT = click.option(
+    *("--continue", "--skip", "--quit", "--abort"),
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_nothing_begun,
+    help="There is never anything to go on with or to abort: a conflict records nothing.",
+)
+resolutions = (
+    sides("ours", "theirs", "edit"),
+    ABORT,
+    click.option("-m", "--message", help="Message for the new version."),
+    click.option("--json", "as_json", is_flag=True, help="Output JSON."),
+    force_option,
+)
+
+
+def resolving(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the flags that say what becomes of conflicts."""
+    for option in reversed(resolutions):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("revision", type=REVISION)
+@click.option("--measure", is_flag=True, help="Have a trial find what the two sides do together.")
+@click.option("--data", help="With --measure: problems to try it on; by default data in [train].")
+@click.option("--model", help="With --measure: the model that is asked.")
+@click.option("--base-url", help="With --measure: OpenAI-compatible endpoint.")
+@click.option("--budget", help="With --measure: 5.00 (US dollars) or 200000tok, at most.")
+@resolving
+@pass_app
+def merge(
+    app: App,
+    /,
+    revision: str,
+    measure: bool,
+    take: str | None,
+    message: str | None,
+    as_json: bool,
+    **trial: Any,
+) -> None:
+    """Merge REVISION into HEAD's branch: three-way by experience, and by word within a text.
+
+    If both sides changed the same words, nothing is recorded and the conflicts are listed.
+    Experiences from the two sides that say nearly the same are pointed out.
+
+    With --measure both sides' new experiences are first tried at problems, each attempt with a
+    random half of those that belong. Two that each help and harm together are a conflict: --ours
+    leaves theirs out, --theirs ours. Two that help no more than either are pointed out. The
+    version of the merge has the figures. Settings are those of [model] and [train]; asking again
+    goes on with the same trial, or reads what it came to.
+
+    \b
+    Examples:
+      tfgrpo merge web
+      tfgrpo merge web --theirs
+      tfgrpo merge web --measure --data problems.jsonl --model mine
+    """
+
+    store = app.store
+    branch, before = _branch(app)
+    theirs = store.resolve(revision)
+    message_text = message or f"merge {revision} into {branch}"
+    resolve, measured, notes = _resolve(take), None, list[str]()
+    if not measure and any(value is not None for value in trial.values()):
+        raise click.UsageError("--data, --model, --base-url and --budget need --measure")
+    if measure:
+        sides = merges.sides_of(store, "merge", branch, theirs)
+        measured, notes = _trying(
+            lambda: merge_measure.tried(app, sides, take, f"{branch}-{revision}", trial), as_json
+        )
+    version = _trying(
+        lambda: merges.merge(
+            store, branch, theirs, message=message_text, resolve=resolve, measured=measured
+        ),
+        as_json,
+    )
+    near = near_duplicates(store.library(before), store.library(version))
+    if as_json:
+        _emit(app, version, branch, before, [pair._asdict() for pair in near])
+    elif version.number == before.number:
+        printing.echo(f"already up to date: {branch} contains {revision}")
+    elif version.number == theirs.number:
+        printing.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
+        checkout.materialise(app)
+    else:
+        print_version(app, version, branch)
+    if not as_json:
+        point_out(app, near, version)
+        for note in notes:
+            printing.echo(note)
+
+
+@click.command("cherry-pick")
+@click.argument("revisions", nargs=-1, required=True, type=RANGE, metavar="REVISION...")
+@resolving
+@pass_app
+def cherry_pick(
+    app: App, revisions: tuple[str, ...], take: str | None, message: str | None, as_json: bool
+) -> None:
+    """Apply the changes of versions to HEAD's branch, each as a new version.
+
+    They are applied in the order given, those of A..B oldest first, as one operation: one `undo`
+    takes them all back, and a conflict in one of them records none.
+
+    \b
+    Examples:
+      tfgrpo cherry-pick web
+      tfgrpo cherry-pick main..web --ours
+    """
+    _apply_each(app, merges.cherry_pick_all, revisions, take, message, as_json)
+
+
+@click.command()
+@click.argument("revisions", nargs=-1, required=True, type=RANGE, metavar="REVISION...")
+@resolving
+@pass_app
+def revert(
+    app: App, revisions: tuple[str, ...], take: str | None, message: str | None, as_json: bool
+) -> None:
+    """Reverse the changes of versions, each as a new version. History is not rewritten.
+
+    They are reversed in the order given, those of A..B newest first, as one operation. Experiences
+    that later versions changed again are conflicts; they are listed and left alone.
+
+    \b
+    Examples:
+      tfgrpo revert HEAD
+      tfgrpo revert v2 -m "the rule was dropped"
+      tfgrpo revert HEAD HEAD~1
+    """
+    _apply_each(app, merges.revert_all, revisions, take, message, as_json)
+
+
+def _apply_each(
+    app: App,
+    work: Callable[..., list[Version]],
+    revisions: tuple[str, ...],
+    take: str | None,
+    message: str | None,
+    as_json: bool,
+) -> None:
+    """Makes a version of each that is named, all or none, and prints them."""
+    store = app.store
+    branch, before = _branch(app)
+    resolve = _resolve(take)
+    if take == "edit" and len(revisions) > 1:  # nobody else could write while the editor is open
+        raise click.UsageError("--edit decides one version at a time")
+    versions = _trying(
+        lambda: work(store, branch, revisions, message=message, resolve=resolve), as_json
+    )
+    if as_json:
+        _emit(app, versions[-1], branch, before)
+        return
+    for version in versions:
+        print_version(app, version, branch)
+
+
+def _branch(app: App) -> tuple[str, Version]:
+    head = app.store.head
+    if head.branch is None:
+        raise InvalidOperation(
+            "HEAD is detached: a new version needs a branch",
+            hint="switch to one with `tfgrpo switch main`",
+        )
+    return head.branch, head.version
+
+
+def _trying(work: Callable[[], T], as_json: bool) -> T:
+    try:
+        while True:
+            try:
+                return work()
+            except StaleVersion:  # another process has just moved the branch: merge with that
+                continue
+    except MergeConflict as error:
+        if as_json:
+            printing.emit_json({"conflicts": [conflict._asdict() for conflict in error.conflicts]})
+        else:
+            show_conflicts(error)
+        raise
+
+
+def show_conflicts(error: MergeConflict) -> None:
+    """Prints what each side says of every experience that has to be decided."""
+    for conflict in error.conflicts:
+        for line in _conflict(conflict):
+            printing.echo(line, err=True)
+
+
+def _conflict(conflict: Conflict) -> list[str]:
+    lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
+    for name in ("base", "ours", "theirs"):
+        words = getattr(conflict, name)
+        styled = (
+            printing.words(words) if words is not None else printing.words("(not there)", dim=True)
+        )
+        lines += printing.wrap(styled, first=f"  {name}: ", indent=10)
+    return lines
+
+
+def _resolve(take: str | None) -> Resolve | None:
+    if take is None:
+        return None
+    return cache(_edited) if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
+
+
+def _edited(conflict: Conflict) -> str | None:
+    """Asks for the text in the user's editor; an empty text means that none is to stand."""
+    comment = "\n".join(f"# {line}" for line in _conflict(conflict))
+    start = conflict.ours or conflict.theirs or ""
+    template = f"{start}\n\n{click.unstyle(comment)}\n# Lines with # go; no text deletes it.\n"
+    edited = click.edit(template)
+    if edited is None:
+        raise InvalidOperation(
+            f"{conflict.experience} was not decided", hint="save the file to resolve it"
+        )
+    lines = " ".join(line for line in edited.splitlines() if not line.startswith("#")).split()
+    return " ".join(lines) or None
+
+
+def print_version(app: App, version: Version, branch: str, before: Version | None = None) -> None:
+    """Writes the library for inference and prints a version that was just made.
+
+    As JSON when told what was there before.
+    """
+    store = app.store
+    checkout.materialise(app)
+    if before is not None:
+        _emit(app, version, branch, before)
+        return
+    events = store.events(version)
+    texts = store.texts_before(events)
+    printing.echo(f"{version.name} on {branch}: {version.message}")
+    for event in events:
+        for line in event_lines(event._replace(reason=None), texts.get(event.row)):
+            printing.echo(line)
+    for line in version_move_lines(store, version):
+        printing.echo(line)
+
+
+def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None:
+    """Prints which experiences a merge brought together that say nearly the same."""
+    label = app.store.library(version).label_of
+    for new, there, likeness in near:
+        printing.echo(
+            f"{label[new]} and {label[there]} say nearly the same ({likeness:.0f} %): "
+            f"`tfgrpo delete {label[new]}` if they do"
+        )
+
+
+def _emit(
+    app: App,
+    version: Version,
+    branch: str,
+    before: Version,
+    near: Sequence[Mapping[str, object]] | None = None,
+) -> None:
+    """Prints what came of it as JSON, and writes the library for inference."""
+    changes = app.store.diff(before, version)
+    checkout.materialise(app)
+    fields: dict[str, object] = {
+        "branch": branch,
+        "from": before.name,
+        "to": version.name,
+        "changes": [{"op": c.op, **c._asdict()} for c in changes],
+        "moves": move_objects(moves(app.store, before, version)),
+        "conflicts": [],
+        "order_conflicts": list(left_in_place(version)),
+    }
+    printing.emit_json(fields | ({} if near is None else {"alike": near}))

@@ -1,0 +1,322 @@
+"""What commands print with: styled words that wrap, word diffs, ages, pages, JSON.
+
+Plain text by hand and not rich, because these views have to start at once. Colour is added by
+click, which takes it away again when the output is no terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from tfgrpo.store.records import Op
+from tfgrpo.terminal_safe import shown as shown
+from tfgrpo.terminal_safe import shown_in_json
+from tfgrpo.wording import age as age
+from tfgrpo.wording import inert_cell
+from tfgrpo.wording import iso as iso
+from tfgrpo.wording import plural as plural
+from tfgrpo.wording import when as when
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    from tfgrpo.cli.start_context import App
+
+SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
+MOVED = "↕"
+COLOURS: dict[Op, str] = {"ADD": "green", "MODIFY": "yellow", "DELETE": "red", "KEEP": "cyan"}
+UNWRAPPED = 10_000
+OURS = str(int.from_bytes(os.urandom(4), "big"))
+"""What marks a colour as one of ours until it is printed: nobody else knows it."""
+LOOKS = rf"(\x1b\[[0-9;]*;{OURS}m)"
+_inset = [0]
+"""The columns that lines leave free at their left, innermost last."""
+
+
+class Word(NamedTuple):
+    """A word, or several with a blank between, and how they look. `glue` puts it right after the
+    word before it."""
+
+    text: str
+    fg: str | None = None
+    dim: bool = False
+    bold: bool = False
+    strike: bool = False
+    glue: bool = False
+
+    def styled(self) -> str:
+        """The word with its colours."""
+        if self.fg or self.dim or self.bold or self.strike:
+            return self.look(self.text)
+        return self.text
+
+    def look(self, text: str) -> str:
+        """Returns a text with the word's colours."""
+        return style(
+            text,
+            fg=self.fg,
+            dim=self.dim or None,
+            bold=self.bold or None,
+            strikethrough=self.strike or None,
+        )
+
+
+def width() -> int:
+    """Returns how wide lines may be: the terminal's width, and no limit when piped."""
+    if not sys.stdout.isatty():
+        return UNWRAPPED
+    import shutil
+
+    return max(40, shutil.get_terminal_size().columns) - _inset[-1]
+
+
+@contextmanager
+def inset(columns: int) -> Iterator[None]:
+    """Inside it lines are narrower, to stand right of something that takes `columns`."""
+    _inset.append(_inset[-1] + columns)
+    try:
+        yield
+    finally:
+        _inset.pop()
+
+
+def words(text: str, **look: Any) -> list[Word]:
+    """Returns a text's words, all looking alike, as one; nothing where there are none.
+
+    As one, because of a text of megabytes a line at a time is cut off, and not a word.
+    """
+    return alike(text.split(), **look)
+
+
+def alike(part: Sequence[str], **look: Any) -> list[Word]:
+    """Returns words that are split already as `words` does."""
+    return [Word(shown(" ".join(part)), **look)] if part else []
+
+
+def style(text: str, **look: Any) -> str:
+    """Returns a text with colours of ours, which `echo` lets through to a terminal."""
+    before, after = click.style("\0", **look).split("\0")
+    ours = [part.replace("m", f";{OURS}m") for part in (before, after)]
+    return safe(str(text)).join(ours)
+
+
+def safe(line: str) -> str:
+    """Returns a line with colours of ours, and nothing else that commands a terminal."""
+    if line.isprintable():
+        return line
+    return "".join(part if n % 2 else shown(part) for n, part in enumerate(re.split(LOOKS, line)))
+
+
+def colour() -> bool | None:
+    """Returns whether the user wants colours; None where the terminal decides."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    return True if os.environ.get("FORCE_COLOR", "") not in ("", "0") else None
+
+
+def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Prints a line, to standard error with `err`: all that the commands print goes through here.
+
+    Colours are those that `style` gave. Whatever else would command a terminal is made visible.
+    """
+    click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=colour())
+
+
+def write_out(piece: str) -> None:
+    """Prints a piece of a file: to the byte where it is piped, as `echo` does on a terminal."""
+    if sys.stdout.isatty():
+        echo(piece, nl=False)
+    else:
+        click.echo(piece, nl=False, color=True)
+
+
+def confirm(question: str, *, err: bool = False) -> bool:
+    """Asks a question; returns whether the answer is yes. No answer is no."""
+    return click.confirm(shown(question), err=err)
+
+
+def prompt(question: str, default: str, *, choices: Sequence[str] = ()) -> str:
+    """Returns what is typed as the answer to a question: `default` for nothing."""
+    kind = click.Choice(choices) if choices else None
+    shows = bool(default)
+    return str(click.prompt(shown(question), shown(default), type=kind, show_default=shows))
+
+
+def prompt_hidden(question: str) -> str:
+    """Returns a text that is typed without being seen."""
+    return str(click.prompt(shown(question), hide_input=True, err=True))
+
+
+def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]:
+    """Returns words as lines of the terminal's width, hung at `indent`, after `first`."""
+    limit, lines = width(), []
+    current, room = first, limit - len(click.unstyle(first))
+    hung = " " * indent
+    fresh = True
+    for word in line:
+        text, glue, at, size = word.text, word.glue, 0, len(word.text)
+        plain = word.styled() is text
+        while at < size or not size:
+            space = 0 if fresh or glue else 1
+            end = at + room - space
+            if end >= size:
+                end = size
+            else:  # as many of the words as have room, and one where none has
+                end = text.rfind(" ", at, end + 1) if end > at else -1
+                if end < 0 and not fresh and not glue:
+                    lines.append(current)
+                    current, room, space = hung, limit - indent, 0
+                    fresh = True
+                    continue
+                if end < 0:
+                    end = text.find(" ", at)
+                    end = size if end < 0 else end
+            piece = text[at:end]
+            current += (" " if space else "") + (piece if plain else word.look(piece))
+            room -= space + end - at
+            at, size = end + 1, size or -1
+            fresh = glue = False
+    return [*lines, current]
+
+
+def word_diff(before: str, after: str) -> list[Word]:
+    """Returns the words of two texts as one line: taken out, put in, and kept.
+
+    On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
+    """
+    from tfgrpo.store.history.word_diff import pieces
+
+    coloured = colourful()
+    line: list[Word] = []
+    for kind, text in pieces(before, after):
+        if kind == "kept":
+            line.extend(words(text))
+        elif coloured:
+            removed = kind == "removed"
+            line.extend(words(text, fg="red" if removed else "green", strike=removed))
+        else:
+            marks = ("[-", "-]") if kind == "removed" else ("{+", "+}")
+            line.extend(words(f"{marks[0]}{text}{marks[1]}"))
+    return line
+
+
+def colourful() -> bool:
+    """Returns whether colours will be seen."""
+    wanted = colour()
+    return sys.stdout.isatty() if wanted is None else wanted
+
+
+def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
+    """Returns `+2 ~1 =3 ↕1`; kinds that do not occur are left out."""
+    return [
+        Word(f"{sign}{numbers[op]}", fg=COLOURS[op])
+        for op, sign in SIGNS.items()
+        if numbers.get(op)
+    ] + ([Word(f"{MOVED}{moved}", fg="blue")] if moved else [])
+
+
+def first(items: Iterable[T], number: int | None) -> Iterator[T]:
+    """Returns the first so many items, however large the number; all for None."""
+    return islice(items, None if number is None else min(number, sys.maxsize))
+
+
+def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
+    """Prints lines, through a pager when they are more than the terminal holds.
+
+    Lines are taken as they are needed, so a long history shows its first at once.
+    """
+    lines = iter(lines)
+    if not app.pager or not sys.stdout.isatty():
+        _echo_all(lines)
+        return
+    lines_held: list[str] = []
+    import shutil
+
+    room = shutil.get_terminal_size().lines - 2
+    for line in lines:
+        lines_held.append(line)
+        if len(lines_held) > room:
+            click.echo_via_pager(_chain(lines_held, lines), color=colour())
+            return
+    for line in lines_held:
+        echo(line)
+
+
+def _echo_all(lines: Iterator[str]) -> None:
+    """Does what `echo` does for each line; what is the same for all of them is asked once."""
+    stream = sys.stdout
+    strip = not colourful()
+    for line in lines:
+        line = safe(line).replace(f";{OURS}m", "m")
+        stream.write((click.unstyle(line) if strip else line) + "\n")
+        stream.flush()  # what comes next may be long in coming
+
+
+def _chain(lines_held: list[str], rest: Iterator[str]) -> Iterator[str]:
+    for lines in (lines_held, rest):
+        for line in lines:
+            yield safe(line).replace(f";{OURS}m", "m") + "\n"
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Prints what a person should know, to standard error."""
+    for line in lines:
+        echo(style("warning: ", fg="yellow") + shown(line), err=True)
+
+
+def emit_json(value: object) -> None:
+    """Prints a value as JSON for programs."""
+    import json
+
+    echo(shown_in_json(json.dumps(value, ensure_ascii=False, indent=2)))
+
+
+def emit_json_list(values: Iterable[object]) -> None:
+    """Prints values as one JSON list, a line each, as they come."""
+    import json
+
+    held = "["
+    for number, value in enumerate(values):
+        if number:
+            echo(held + ",")
+        held = ("" if number else "[") + shown_in_json(json.dumps(value, ensure_ascii=False))
+    echo(held + "]")
+
+
+def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
+    """Prints rows as CSV, as they come, with a header; what commands a terminal is shown."""
+    import csv
+    import io
+
+    page = io.StringIO(newline="")
+    sheet = csv.writer(page, lineterminator="\n")
+    for number, row in enumerate(rows):
+        if not number:
+            sheet.writerow(row)
+        values = (inert_cell(one) if isinstance(one, str) else one for one in row.values())
+        sheet.writerow("" if value is None else value for value in values)
+        echo(shown(page.getvalue()), nl=False)
+        page.seek(0)
+        page.truncate()
+
+
+def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
+    """Returns rows as aligned columns; the last column is cut to the terminal's width."""
+    all_rows = [header, *([shown(" ".join(cell.splitlines())) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in all_rows) for i in range(len(header))]
+    lines = []
+    for number, row in enumerate(all_rows):
+        cells = [cell.ljust(w) for cell, w in zip(row[:-1], widths, strict=False)]
+        line = "  ".join([*cells, row[-1]]).rstrip()
+        if len(line) > width():
+            line = line[: width() - 1] + "…"
+        lines.append(style(line, bold=True) if number == 0 else line)
+    return lines

@@ -1,0 +1,279 @@
+"""What a command finds when it starts: the store, the settings file, who is at the keyboard."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tfgrpo.author import default_author, default_signer
+from tfgrpo.store.address import (
+    FILE,
+    FOLDER,
+    anchor,
+    find_file,
+    is_address,
+    named_by,
+    project_folder,
+    project_root,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.shell_completion import CompletionItem
+
+    from tfgrpo.store.store import Store
+
+
+LARGEST = 10**9
+"""Scores, and what they spread by, are no larger than this."""
+
+
+class App:
+    """The store of this invocation, opened when it is first asked for."""
+
+    def __init__(self, store: str | None, *, pager: bool = True) -> None:
+        self.pager = pager
+        self._named = str(named_by(store)) if store else None
+        self._store: Store | None = None
+        self._forced = False
+        self.unchecked = False
+        """Whether the store is opened as it was found: see `Store.open`."""
+        self._until_closed = ExitStack()
+
+    @property
+    def named(self) -> Path | None:
+        """The store file that --store names, or what stands for a database on this machine."""
+        return None if self._named is None else anchor(self._named)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the store is in a database."""
+        return self._named is not None and is_address(self._named)
+
+    @property
+    def path(self) -> Path:
+        """The store's file: the one named, else the nearest. Raises StoreError."""
+        return anchor(self.location)
+
+    @property
+    def file(self) -> str:
+        """The same as a string: a view has no need of `pathlib`, which is slow to load."""
+        return str(self.path) if self.is_shared else self.location
+
+    @property
+    def location(self) -> str:
+        """What opens the store: its file, or the address of a database without the password."""
+        return self._named or find_file(os.getcwd())
+
+    @property
+    def new_path(self) -> Path:
+        """Where a new store would be made."""
+        from pathlib import Path
+
+        return anchor(self._named) if self._named else Path.cwd() / FOLDER / FILE
+
+    @property
+    def new_file(self) -> str:
+        """What opens a new store: its file, or the address of a database."""
+        return self._named or str(self.new_path)
+
+    @property
+    def root(self) -> Path:
+        """The folder the store belongs to: where `tfgrpo.toml` is looked for."""
+        return project_root(self.path)
+
+    def author(self) -> str:
+        """Returns who signs what is recorded; asked for only by what records something."""
+        return default_author(project_folder(self.file))
+
+    @property
+    def store(self) -> Store:
+        """The store, opened. Raises StoreError."""
+        if self._store is None:
+            from tfgrpo.store.store import Store
+
+            opened = Store.open(self.location, author=self.author, unchecked=self.unchecked)
+            self.adopt(opened)
+        assert self._store is not None
+        return self._store
+
+    @property
+    def opened(self) -> Store | None:
+        """The store, if it was opened already."""
+        return self._store
+
+    def adopt(self, store: Store) -> None:
+        """Uses a store that was just made or opened."""
+        self._store = store
+        store.signer = default_signer(project_folder(store.file))
+        if self._forced:
+            self.force()
+
+    def pretend(self) -> None:
+        """Uses an empty store in memory where there is none: nothing is written."""
+        from tfgrpo.store.store import Store
+
+        self._named = self.new_file
+        self.adopt(Store.empty(self._named, author=self.author))
+
+    def make_store(self) -> Store:
+        """Makes a store in place of the one in memory, and uses it."""
+        from tfgrpo.store.store import Store
+
+        if self._store is not None:
+            self._store.close()
+        self.adopt(Store.init(self.new_file, author=self.author))
+        return self.store
+
+    def force(self) -> None:
+        """Lets protected names move for as long as this command runs."""
+        self._forced = True
+        if self._store is not None:
+            self._until_closed.enter_context(self._store.forced())
+
+    def close(self) -> None:
+        """Closes what was opened."""
+        self._until_closed.close()
+        if self._store is not None:
+            self._store.close()
+
+
+pass_app = click.make_pass_decorator(App)
+
+
+def _force(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(App).force()
+
+
+force_option = click.option(
+    "-f",
+    "--force",
+    is_flag=True,
+    expose_value=False,
+    callback=_force,
+    help="Also move protected branches and tags.",
+)
+"""For every verb that moves names and has no other use for --force."""
+
+
+class Finite(click.types.FloatParamType):
+    """A number that can be calculated with: not `nan`, and no larger than a score can be."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Returns the number. Raises BadParameter."""
+        number: float = super().convert(value, param, ctx)
+        if not abs(number) <= LARGEST:
+            self.fail(f"{value!r} is no number from -{LARGEST:,} to {LARGEST:,}.", param, ctx)
+        return number
+
+
+FINITE = Finite()
+
+
+class Named(click.ParamType[str]):
+    """Text that the shell completes from what the store holds."""
+
+    def __init__(
+        self, name: str, *offers: Callable[[Store], list[tuple[str, str]]], ranges: bool = False
+    ) -> None:
+        self.name = name
+        self._offers = offers
+        self._ranges = ranges
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offers the names that begin with what was typed; in a range, for the side typed."""
+        from click.shell_completion import CompletionItem
+
+        from tfgrpo.cli.printing import shown
+        from tfgrpo.store.errors import TfgrpoError
+
+        done, dots, typed = incomplete.rpartition("..") if self._ranges else ("", "", incomplete)
+        root = ctx.find_root()
+        app = App(root.params.get("store") or os.environ.get("TFGRPO_STORE"))
+        try:
+            pairs = [pair for offer in self._offers for pair in offer(app.store)]
+        except TfgrpoError:  # no store here: nothing to offer, and a shell is no place to say so
+            return []
+        finally:
+            app.close()
+        # bash puts a name into the line as it is; zsh and fish quote it themselves
+        bare = os.environ.get("_TFGRPO_COMPLETE", "").startswith("bash")
+        return [
+            CompletionItem(shown(_quoted(name) if bare else name), help=shown(h) or None)
+            for name, h in ((done + dots + n, h) for n, h in pairs if n.startswith(typed))
+        ]
+
+
+def _quoted(name: str) -> str:
+    """Returns a name as a shell reads it again, whatever characters it has."""
+    return re.sub(r"([^\w@%+=:,./~^{}-])", r"\\\1", name)
+
+
+def branches(store: Store) -> list[tuple[str, str]]:
+    """Returns the branches, each with where it stands."""
+    return [(name, f"branch at v{number}") for name, number in store.branches().items()]
+
+
+def tags(store: Store) -> list[tuple[str, str]]:
+    """Returns the tags, each with where it stands."""
+    return [(name, f"tag at v{number}") for name, number in store.tags().items()]
+
+
+def names(store: Store) -> list[tuple[str, str]]:
+    """Returns HEAD, the branches, the remotes' branches and the tags."""
+    remote = [(name, f"remote branch at v{n}") for name, n in store.remote_branches().items()]
+    return [("HEAD", "where HEAD is"), *branches(store), *remote, *tags(store)]
+
+
+def remotes(store: Store) -> list[tuple[str, str]]:
+    """Returns the remotes' names, each with its location."""
+    from tfgrpo.store.transfer.remotes import Remotes
+
+    return list(Remotes(store).all().items())
+
+
+def revisions(store: Store) -> list[tuple[str, str]]:
+    """Returns the names a revision may have, each with a word of help."""
+    from tfgrpo.store.history.revisions import run_of_history
+
+    offers = names(store)
+    run = f"{run_of_history(store, store.head.version)}/"
+    steps = {name.removeprefix(run): v for name, v in store.tags().items() if name.startswith(run)}
+    offers += [(name, f"of run {run[:-1]}, at v{number}") for name, number in steps.items()]
+    newest = store.port.last_version()
+    return offers + [(f"v{n}", "") for n in range(newest, max(-1, newest - 30), -1)]
+
+
+def experiences(store: Store) -> list[tuple[str, str]]:
+    """Returns the ids and labels of the library at HEAD, each with its text."""
+    library = store.library("HEAD")
+    pairs = [(e.id, e.text) for e in library]
+    return pairs + [(label, library.by_id[id].text) for label, id in library.labels.items()]
+
+
+def runs(store: Store) -> list[tuple[str, str]]:
+    """Returns the runs, each with its branch."""
+    return [(run.name, f"run on {run.branch}") for run in store.runs.listed()]
+
+
+REVISION = Named("revision", revisions)
+RANGE = Named("revision", revisions, ranges=True)
+WHAT = Named("revision", revisions, experiences)
+EXPERIENCE = Named("id", experiences)
+NAME = Named("name", names)
+BRANCH = Named("branch", branches)
+TAG = Named("tag", tags)
+REF = Named("name", branches, tags)
+RUN = Named("run", runs)
+REMOTE = Named("remote", remotes)

@@ -1,0 +1,200 @@
+"""`switch`, `reset`, `undo`, `redo`, `reflog`: moving names, and taking moves back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from tfgrpo.cli import checkout, printing
+from tfgrpo.cli.count_option import CountedCommand
+from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
+from tfgrpo.cli.start_context import NAME, REVISION, App, force_option, pass_app
+from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.history import name_moves as undos
+from tfgrpo.store.history.name_moves import PROTECTED
+from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
+from tfgrpo.store.records import RefMove
+
+
+@click.command()
+@click.argument("branch", type=BRANCH_NAME)
+@click.argument("revision", required=False, type=REVISION)
+@click.option("-c", "--create", is_flag=True, help="Create the branch first, at REVISION or HEAD.")
+@pass_app
+def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
+    """Switch to a branch; later versions are added to it.
+
+    - is the branch that HEAD was on before. REVISION, only with -c, is where the new branch begins.
+
+    \b
+    Examples:
+      tfgrpo switch main
+      tfgrpo switch -c draft v1
+      tfgrpo switch -
+    """
+    store = app.store
+    if revision is not None and not create:
+        raise click.UsageError(
+            f"only a new branch begins at {revision}: `tfgrpo switch -c {branch} {revision}`"
+        )
+    if branch == "-":
+        branch = undos.previous_branch(store)
+    if create:
+        store.create_branch(branch, "HEAD" if revision is None else revision)
+    elif not store.has_branch(branch):
+        raise UnknownRevision(
+            f"there is no branch {branch!r}",
+            hint=f"`tfgrpo switch -c {branch}` creates it; `tfgrpo checkout` takes any revision",
+        )
+    head = store.checkout(branch)
+    checkout.materialise(app)
+    size = printing.plural(len(store.library(head.version)), "experience")
+    printing.echo(f"on branch {branch}, at {head.version.name}, {size}")
+
+
+class _ResetCommand(click.Command):
+    """A command that explains why it has none of the modes of git's reset."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads arguments. Raises UsageError for a mode."""
+        for mode in ("--hard", "--mixed", "--soft", "--keep"):
+            if mode in args:
+                raise click.UsageError(
+                    f"{mode} is not needed: there is no working tree that a reset could lose. "
+                    "`tfgrpo reset REVISION` moves the branch, and `tfgrpo undo` reverses it",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_ResetCommand)
+@click.argument("revision", type=REVISION)
+@force_option
+@pass_app
+def reset(app: App, revision: str) -> None:
+    """Move HEAD's branch to REVISION, forwards or backwards. Nothing is deleted, so there is no
+    --hard: there is no working tree to overwrite.
+
+    \b
+    Examples:
+      tfgrpo reset v1
+      tfgrpo reset main@{1}
+    """
+    store = app.store
+    head = store.head
+    if head.branch is None:
+        raise InvalidOperation(
+            "HEAD is detached: there is no branch to move",
+            hint="switch to one with `tfgrpo switch main`",
+        )
+    version = store.move_branch(head.branch, revision)
+    checkout.materialise(app)
+    size = printing.plural(len(store.library(version)), "experience")
+    printing.echo(
+        f"moved {head.branch} from {head.version.name} to {version.name}, {size}; "
+        "`tfgrpo undo` reverses it"
+    )
+
+
+@click.command()
+@force_option
+@pass_app
+def undo(app: App) -> None:
+    """Undo the last operation of any kind: a version, a checkout, a tag, a reset.
+
+    Names move back to where they were. Versions are kept, and `redo` moves forward again.
+
+    \b
+    Examples:
+      tfgrpo undo
+      tfgrpo undo && tfgrpo redo
+    """
+    _print_moves(app, "undid", undos.undo(app.store))
+
+
+@click.command()
+@force_option
+@pass_app
+def redo(app: App) -> None:
+    """Redo what the last undo reversed.
+
+    \b
+    Examples:
+      tfgrpo undo && tfgrpo redo
+      tfgrpo redo
+    """
+    _print_moves(app, "redid", undos.redo(app.store))
+
+
+def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
+    action = moves[0].action.removeprefix(undos.UNDO)
+    printing.echo(f"{verb} {action}")
+    for move in moves:
+        if move.name.startswith(PROTECTED):
+            again = "again" if move.previous is not None else "no longer"
+            printing.echo(f"  {short(move.name.removeprefix(PROTECTED))} is {again} protected")
+            continue
+        if move.previous is None and move.previous_symbol is None:
+            printing.echo(f"  {short(move.name)} no longer exists")
+            continue
+        printing.echo(
+            f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}"
+        )
+    checkout.materialise(app)
+    head = app.store.head
+    where = f"on branch {head.branch}" if head.branch else "detached"
+    printing.echo(f"HEAD is {where}, at {head.version.name}")
+
+
+@click.command(cls=CountedCommand)
+@click.argument("name", required=False, type=NAME)
+@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
+@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@pass_app
+def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:
+    """Show every move of HEAD, branches and tags, newest first; for a single NAME, with the @{n} of
+    each.
+
+    \b
+    Examples:
+      tfgrpo reflog -n 10
+      tfgrpo reflog main
+    """
+    moves = app.store.port.names.ref_log(None) if name is None else moves_of(app.store, name)
+    shown = printing.first(moves, number)
+    if as_json:
+        printing.emit_json_list(
+            move._asdict() | {"time": printing.iso(move.time)} for move in shown
+        )
+    else:
+        printing.emit(app, _lines(shown, name))
+
+
+def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
+    for number, move in enumerate(moves):
+        called = f"{name}@{{{number}}}" if name else short(move.name)
+        was = place(move.previous, move.previous_symbol)
+        line = [
+            printing.Word(called, fg="green", bold=True),
+            *printing.words(f"{was} → {place(move.version, move.symbol)}", fg="yellow"),
+            *printing.words(move.action),
+            *printing.words(f"({printing.age(move.time)}, {move.author})", dim=True),
+        ]
+        yield from printing.wrap(line, indent=4)
+
+
+def short(name: str) -> str:
+    """Returns a name as people say it: without heads/, tags/ or remotes/."""
+    if name.startswith(PROTECTED):
+        return f"protection of {short(name.removeprefix(PROTECTED))}"
+    return (
+        name if name == HEAD else name.removeprefix(BRANCH).removeprefix(TAG).removeprefix(REMOTE)
+    )
+
+
+def place(version: int | None, symbol: str | None) -> str:
+    """Returns where a name stands: a version, a branch, or nowhere."""
+    if symbol is not None:
+        return short(symbol)
+    return "none" if version is None else f"v{version}"

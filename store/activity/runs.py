@@ -1,0 +1,568 @@
+"""What training and evaluation leave behind beside the library: runs, rollouts, calls, scores.
+
+None of it enters a version's digest; events point at it. Rows are appended and never changed;
+a run's state is the last row of its states. Where they lie is the port's affair
+(`port_records.py`); the names and rules are here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfgrpo.store import process_lock
+from tfgrpo.store.address import anchor
+from tfgrpo.store.canonical import canonical, digest
+from tfgrpo.store.damaged_values import parse_json
+from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
+from tfgrpo.store.history.revisions import check_name
+from tfgrpo.store.records import Json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas
+
+    from tfgrpo.store.port import Port
+
+
+REMOVED = "removed"
+BUDGET = "budget"
+WORKING = ("started", "resumed", "unsealed", BUDGET)
+"""The states that a run is in while it is at work."""
+
+
+class Run(NamedTuple):
+    """One training run: its frozen settings, the branch it grows and where it began.
+
+    The `id` is 0 while the run is not on record: nothing was paid for it yet (`Runs.prepare`).
+    """
+
+    id: int
+    name: str
+    uid: str
+    branch: str
+    base: int
+    digest: str
+    config: Json
+    author: str
+    time: int
+
+
+class RunBudget(NamedTuple):
+    """The most that a run may spend over all its sessions, in tokens or in US dollars."""
+
+    limit: float
+    in_tokens: bool
+
+    def __str__(self) -> str:
+        amount = f"{self.limit:,.0f} tokens" if self.in_tokens else f"${self.limit:,.2f}"
+        return f"budget of {amount}"
+
+
+class RunState(NamedTuple):
+    """started, resumed, unsealed, quorum (`detail` has the attempts that a step went on without),
+    budget (from then on), interrupted, failed, removed (hidden until it goes on) or finished."""
+
+    state: str
+    detail: str | None
+    time: int
+
+    @property
+    def words(self) -> str:
+        """What there is to say, for people."""
+        if self.state != BUDGET:
+            return self.detail or ""
+        detail = parse_json(self.detail, "a state of a run")
+        if self.state == BUDGET:
+            return f"with a {RunBudget(**detail)}" if detail else "without a budget"
+        return f"step {detail['step'] + 1} went on without {len(detail['out'])} attempts"
+
+
+class Call(NamedTuple):
+    """A model call that was paid for. `answer` is JSON: content, finish_reason and the like.
+
+    `attempts` counts the tries it took, `seconds` is the time of the one that answered.
+    """
+
+    key: bytes
+    run: int | None
+    stage: str
+    step: int | None
+    model: str
+    request: str
+    answer: Json
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+    attempts: int
+    seconds: float
+    time: int
+
+
+class RolloutRow(NamedTuple):
+    """One attempt at a problem, as recorded. A `reward` of None means it could not be scored."""
+
+    run: int
+    step: int
+    problem: str
+    sample: int
+    version: int
+    calls: tuple[str, ...]
+    outcome: str
+    reward: float | None
+    verdict: Json
+    time: int
+
+
+class Rollouts(tuple[RolloutRow, ...]):
+    """Attempts as recorded, by step, problem and sample."""
+
+    __slots__ = ()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each attempt, without its messages.
+
+        Raises ImportError where pandas is not installed.
+        """
+        import pandas
+
+        columns = ["step", "problem", "sample", "version", "outcome", "reward", "answer", "reason"]
+        rows = [
+            (*row[1:5], row.outcome, row.reward, row.verdict.get("answer"), row.verdict["reason"])
+            for row in self
+        ]
+        return pandas.DataFrame(rows, columns=columns)
+
+
+class Score(NamedTuple):
+    """One sample of an evaluation. `answer` is what was extracted from it, for majority votes."""
+
+    problem: str
+    sample: int
+    call: bytes | None
+    reward: float | None
+    answer: str | None
+
+
+class Evaluation(NamedTuple):
+    """The scores of one library on one dataset."""
+
+    id: int
+    version: int
+    dataset: str
+    digest: str
+    config: Json
+    summary: Json
+    time: int
+
+
+class Usage(NamedTuple):
+    """Calls and tokens, added up."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    seconds: float = 0.0
+
+
+class Spent(NamedTuple):
+    """Calls of one kind, added up. `step` is None for an evaluation, `run` for one of its own."""
+
+    run: int | None
+    step: int | None
+    stage: str
+    model: str
+    retries: int
+    usage: Usage
+
+
+class DaySpent(NamedTuple):
+    """Calls of one kind on one day, which counts from 1970 in UTC."""
+
+    day: int
+    spent: Spent
+
+
+class EndpointSpent(NamedTuple):
+    """Calls of one kind that one of several endpoints has answered."""
+
+    endpoint: str
+    spent: Spent
+
+
+class SpentTail(NamedTuple):
+    """What the calls after a place in the journal came to. `last` is the place of the newest call,
+    from which on to ask next time."""
+
+    last: int
+    spent: list[Spent]
+
+
+class AttemptMark(NamedTuple):
+    """What a watcher needs of an attempt: all but its texts."""
+
+    step: int
+    problem: str
+    sample: int
+    version: int
+    outcome: str
+    reward: float | None
+    time: int
+
+
+class AttemptTail(NamedTuple):
+    """The attempts that were recorded after a place, in the order in which they were. `last` is
+    the place of the newest, from which on to ask next time."""
+
+    last: int
+    attempts: list[AttemptMark]
+
+
+class RewardSum(NamedTuple):
+    """The rewards of the attempts at one problem in one step: how many are `above` one half, and
+    how many there are. `version` is the newest that they ran under; `last` is the place of the
+    newest, and the highest of all is from where on to ask next time."""
+
+    last: int
+    step: int
+    problem: str
+    version: int
+    above: int
+    rewards: int
+
+
+class RewardRow(NamedTuple):
+    """An attempt with its reward, the ids that its prompt went without (JSON, None without any),
+    and what its verdict has under some other name ("" for nothing)."""
+
+    step: int
+    problem: str
+    sample: int
+    version: int
+    reward: float
+    without: str | None
+    kind: str
+
+
+class Runs:
+    """Reads and appends runs, rollouts, calls and evaluations of the store behind `port`."""
+
+    def __init__(self, port: Port, path: Path | str) -> None:
+        """`path` is the store's: the locks of running processes lie beside it."""
+        self._port = port
+        self._records = port.records
+        self._path = path
+        self._pending: dict[str, Callable[[], None]] = {}
+        self._ids: dict[str, int] = {}
+
+    # runs:
+
+    def create(self, name: str, uid: str, branch: str, base: int, config: Json, author: str) -> Run:
+        """Records a new run. Raises InvalidName when the name is taken or cannot be one."""
+        check_name("run", name)
+        now = time.time_ns() // 1000
+        with self._port.transaction():
+            self.append(Run(0, name, uid, branch, base, digest(config).hex(), config, author, now))
+        run = self.find(name)
+        assert run is not None
+        return run
+
+    def prepare(
+        self, name: str, uid: str, branch: str, base: int, config: Json, author: str
+    ) -> Run:
+        """A new run that is not on record yet. Raises InvalidName where the name is taken
+        or cannot be one, and InvalidOperation where another process begins a run of that name."""
+        check_name("run", name)
+        self._check_free(name)
+        if self.is_held(self.starting_path(name)):
+            raise InvalidOperation(
+                f"run {name} is running in another process, and has no answer yet",
+                hint="wait for its first answer, or choose another name with --run",
+            )
+        now = time.time_ns() // 1000
+        return Run(0, name, uid, branch, base, digest(config).hex(), config, author, now)
+
+    def defer(self, run: Run, record: Callable[[], None]) -> None:
+        """Has a prepared run put on record, by `record`, when it first leaves something behind."""
+        self._pending[run.uid] = record
+
+    def is_on_record(self, run: Run) -> bool:
+        """Whether a run is on record. Raises InvalidName where another has its name."""
+        if not self._known_id(run):
+            self._check_free(run.name)
+        return bool(self._known_id(run))
+
+    def is_pending(self, run: Run) -> bool:
+        """Whether a run has left nothing behind yet."""
+        return run.uid in self._pending
+
+    def append(self, run: Run) -> None:
+        """Records a prepared run. Only inside a transaction. Raises InvalidName."""
+        self._check_free(run.name)
+        self._records.append_run(run)
+
+    def row_id(self, run: Run) -> int:
+        """The number of a run on record, where what it leaves behind points. A run that
+        is not there yet is put on record first."""
+        record = self._pending.pop(run.uid, None)
+        if record is not None:
+            try:
+                record()
+            except BaseException:
+                self._pending[run.uid] = record
+                raise
+        return self._known_id(run)
+
+    def _known_id(self, run: Run) -> int:
+        """The number of a run on record, 0 for one that is not."""
+        if run.id or run.uid in self._pending:
+            return run.id
+        if run.uid not in self._ids:
+            recorded = self.find(run.name)
+            if recorded is None or recorded.uid != run.uid:
+                return 0
+            self._ids[run.uid] = recorded.id
+        return self._ids[run.uid]
+
+    def _check_free(self, name: str) -> None:
+        if self.find(name) is not None:
+            raise InvalidName(
+                f"run {name} already exists",
+                hint=f"choose another --run name, or go on with it: --resume {name}",
+            )
+
+    def find(self, name: str) -> Run | None:
+        """The run of that name."""
+        return next(iter(self._records.runs(name=name)), None)
+
+    def get(self, name: str) -> Run:
+        """The run of that name. Raises UnknownRevision with near misses."""
+        run = self.find(name)
+        if run is None:
+            names = [r.name for r in self.listed()]
+            raise UnknownRevision(
+                f"there is no run {name!r}",
+                hint="there is " + ", ".join(names[-8:]) if names else "there are none yet",
+            )
+        return run
+
+    def all(self) -> list[Run]:
+        """Every run, oldest first."""
+        return self._records.runs()
+
+    def listed(self) -> list[Run]:
+        """The runs that are not removed, oldest first."""
+        return [run for run in self.all() if not self.is_removed(run)]
+
+    def is_removed(self, run: Run) -> bool:
+        """Whether a run is hidden."""
+        states = self.states(run)
+        return bool(states) and states[-1].state == REMOVED
+
+    def remove(self, run: Run, reason: str | None = None) -> None:
+        """Hides an unfinished run; that is on record like all else, and undone by resuming it.
+
+        What it has paid for stays, and its name stays taken. Raises InvalidOperation where it is
+        at work, or finished.
+        """
+        state = self.state(run)
+        if state == REMOVED:
+            return
+        if state in ("running", "finished"):
+            raise InvalidOperation(
+                f"run {run.name} is {state}, so it stays",
+                hint="stop it first" if state == "running" else "its versions tell of it",
+            )
+        self.note(run, REMOVED, reason)
+
+    def like(self, config: Json) -> list[Run]:
+        """The runs that were asked for with the very same settings, oldest first."""
+        return self._records.runs(digest=digest(config).hex())
+
+    def note(self, run: Run, state: str, detail: str | None = None) -> None:
+        """Appends a state to a run; not to one that was never on record, unless it is finished."""
+        if self.is_pending(run) and state != "finished":
+            return
+        row = self.row_id(run)
+        with self._port.transaction():
+            now = time.time_ns() // 1000
+            self._records.append_state(row, RunState(state, detail, now))
+
+    def note_budget(self, run: Run, budget: RunBudget | None) -> None:
+        """Records what a run may spend from now on, where that is not on record yet."""
+        if budget != self.budget(run):
+            self.note(run, BUDGET, canonical(budget._asdict() if budget else {}).decode())
+
+    def budget(self, run: Run) -> RunBudget | None:
+        """The most that a run may spend; None for one without a budget."""
+        for state in reversed(self.states(run)):
+            if state.state == BUDGET:
+                detail = parse_json(state.detail, f"a state of run {run.name}")
+                return RunBudget(**detail) if detail else None
+        return None
+
+    def states(self, run: Run) -> list[RunState]:
+        """A run's states, oldest first."""
+        return self._records.states(self._known_id(run))
+
+    def state(self, run: Run) -> str:
+        """The present state of a run: running, or the last one it reached.
+
+        A run whose process was killed is interrupted, whatever it said last.
+        """
+        if self.is_held(self.lock_path(run)):
+            return "running"
+        states = self.states(run)
+        last = states[-1].state if states else "created"
+        return "interrupted" if last in WORKING else last
+
+    def lock_path(self, run: Run) -> Path:
+        """The file whose lock the run's process holds while it lives."""
+        return anchor(self._path).parent / "locks" / f"{run.uid}.lock"
+
+    def starting_path(self, name: str) -> Path:
+        """The file whose lock is held while a run of that name is not on record yet."""
+        return anchor(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"
+
+    @contextmanager
+    def hold(self, path: Path) -> Iterator[bool]:
+        """Tries to take the lock that a run's file stands for, on this machine and wherever else
+        the store is written to; yields whether it was taken. Raises StoreError."""
+        with process_lock.held(path) as free:
+            if not free:
+                yield False
+                return
+            with self._port.storage.hold(path.stem) as free_elsewhere:
+                yield free_elsewhere
+
+    def is_ours(self, path: Path) -> bool:
+        """Whether a lock that `hold` took is this process's still. Raises StoreError where
+        nobody can tell now."""
+        return self._port.storage.is_ours(path.stem)
+
+    def is_held(self, path: Path) -> bool:
+        """Whether a process holds that lock, here or elsewhere. Raises StoreError."""
+        return process_lock.is_held(path) or self._port.storage.is_held(path.stem)
+
+    # rollouts and calls:
+
+    def rollouts(
+        self, run: Run, step: int | None = None, problem: str | None = None
+    ) -> list[RolloutRow]:
+        """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
+        return self._records.rollouts(self._known_id(run), step, problem)
+
+    def call(self, key: bytes) -> Call | None:
+        """The journalled call of that key."""
+        return next(iter(self._records.calls_by_key([key])), None)
+
+    def calls_by_key(self, keys: Iterable[bytes]) -> dict[bytes, Call]:
+        """Those of the journalled calls of these keys that are there, in one query for
+        hundreds of them."""
+        return {call.key: call for call in self._records.calls_by_key(list(dict.fromkeys(keys)))}
+
+    def reward_sums(self, run: Run, after: int, samples: int) -> Iterator[RewardSum]:
+        """The rewards of a run's attempts that were recorded after that place, added up
+        by step and problem, steps ascending: of those without a strategy whose sample is below
+        `samples`. At the price of what is new; while one state is read, none is held in memory."""
+        return self._records.reward_sums(self._known_id(run), after, samples)
+
+    def reward_steps(self, run: Run, samples: int, upto: int | None) -> list[tuple[int, int]]:
+        """The steps (up to one) with rewards of attempts whose sample is below `samples`,
+        ascending, each with the version that they ran under: with each, where they are several."""
+        return self._records.reward_steps(self._known_id(run), samples, upto)
+
+    def rewards(self, run: Run, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
+        """The attempts that `reward_sums` adds up, by step (up to one), problem and sample,
+        with what their verdicts have under a name. While one state is read, none is held."""
+        return self._records.rewards(self._known_id(run), samples, upto, name)
+
+    def usage(self, run: Run, *, step: int | None = None) -> dict[str, Usage]:
+        """Calls and tokens by stage."""
+        return self._records.usage(self._known_id(run), step)
+
+    def attempts_since(self, run: Run, after: int = 0) -> AttemptTail:
+        """The attempts of a run that were recorded after that place, without their texts:
+        for who follows a run, at the price of what is new."""
+        return self._records.attempts_since(self._known_id(run), after)
+
+    def calls(self, run: Run, stage: str, step: int | None = None) -> list[Call]:
+        """The journalled calls of one stage of a run (in one step, from 0), oldest first.
+        Reads their texts."""
+        return self._records.calls(self._known_id(run), stage, step)
+
+    def spent(self, run: Run | None = None) -> list[Spent]:
+        """The sums of the calls of a run, or of the whole store.
+
+        By run, step, stage and model, in the order in which they were first made. Evaluations,
+        which belong to no step, are a stage of their own.
+        """
+        return self._records.spent(self._known_id(run) if run else None)
+
+    def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
+        """The same as `spent`, for each day."""
+        return self._records.spent_by_day(self._known_id(run) if run else None)
+
+    def spent_since(self, run: Run, after: int = 0) -> SpentTail:
+        """The sums of the calls of a run after that place in the journal: for who follows
+        a run, at the price of what is new."""
+        return self._records.spent_since(self._known_id(run), after)
+
+    def spent_by_endpoint(self, run: Run | None = None) -> list[EndpointSpent]:
+        """The sums of the calls that several endpoints have answered, by endpoint. Reads
+        every answer of the run, or of the store."""
+        return self._records.spent_by_endpoint(self._known_id(run) if run else None)
+
+    def estimated(self, run: Run | None = None) -> int:
+        """How many of these calls have tokens that were counted here, for the server told none."""
+        return self._records.estimated(self._known_id(run) if run else None)
+
+    def sent(self, run: Run) -> list[tuple[str, Json]]:
+        """How requests of a run's calls were sent beside what they ask: each way once,
+        with the model."""
+        return self._records.sent(self._known_id(run))
+
+    # evaluations:
+
+    def put_evaluation(
+        self,
+        version: int,
+        dataset: str,
+        digest: str,
+        config: Json,
+        summary: Json,
+        scores: Iterable[Score],
+    ) -> Evaluation:
+        """Records an evaluation with its scores; the same one again returns the one there."""
+        with self._port.transaction():
+            evaluation = self.evaluation(version, digest)
+            if evaluation is not None:
+                return evaluation
+            now = time.time_ns() // 1000
+            new = Evaluation(0, version, dataset, digest, config, summary, now)
+            self._records.append_evaluation(new, scores)
+        evaluation = self.evaluation(version, digest)
+        assert evaluation is not None
+        return evaluation
+
+    def evaluation(self, version: int, digest: str) -> Evaluation | None:
+        """The evaluation of a version under these very conditions."""
+        return next(iter(self._records.evaluations(version, digest)), None)
+
+    def evaluations(self, version: int) -> list[Evaluation]:
+        """The evaluations of a version, oldest first."""
+        return self._records.evaluations(version)
+
+    def all_evaluations(self) -> list[Evaluation]:
+        """Every evaluation, oldest first."""
+        return self._records.evaluations()
+
+    def scores(self, evaluation: Evaluation) -> list[Score]:
+        """An evaluation's scores, by problem and sample."""
+        return self._records.scores(evaluation.id)

@@ -1,0 +1,564 @@
+"""The record of traffic: which calls an application made, under which library, and what became
+known of them later.
+
+It lies in a file of its own beside the store (`traffic.db`), for events must not wait for
+traffic, and traffic is deleted after a while, which events never are. What is kept of each call
+are counts; the words only where that was asked for. A caller's key is never kept: `caller` is a
+keyed digest of it, by a secret of this file, which tells whether feedback comes from the same
+caller and nothing else; a subject is kept as such a digest as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
+
+from tfgrpo.store.address import FILE, is_address, named_by
+from tfgrpo.store.errors import StoreError, TfgrpoError, UnknownRevision
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.text_occurrences import matcher
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+K = TypeVar("K")
+TRAFFIC = "traffic.db"
+ALL = -1
+MOST_TEXT = 64 << 10
+"""Characters of a comment or of a corrected answer."""
+MOST_SCORE = 1e9
+CUT_OFF = "\n[cut off: longer than what is kept]"
+"""What stands behind the words of an answer that are not all of it."""
+CALL_ID = re.compile("call-[0-9a-f]{32}")
+WAIT = 1.0
+"""Seconds that a call which a proxy has just answered may take to be on record."""
+
+
+Sums: TypeAlias = Mapping[tuple[str, str], float]
+"""(name, labels as JSON) → a sum over all calls, those deleted since included."""
+
+
+class FeedbackRefused(TfgrpoError):
+    """Feedback that is not recorded: out of shape, or of a call that is not the sender's."""
+
+
+class UnknownCall(TfgrpoError):
+    """A call id that is not on record."""
+
+
+class CallRecord(NamedTuple):
+    """One call. `time` is microseconds since 1970; `latency`, `first` (its first byte) and `added`
+    (what it waited in the proxy) are microseconds. `experiences` are the ids that were in the
+    prompt, None for the whole library. `status` is HTTP's, 499 where the client was gone first,
+    599 where the provider broke off; `error` says why it failed, or why its answer could not be
+    read. `trace` is what the caller's `traceparent` says (trace, span and flags, in hex), `tags` is
+    JSON, `key` the name of the virtual key, `provider` the address that was asked last, and `tries`
+    how often one was."""
+
+    id: str
+    time: int
+    worker: str
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: str | None
+    subject: str | None
+    arm: str | None
+    model: str | None
+    route: str
+    status: int
+    streamed: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    latency: int
+    first: int | None
+    added: int
+    stale: int
+    caller: bytes | None
+    error: str | None
+    trace: str | None = None
+    tags: str | None = None
+    key: str | None = None
+    provider: str | None = None
+    tries: int | None = None
+
+
+class CallContent(NamedTuple):
+    """The words of a call: the body that was asked, without the library, and the answer's."""
+
+    call: str
+    request: str
+    answer: str
+
+
+class Feedback(NamedTuple):
+    """What became known of a call: a score (a number, or 1 and 0 for right and wrong), a label, a
+    comment, a corrected answer; any of them. `time` is microseconds since 1970."""
+
+    call: str
+    time: int
+    author: str
+    score: float | None = None
+    label: str | None = None
+    comment: str | None = None
+    correct: str | None = None
+
+
+class Scale(NamedTuple):
+    """From where to where the scores of a metric go: of a label, or of feedback without one."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+UNIT = Scale(0.0, 1.0)
+"""The scale of a metric of which nothing else was said."""
+Scales: TypeAlias = Mapping[str, Scale]
+"""Label → the scale of its scores; that of feedback without a label is under the empty one."""
+
+
+class ArmCall(NamedTuple):
+    """What an experiment needs of a call in one of its arms; units as in `CallRecord`."""
+
+    id: str
+    time: int
+    subject: str | None
+    arm: str
+    digest: str | None
+    status: int
+    latency: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+
+
+class ArmScore(NamedTuple):
+    """A score of a call in an arm, and the label that came with it."""
+
+    call: str
+    score: float
+    label: str | None
+
+
+Tags: TypeAlias = tuple[tuple[str, str], ...]
+"""Names of tags, each with its value."""
+
+
+class MeasuredCall(NamedTuple):
+    """What figures need of a call; units as in `CallRecord`. `score` is the mean of its scores."""
+
+    time: int
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: str | None
+    arm: str | None
+    model: str | None
+    status: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    latency: int
+    added: int
+    subject: str | None
+    tags: str | None
+    key: str | None
+    provider: str | None
+    score: float | None
+
+
+class Place(NamedTuple):
+    """A place in the list of calls, newest first: behind the call of that time and id."""
+
+    time: int
+    id: str
+
+
+class CallFilter(NamedTuple):
+    """Which calls are asked for: since when and before when (microseconds), of which version (its
+    name or the beginning of its digest), library, model, subject and arm, only failed ones, only
+    with feedback, only with a mean score below a bar, only those behind a place of the list; of a
+    trace, of a virtual key, and with all of some tags."""
+
+    since: int = 0
+    version: str | None = None
+    library: str | None = None
+    model: str | None = None
+    subject: str | None = None
+    failed: bool = False
+    with_feedback: bool = False
+    below: float | None = None
+    arm: str | None = None
+    trace: str | None = None
+    key: str | None = None
+    tags: Tags = ()
+    until: int | None = None
+    after: Place | None = None
+
+
+class ListedCall(NamedTuple):
+    """A call with how often there is feedback on it, and the mean of its scores."""
+
+    call: CallRecord
+    feedback: int
+    score: float | None
+
+
+class FoundCalls(NamedTuple):
+    """Calls with the words that were looked for, newest first. Where more may be found, `reached`
+    is the place from which on nothing was looked at."""
+
+    calls: list[ListedCall]
+    reached: Place | None
+
+
+class LiveFigures(NamedTuple):
+    """Calls that belong together (of a version, or with an experience in the prompt), in figures.
+
+    Latencies are microseconds: `p50` and `p95` of the whole call, `added` the median of what it
+    waited in the proxy. Tokens are None where no call says them. `scored` counts calls with a
+    score, `score` is the mean of their means. `dollars` is what the calls with a known price cost,
+    None where no prices were asked for; `unpriced` are those whose price is not known.
+    """
+
+    name: str
+    calls: int
+    errors: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    p50: int
+    p95: int
+    added: int
+    scored: int
+    score: float | None
+    dollars: float | None = None
+    unpriced: int = 0
+
+
+class Traffic(Protocol):
+    """The file. One instance belongs to one thread."""
+
+    def close(self) -> None:
+        """Closes the file."""
+
+    def secret(self) -> bytes:
+        """The secret under which callers and subjects are digested here."""
+
+    def add(
+        self, calls: Sequence[CallRecord], contents: Sequence[CallContent], sums: Sums | None = None
+    ) -> None:
+        """Records calls, and adds to sums, all of it or nothing. Raises StoreError."""
+
+    def totals(self) -> Sums:
+        """The sums."""
+
+    def add_feedback(self, feedback: Feedback, sums: Sums | None = None) -> None:
+        """Records feedback on a call, and adds to sums. Raises UnknownCall or StoreError."""
+
+    def withdraw_feedback(self, feedback: Feedback, sums: Sums | None = None) -> bool:
+        """Takes one feedback back, and adds to sums; returns whether it was there."""
+
+    def scales(self) -> Scales:
+        """The scales that were set."""
+
+    def set_scale(self, label: str, scale: Scale) -> None:
+        """Sets the scale of a label's scores, from now on. Raises StoreError."""
+
+    def call(self, id: str) -> CallRecord:
+        """The call of that id, or of the only id that begins so. Raises UnknownCall."""
+
+    def content(self, id: str) -> CallContent | None:
+        """The words of a call, where they were kept."""
+
+    def feedback(self, id: str) -> list[Feedback]:
+        """The feedback on a call, oldest first."""
+
+    def calls(self, which: CallFilter, most: int) -> list[ListedCall]:
+        """Calls, newest first."""
+
+    def search(self, which: CallFilter, words: str, most: int) -> FoundCalls:
+        """The calls in whose question, answer, error or feedback some words stand, in
+        capitals or not. It looks at a limited number of calls, and says how far it came."""
+
+    def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
+        """The calls since then (microseconds) with all of these tags, in no order."""
+
+    def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
+        """How many calls since then (microseconds) had each prompt: the digest of its
+        library, its experiences as in `CallRecord`, and the number."""
+
+    def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
+        """The calls in these arms since then (microseconds) with all of these tags, oldest
+        first."""
+
+    def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
+        """The scores of the same calls, in the order in which they arrived."""
+
+    def score_ranges(self) -> Mapping[str | None, tuple[float, float]]:
+        """Label → the least and the largest score with it; None for scores without."""
+
+    def count_lost(self, number: int) -> None:
+        """Adds to the number of calls that were lost before they were recorded."""
+
+    def lost(self) -> int:
+        """The number of calls that were lost before they were recorded."""
+
+    def recorded(self, worker: str) -> int:
+        """How many calls of a worker were recorded, deleted ones included."""
+
+    def delete_before(self, time: int) -> int:
+        """Deletes calls from before a time, with their words and feedback; returns how many."""
+
+    def redact(self, pattern: re.Pattern[str], *, dry_run: bool = False) -> int:
+        """Takes a pattern out of every text, and its bytes out of the file; returns from how many
+        rows. With `dry_run` it only counts them."""
+
+
+def traffic_path(store: Path | str) -> str:
+    """Where the traffic of a store is recorded."""
+    folder, name = os.path.split(os.path.abspath(store))
+    stem = "" if name == FILE else f"{os.path.splitext(name)[0]}-"
+    return os.path.join(folder, stem + TRAFFIC)
+
+
+def make_traffic_folder(store: Path | str) -> None:
+    """Makes the folder in which the traffic of a store in a database is recorded: nothing else may
+    have needed one here. That of a file is there, or it and its store are gone. Raises
+    StoreError."""
+    if not is_address(named_by(store)):
+        return
+    folder = os.path.dirname(traffic_path(store))
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot make {folder}: {error.strerror}",
+            hint="start it in a folder that you may write in",
+        ) from error
+
+
+def recent_call(traffic: Traffic, id: str) -> CallRecord:
+    """The call of that id, or of the only id that begins so. Raises UnknownCall.
+
+    A proxy writes its records every tenth of a second, so a whole id that is not there yet is
+    waited for, a second at most.
+    """
+    deadline = time.monotonic() + WAIT
+    while True:
+        try:
+            return traffic.call(id)
+        except UnknownCall:
+            if not CALL_ID.fullmatch(id) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
+
+
+def keyed(secret: bytes, value: bytes) -> bytes:
+    """The digest by which a file knows a caller or a subject."""
+    return hmac.digest(secret, value, hashlib.sha256)[:12]
+
+
+def checked_scale(label: str, scale: Scale) -> Scale:
+    """A scale that scores can have. Raises FeedbackRefused."""
+    if not (is_score(scale.low) and is_score(scale.high) and scale.low < scale.high):
+        raise FeedbackRefused(
+            f"{label or 'score'} has no scale from {scale}",
+            hint=f"its ends are numbers of at most {MOST_SCORE:,.0f}, the lower one first",
+        )
+    return scale
+
+
+def checked_feedback(
+    call: str, given: Mapping[str, object], *, author: str, time: int, scales: Scales
+) -> Feedback:
+    """Feedback as it was sent, checked: a score is on the scale of its metric. Raises
+    FeedbackRefused."""
+    known = {"call", "score", "label", "comment", "correct"}
+    if unknown := given.keys() - known:
+        raise FeedbackRefused(
+            f"feedback has no {min(unknown)!r}", hint="it has " + ", ".join(sorted(known))
+        )
+    score = given.get("score")
+    if score is not None and not is_score(score):
+        raise FeedbackRefused(
+            f"a score is true, false or a number, of at most {MOST_SCORE:,.0f}",
+            hint='such as {"score": 1}',
+        )
+    texts: dict[str, str | None] = {}
+    for name in ("label", "comment", "correct"):
+        value = given.get(name)
+        if value is not None and not _is_text(value):
+            raise FeedbackRefused(f"{name} is a text", hint=f"of at most {MOST_TEXT} characters")
+        texts[name] = value
+    if score is None and not any(texts.values()):
+        raise FeedbackRefused("the feedback says nothing", hint="give a score, label or comment")
+    number = float(score) if isinstance(score, (int, float)) else None
+    scale = scales.get(texts["label"] or "", UNIT)
+    if number is not None and not scale.low <= number <= scale.high:
+        metric = f"label {texts['label']!r}" if texts["label"] else "feedback without a label"
+        raise FeedbackRefused(
+            f"a score of {metric} is {scale}, not {number:g}",
+            hint="`tfgrpo feedback --scale stars=1..5` sets the scale of a label",
+        )
+    return Feedback(call, time, author, number, **texts)
+
+
+def is_score(value: object) -> bool:
+    """Whether a value is a score: sums of squares of many of them are numbers still."""
+    return isinstance(value, (bool, int, float)) and abs(value) <= MOST_SCORE
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a text that can be written: half of a surrogate pair is none."""
+    return (
+        isinstance(value, str)
+        and len(value) <= MOST_TEXT
+        and not any("\ud800" <= letter <= "\udfff" for letter in value)
+    )
+
+
+Cost: TypeAlias = Callable[[CallRecord | MeasuredCall], float | None]
+"""What a call cost, in US dollars; None where that is not known."""
+
+
+def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) -> LiveFigures:
+    """Calls in figures."""
+    costs = [] if cost is None else [cost(call) for call in calls]
+    latencies = sorted(call.latency for call in calls)
+    added = sorted(call.added for call in calls)
+    scored = [call.score for call in calls if call.score is not None]
+    return LiveFigures(
+        name,
+        len(calls),
+        sum(call.status >= 400 or not call.status for call in calls),
+        _known(call.prompt_tokens for call in calls),
+        _known(call.cached_tokens for call in calls),
+        _known(call.completion_tokens for call in calls),
+        _at(latencies, 0.5),
+        _at(latencies, 0.95),
+        _at(added, 0.5),
+        len(scored),
+        sum(scored) / len(scored) if scored else None,
+        None if cost is None else sum(one for one in costs if one is not None),
+        costs.count(None),
+    )
+
+
+def served(call: MeasuredCall) -> str:
+    """The library and version that a call was answered under, in words."""
+    return f"{call.library} {call.version}" if call.library else "no library"
+
+
+def _known(counts: Iterable[int | None]) -> int | None:
+    """The sum of the counts that are known; None where none is, which is not 0."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _at(values: Sequence[int], share: float) -> int:
+    return values[min(len(values) - 1, int(share * len(values)))] if values else 0
+
+
+DIMENSIONS: Mapping[str, Callable[[MeasuredCall], str | None]] = {
+    "version": served,
+    "arm": lambda call: call.arm,
+    "day": lambda call: time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6)),
+    "user": lambda call: call.subject,
+    "key": lambda call: call.key,
+    "model": lambda call: call.model,
+    "provider": lambda call: call.provider,
+}
+"""What calls are grouped by, beside their tags; days are those of UTC."""
+
+
+def by_dimension(
+    calls: Iterable[MeasuredCall], dimension: str, cost: Cost | None = None
+) -> list[LiveFigures]:
+    """The figures of calls that have something in common, the last used first: one of
+    `DIMENSIONS`, or a tag's name. Calls that lack it are in none of them."""
+
+    def tag(call: MeasuredCall) -> str | None:
+        value: str | None = json.loads(call.tags or "{}").get(dimension)
+        return value
+
+    groups = grouped(calls, DIMENSIONS.get(dimension, tag))
+    named = {name: some for name, some in groups.items() if name is not None}
+    newest_first = sorted(named, key=lambda name: -max(call.time for call in named[name]))
+    return [figures(name, named[name], cost) for name in newest_first]
+
+
+def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
+    """The figures of each library and version that calls were answered under, the last
+    used first."""
+    return by_dimension(calls, "version")
+
+
+def grouped(
+    calls: Iterable[MeasuredCall], key: Callable[[MeasuredCall], K]
+) -> dict[K, list[MeasuredCall]]:
+    """Calls that have a key in common, by it."""
+    groups: dict[K, list[MeasuredCall]] = {}
+    for call in calls:
+        groups.setdefault(key(call), []).append(call)
+    return groups
+
+
+def by_experience(
+    calls: Iterable[MeasuredCall], library_of: Callable[[str], Sequence[str]]
+) -> list[LiveFigures]:
+    """The figures of the calls that had each experience in their prompt, most calls first.
+
+    `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
+    """
+    groups: dict[str, list[MeasuredCall]] = {}
+    prompts = grouped(calls, lambda call: (call.digest, call.experiences))
+    for (digest, experiences), same in prompts.items():
+        if digest is None:
+            continue
+        ids = library_of(digest) if experiences is None else json.loads(experiences)
+        for id in ids:
+            groups.setdefault(id, []).extend(same)
+    listing = [figures(id, had) for id, had in groups.items()]
+    return sorted(listing, key=lambda one: -one.calls)
+
+
+def experience_uses(
+    traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
+) -> dict[str, int]:
+    """Experience → how many calls since then (microseconds) had it in their prompt.
+
+    `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
+    a version that is not there counts for nothing.
+    """
+    uses: Counter[str] = Counter()
+    for digest, experiences, calls in traffic.prompts(since):
+        try:
+            ids = library_of(digest) if experiences is None else json.loads(experiences)
+        except UnknownRevision:
+            continue
+        uses.update(dict.fromkeys(ids, calls))
+    return dict(uses)
+
+
+def redact_traffic(store: Path | str, written: Iterable[str], *, dry_run: bool = False) -> int:
+    """Takes texts, in any of these forms, out of what was recorded beside a store; returns from
+    how many rows. With `dry_run` it only counts them. Raises StoreError."""
+    path = traffic_path(store)
+    if not os.path.isfile(path):
+        return 0
+    traffic = open_traffic(path)
+    try:
+        return traffic.redact(matcher(written), dry_run=dry_run)
+    finally:
+        traffic.close()

@@ -1,0 +1,1 @@
+"""Versions and libraries: replay, diff, merge, blame, names and revisions."""

@@ -1,0 +1,248 @@
+"""Halving a history: which version to try next to find the first bad one.
+
+A history is a function from a version's number to its parents' numbers, which are lower. A version
+is bad if an ancestor is. So the first bad one is an ancestor of any bad version and no ancestor of
+a good one. Merges count: a try tells as much as it has suspects among its ancestors.
+
+A search is its marks, in order, in the file `bisect.json` beside the store. Nothing of it enters
+the store: HEAD stays where it is, and no name moves.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias, get_args
+
+from tfgrpo.store import atomic_write
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.history import bisect
+from tfgrpo.store.history.walks import Parents, ancestor_numbers, common_ancestor, parents_reader
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+BisectVerdict: TypeAlias = Literal["good", "bad", "skip"]
+BISECT_VERDICTS: tuple[BisectVerdict, ...] = get_args(BisectVerdict)
+FILE = "bisect.json"
+FORMAT = 1
+
+
+def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
+    """The versions that may be the first bad one, ascending; `bad` is the last of them.
+
+    Reads no more of the history than lies above the good versions' common past. Empty when `bad`
+    is a good version or an ancestor of one.
+    """
+    return list(ancestor_numbers(parents, [bad], good))[::-1]
+
+
+def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:
+    """How many of some versions (ascending) each of them has in its history, itself included."""
+    inside = set(among)
+    counts: dict[int, int] = {}
+    for number in among:
+        before = [p for p in parents(number) if p in inside]
+        if len(before) < 2:
+            counts[number] = 1 + sum(counts[p] for p in before)
+            continue
+        most = max(before, key=lambda p: counts[p])  # and what only the others have
+        others = ancestor_numbers(parents, [p for p in before if p != most], [most])
+        counts[number] = 1 + counts[most] + sum(ancestor in inside for ancestor in others)
+    return counts
+
+
+def choose(parents: Parents, among: Sequence[int], untried: Collection[int]) -> int | None:
+    """Which of `untried` halves the suspects best, the newest of several; None if none.
+
+    `among` are the suspects, ascending; the last is known to be bad and is never chosen.
+    """
+    counts = reach(parents, among)
+    total = len(among)
+    able = [n for n in among[:-1] if n in untried]
+    return max(able, key=lambda n: (min(counts[n], total - counts[n]), n), default=None)
+
+
+class BisectError(TfgrpoError):
+    """A search that was not begun, or that a mark does not fit."""
+
+
+class Mark(NamedTuple):
+    """What was found out about a version, how, and when (microseconds since 1970)."""
+
+    version: int
+    verdict: BisectVerdict
+    why: str
+    time: int
+
+
+class BisectSearch(NamedTuple):
+    """A search: all its marks, oldest first."""
+
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def bad(self) -> int | None:
+        """The oldest version known to be bad: every mark narrows the search."""
+        return next((m.version for m in reversed(self.marks) if m.verdict == "bad"), None)
+
+    @property
+    def good(self) -> tuple[int, ...]:
+        """The versions known to be good."""
+        return tuple(m.version for m in self.marks if m.verdict == "good")
+
+    @property
+    def skipped(self) -> frozenset[int]:
+        """The versions that cannot be judged."""
+        return frozenset(m.version for m in self.marks if m.verdict == "skip")
+
+
+class BisectProgress(NamedTuple):
+    """Where a search stands: what may be the first bad version (ascending), what to try next.
+
+    `first_bad` is known once the search is over. With nothing left to try and none known, it is
+    among the suspects, of which all but one could not be judged.
+    """
+
+    suspects: tuple[int, ...]
+    next: int | None
+    first_bad: int | None
+
+    @property
+    def steps(self) -> int:
+        """About how many tries are left."""
+        return max(len(self.suspects) - 1, 0).bit_length()
+
+
+def file(store: Store) -> Path:
+    """Where a store's search is kept."""
+    return store.path.parent / FILE
+
+
+def load(store: Store) -> BisectSearch:
+    """The search that is on. Raises BisectError when there is none."""
+    try:
+        content = json.loads(file(store).read_text(encoding="utf-8"))
+        marks = tuple(Mark(**mark) for mark in content["marks"])
+        if content["format"] != FORMAT or not {m.verdict for m in marks} <= set(BISECT_VERDICTS):
+            raise ValueError("another format")
+    except FileNotFoundError:
+        raise BisectError(
+            "no search in progress", hint="start one with `tfgrpo bisect start BAD GOOD`"
+        ) from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BisectError(
+            f"cannot read {file(store)}: {error}", hint="end it with `tfgrpo bisect reset`"
+        ) from None
+    return BisectSearch(marks)
+
+
+def start(store: Store, bad: Version | None, good: Iterable[Version]) -> BisectSearch:
+    """Begins a search, in the place of one that was on. Raises BisectError."""
+    search = BisectSearch()
+    for version in good:
+        search = _with(store, search, version, "good", "at the start")
+    if bad is not None:
+        search = _with(store, search, bad, "bad", "at the start")
+    return _save(store, search)
+
+
+def mark(
+    store: Store,
+    version: Version,
+    verdict: BisectVerdict,
+    why: str = "",
+    *,
+    parents: Parents | None = None,
+) -> BisectSearch:
+    """Records what was found out about a version. Raises BisectError when it does not fit."""
+    return _save(store, _with(store, load(store), version, verdict, why, parents))
+
+
+def reset(store: Store) -> bool:
+    """Ends the search; returns whether one was on."""
+    there = file(store).exists()
+    file(store).unlink(missing_ok=True)
+    return there
+
+
+def progress(
+    store: Store,
+    search: BisectSearch,
+    *,
+    unknown: Collection[int] = (),
+    parents: Parents | None = None,
+) -> BisectProgress:
+    """Where a search stands. `unknown` cannot be tried now, but is not skipped.
+
+    `parents`, from `history.parents_reader`, spares a repeated caller the reading of versions.
+    """
+    if search.bad is None or not search.good:
+        return BisectProgress((), None, None)
+    parents = parents or parents_reader(store)
+    among = bisect.suspects(parents, search.bad, search.good)
+    if len(among) == 1:
+        return BisectProgress(tuple(among), None, among[0])
+    untried = set(among) - search.skipped - set(unknown)
+    return BisectProgress(tuple(among), bisect.choose(parents, among, untried), None)
+
+
+def _with(
+    store: Store,
+    search: BisectSearch,
+    version: Version,
+    verdict: BisectVerdict,
+    why: str,
+    parents: Parents | None = None,
+) -> BisectSearch:
+    _check(store, search, version, verdict, parents)
+    added = Mark(version.number, verdict, why, time.time_ns() // 1000)
+    return BisectSearch((*search.marks, added))
+
+
+def _check(
+    store: Store,
+    search: BisectSearch,
+    version: Version,
+    verdict: BisectVerdict,
+    parents: Parents | None,
+) -> None:
+    bad, good = search.bad, search.good
+    if bad is not None and good:
+        among = progress(store, search, parents=parents).suspects
+        if version.number not in among or (version.number == bad and verdict != "bad"):
+            known = "bad" if version.number == bad else "good, or not a candidate,"
+            raise BisectError(
+                f"{version.name} is already marked {known}",
+                hint="`tfgrpo bisect status` lists the candidates",
+            )
+    elif verdict == "bad" and good:
+        _check_order(store, version.number, good)
+    elif verdict == "good" and bad is not None:
+        _check_order(store, bad, (version.number,))
+
+
+def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
+    """A good version is to lie in the bad one's history: else it says nothing about what came."""
+    for number in good:
+        base = common_ancestor(store, store.version(bad), store.version(number))
+        if base.number == bad:
+            raise BisectError(
+                f"v{bad} is bad and in the history of v{number}, which is good",
+                hint="give BAD first: `tfgrpo bisect start BAD GOOD`; to find where something was "
+                "fixed, call the fixed state bad",
+            )
+        if base.number != number:
+            raise BisectError(
+                f"v{number} is good and not in the history of v{bad}",
+                hint=f"both come from {base.name}: test that one, and mark it if it is good",
+            )
+
+
+def _save(store: Store, search: BisectSearch) -> BisectSearch:
+    content = {"format": FORMAT, "marks": [mark._asdict() for mark in search.marks]}
+    text = json.dumps(content, ensure_ascii=False, indent=1)
+    file(store).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a database: none yet
+    atomic_write.write(file(store), text, durable=True)
+    return search

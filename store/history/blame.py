@@ -1,0 +1,279 @@
+"""Who taught us this: for each live experience, the event that first gave it its text, and its
+votes.
+
+A merge or cherry-pick records what it brings over as events of its own, which name the version
+they come from. Here such an event is followed to the one that it repeats, so that the credit goes
+to whoever wrote the text and not to whoever merged it; a text that a merge put together from both
+sides is the merge's own.
+
+`status -v` counts how much a history holds, what changes in it, and what has been confirmed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.history import replay
+from tfgrpo.store.history.library_order import arranged, listed
+from tfgrpo.store.history.walks import row_ranges, row_within, version_of_row, whole_history
+from tfgrpo.store.port import EventRow
+from tfgrpo.store.records import OPS, Event, Experience, Op, Version
+from tfgrpo.store.store import Store, event_of
+
+Ranges: TypeAlias = Sequence[tuple[int, int]]
+"""Where events lie: (after, upto] of rows."""
+
+
+class Blame(NamedTuple):
+    """An experience, the event that gave it its text, that event's version, and how many KEEPs
+    have confirmed the text since, wherever in the history they are."""
+
+    experience: Experience
+    event: Event
+    version: Version
+    keeps: int
+
+
+class Origin(NamedTuple):
+    """The event that another one repeats, its version, and the rows that lead there."""
+
+    event: Event
+    version: Version
+    rows: tuple[int, ...]
+
+
+class Origins:
+    """Follows events to those that they repeat. Remembers what it read on the way."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+
+    def of(self, event: Event, version: Version) -> Origin:
+        """The origin of an event of `version`: the event itself if it repeats none."""
+        if not event.evidence and version.merged is None:  # like most, it was not brought over
+            return Origin(event, version, (event.row,))
+        rows = [event.row]
+        events: list[EventRow] | None = None
+        while (source := self._source(event, version)) is not None:
+            if events is None:
+                events = self._store.port.events_of(event.experience)
+            repeated = self._last(events, source)
+            if (
+                repeated is None
+                or (repeated.op == "DELETE") != (event.op == "DELETE")
+                or repeated.text != event.text
+            ):
+                break
+            version = version_of_row(self._store.port, repeated.row)
+            event = event_of(repeated, version.number)
+            rows.append(event.row)
+        return Origin(event, version, tuple(rows))
+
+    def _source(self, event: Event, version: Version) -> Version | None:
+        """The version that an event was brought over from, if it was."""
+        if version.merged is not None:
+            return self._store.version(version.merged)
+        evidence = event.evidence or {}
+        digest = evidence.get("version")
+        if len(evidence) != 1 or not isinstance(digest, str) or len(digest) != 64:
+            return None
+        there = self._store.port.versions_by_digest(digest, 1) if _is_hex(digest) else []
+        return there[0] if there and there[0].number < version.number else None
+
+    def _last(self, events: Sequence[EventRow], source: Version) -> EventRow | None:
+        """The event that last shaped an experience in the history of a version."""
+        if source.position not in self._ranges:
+            self._ranges[source.position] = row_ranges(self._store.port, source.position)
+        ranges = self._ranges[source.position]
+        for event in reversed(events):
+            if event.op != "KEEP" and row_within(event.row, ranges):
+                return event
+        return None
+
+
+def blame(
+    store: Store,
+    version: Version,
+    *,
+    only: Collection[str] | None = None,
+    ranges: Ranges | None = None,
+) -> list[Blame]:
+    """Who gave each experience of a library its text, in library order.
+
+    `only` are the ids that are asked for, and `ranges` those of the version's whole history,
+    where they are known already: in a long history they are most of the work.
+    """
+    with replay.without_gc():
+        live = _live(store, version, only)
+        numbers = {event.version for _, event in live}
+        versions = {v.number: v for v in store.port.versions_at(numbers)}
+        origins = Origins(store)
+        origin_of = [origins.of(event, versions[event.version]) for _, event in live]
+        rows = {e.id: origin.rows for (e, _), origin in zip(live, origin_of, strict=True)}
+        if ranges is None:
+            ranges = whole_history(store.port, version).ranges
+        keeps = count_keeps(store, rows, ranges)
+        return [
+            Blame(e, origin.event, origin.version, keeps[e.id])
+            for (e, _), origin in zip(live, origin_of, strict=True)
+        ]
+
+
+def _live(
+    store: Store, version: Version, only: Collection[str] | None
+) -> list[tuple[Experience, Event]]:
+    """The experiences of a library, in its order, each with its live event. Of a whole
+    library the events are all that is read: they have what the experiences say."""
+    if only is not None:
+        library = [e for e in store.library(version) if e.id in only]
+        events = store.events_at(e.row for e in library)
+        return [(e, events[e.row]) for e in library]
+    port = store.port
+    live = replay.live_rows(port, version.position)
+    rows = replay.all_of(live, port.events_at(live))
+    numbers = port.numbers_of_rows(live)
+    events = {row.row: event_of(row, numbers[row.row]) for row in rows}
+    shapes = [(row.experience, row.text, row.row, row.birth or row.row) for row in rows]
+    known = replay.LiveEvents()
+    known.add(shapes)
+    ordered = arranged(shapes, listed(port, version))
+    return [(known.experiences[row], events[row]) for _, _, row, _ in ordered]
+
+
+def count_keeps(
+    store: Store, rows: Mapping[str, tuple[int, ...]], ranges: Ranges
+) -> dict[str, int]:
+    """Experience → how many KEEPs in these ranges of rows confirm one of its rows."""
+    counts = dict.fromkeys(rows, 0)
+    depth = 0
+    while level := {id: chain[depth] for id, chain in rows.items() if depth < len(chain)}:
+        keeps = store.port.counts.keeps(level, ranges)
+        for id, row in level.items():
+            counts[id] += keeps.get(row, 0)
+        depth += 1
+    return counts
+
+
+def _is_hex(text: str) -> bool:
+    return not text.strip("0123456789abcdef")
+
+
+class Confirmed(NamedTuple):
+    """A live experience, the version that gave it its text, how many KEEPs have confirmed that
+    since, and how often any of its texts was replaced."""
+
+    experience: Experience
+    version: Version
+    keeps: int
+    modified: int
+
+
+class StepStats(NamedTuple):
+    """What one step of a run did: the version it made, and its events by kind."""
+
+    run: str
+    step: int
+    version: Version
+    events: Mapping[Op, int]
+
+
+class Stats(NamedTuple):
+    """The figures of the history of one version, and of the file that it lies in.
+
+    `versions` and `events` count what is in the version's history, second parents' included
+    (versions without an event are left out, and steps as well); what a merge brings over counts
+    where it was made, and not again as the merge's own. `file_versions` and `file_events` count
+    all that is in the file. `experiences` are the live ones, in library order. Sizes are in
+    bytes; `first` is the oldest version with events, if any.
+    """
+
+    version: Version
+    bytes: int
+    snapshot_bytes: int
+    snapshots: int
+    file_versions: int
+    file_events: int
+    versions: int
+    events: Mapping[Op, int]
+    experiences: tuple[Confirmed, ...]
+    first: Version | None
+    steps: tuple[StepStats, ...]
+
+    @property
+    def snapshot_share(self) -> float:
+        """How much of the file is snapshots, in [0, 1]."""
+        return self.snapshot_bytes / self.bytes if self.bytes else 0.0
+
+    @property
+    def most_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, most first."""
+        return tuple(sorted(self.experiences, key=lambda c: -c.keeps))
+
+    @property
+    def least_confirmed(self) -> tuple[Confirmed, ...]:
+        """The experiences by how many KEEPs confirm them, least first."""
+        return tuple(sorted(self.experiences, key=lambda c: c.keeps))
+
+    @property
+    def churn(self) -> tuple[Confirmed, ...]:
+        """The experiences whose texts were replaced, most often first."""
+        changed = (c for c in self.experiences if c.modified)
+        return tuple(sorted(changed, key=lambda c: -c.modified))
+
+
+def stats(store: Store, version: Version) -> Stats:
+    """The figures of a version's history. A read-only operation.
+
+    Reads every event of the history once.
+    """
+    with store.port.reading():
+        return _stats(store, version)
+
+
+def _stats(store: Store, version: Version) -> Stats:
+    port = store.port
+    ranges, copied = whole_history(port, version)
+    events: dict[Op, int] = dict.fromkeys(OPS, 0)
+    for pairs, sign in ((ranges, 1), (copied, -1)):
+        for after, upto in pairs:
+            for op, count in port.counts.ops(after, upto).items():
+                events[op] += sign * count
+    blamed = blame(store, version)
+    modified = Counter(port.counts.modified(ranges))
+    modified.subtract(port.counts.modified(copied))
+    first = next((low for after, upto in ranges for low in port.events(after, upto)), None)
+    snapshots = port.counts.snapshot_sizes()
+    tags = store.tags()
+    return Stats(
+        version=version,
+        bytes=port.counts.size(),
+        snapshot_bytes=sum(snapshots),
+        snapshots=len(snapshots),
+        file_versions=port.last_version() + 1,
+        file_events=port.counts.events(),
+        versions=port.counts.versions(ranges) - len(copied),
+        events=events,
+        experiences=tuple(
+            Confirmed(b.experience, b.version, b.keeps, modified[b.experience.id]) for b in blamed
+        ),
+        first=None if first is None else version_of_row(port, first.row),
+        steps=tuple(s for run in store.runs.all() for s in _steps(store, run, tags, ranges)),
+    )
+
+
+def _steps(
+    store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
+) -> list[StepStats]:
+    """The steps of a run that lie in a history, oldest first."""
+    prefix = f"{run.name}/step_"
+    numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
+    versions = [store.version(number) for number in sorted(numbers)]
+    return [
+        StepStats(run.name, int(v.meta["step"]), v, store.counts(v))
+        for v in versions
+        if v.events and v.meta.get("run") == run.name and row_within(v.position, ranges)
+    ]

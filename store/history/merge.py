@@ -1,0 +1,341 @@
+"""Three-way merge of libraries, by experience and inside a text by word.
+
+`merge`, `cherry-pick` and `revert` are one function with different corners: a merge takes the
+common ancestor as base; a cherry-pick of v takes v's parent as base and v as theirs; a revert
+of v takes v as base and v's parent as theirs. Identity makes this exact: an experience is the
+same one on both sides because its id is, however much its text or place has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
+from tfgrpo.store.history import word_diff
+from tfgrpo.store.history.library_order import MergedOrder, ids_of, merged_order
+from tfgrpo.store.history.walks import common_ancestor
+from tfgrpo.store.records import Json, Library, Operation, Version
+from tfgrpo.store.store import Store
+
+ORDER_CONFLICTS = "order_conflicts"
+"""In the meta of a version: the experiences that both sides moved, and that stay where ours are."""
+MEASURED = "measured"
+"""In the meta of a version: what a trial of the merge came to."""
+Side: TypeAlias = Literal["ours", "theirs"]
+Combination: TypeAlias = Literal["merge", "cherry-pick", "revert"]
+
+
+class Conflict(NamedTuple):
+    """An experience that both sides changed in ways that do not fit. None: it is not there."""
+
+    experience: str
+    base: str | None
+    ours: str | None
+    theirs: str | None
+
+
+class Merged(NamedTuple):
+    """The operations that bring theirs into ours, what stands in the way, and the order."""
+
+    operations: tuple[Operation, ...]
+    conflicts: tuple[Conflict, ...]
+    order: MergedOrder
+
+
+class Sides(NamedTuple):
+    """What a three-way merge is made from: two versions, and what both are compared with."""
+
+    base: Version
+    ours: Version
+    theirs: Version
+
+
+Resolve: TypeAlias = Callable[[Conflict], str | None]
+"""Given a conflict, returns the text that is to stand, or None for none."""
+
+
+class Measured(NamedTuple):
+    """What a trial of a merge came to: the figures for its version's meta, and the experiences of
+    either side that stay out of the merge for it."""
+
+    figures: Json
+    left_out: frozenset[str] = frozenset()
+
+
+class Joining(NamedTuple):
+    """How two sides become one version: its message, what decides conflicts, its second parent, and
+    what was measured."""
+
+    message: str
+    resolve: Resolve | None = None
+    merged: Version | None = None
+    measured: Measured | None = None
+
+
+class MergeConflict(TfgrpoError):
+    """A merge, cherry-pick or revert that needs a decision. Nothing was recorded."""
+
+    def __init__(self, message: str, conflicts: Sequence[Conflict], *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.conflicts = tuple(conflicts)
+
+
+def side(which: Side) -> Resolve:
+    """A resolution that always takes one side."""
+    return lambda conflict: conflict.ours if which == "ours" else conflict.theirs
+
+
+def three_way(
+    base: Library, ours: Library, theirs: Library, *, resolve: Resolve | None = None
+) -> Merged:
+    """The operations that turn `ours` into the merge of both, in library order.
+
+    Experiences that theirs moved are moved, unless ours moved them too (`library_order.py`).
+    Without `resolve`, conflicts are in the result and no operation stands for them. A text that
+    was redacted is brought over by nobody: where theirs has one, that is a conflict. Raises
+    InvalidOperation when it is resolved to what stands for such a text.
+    """
+    before, mine, other = (_texts(library) for library in (base, ours, theirs))
+    blank = {e.id for e in theirs if e.redacted}
+    unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted}
+    operations: list[Operation] = []
+    conflicts: list[Conflict] = []
+    for id in dict.fromkeys([*mine, *other, *before]):
+        b, o, t = before.get(id), mine.get(id), other.get(id)
+        if t in (b, o):
+            continue
+        result = t
+        if o != b or id in blank:
+            apart = None in (b, o, t) or id in unsure
+            joined = None if apart else merge_words(b or "", o or "", t or "")
+            if joined is None:
+                conflict = Conflict(id, b, o, t)
+                if resolve is None:
+                    conflicts.append(conflict)
+                    continue
+                result = resolve(conflict)
+                if id in blank and result == t:
+                    raise InvalidOperation(
+                        f"the text of {id} was redacted and cannot be restored",
+                        hint="--ours leaves it as it is, --edit replaces it",
+                    )
+            else:
+                result = joined
+        operation = change(id, o, result)
+        if operation is not None:
+            operations.append(operation)
+    added = [o.experience for o in operations if o.op == "ADD" and o.experience]
+    return Merged(tuple(operations), tuple(conflicts), merged_order(base, ours, theirs, added))
+
+
+def change(id: str, before: str | None, after: str | None) -> Operation | None:
+    """The operation that takes an experience from one text to another."""
+    if before == after:
+        return None
+    if after is None:
+        return Operation("DELETE", id)
+    return Operation("ADD" if before is None else "MODIFY", id, after)
+
+
+def merge_words(base: str, ours: str, theirs: str) -> str | None:
+    """The text with both sides' changes of words, or None where they touch."""
+    words = base.split()
+    changes = sorted(
+        {
+            (hunk.start, hunk.end, tuple(changed[hunk.new_start : hunk.new_end]))
+            for changed in (ours.split(), theirs.split())
+            for hunk in word_diff.hunks(words, changed)
+        }
+    )
+    for (_, end, _), (start, _, _) in pairwise(changes):
+        if start <= end:
+            return None
+    merged: list[str] = []
+    at = 0
+    for start, end, replacement in changes:
+        merged += words[at:start]
+        merged += replacement
+        at = end
+    return " ".join([*merged, *words[at:]])
+
+
+def sides_of(store: Store, kind: Combination, branch: str, version: Version) -> Sides:
+    """The sides of merging, applying or taking back a version on a branch.
+
+    Raises TfgrpoError for the changes of the empty library, which has none.
+    """
+    ours = store.tip(branch)
+    if kind == "merge":
+        return Sides(common_ancestor(store, ours, version), ours, version)
+    parent = _parent(store, version)
+    if kind == "revert":
+        return Sides(version, ours, parent)
+    return Sides(parent, ours, version)
+
+
+def merge(
+    store: Store,
+    branch: str,
+    theirs: Version,
+    *,
+    message: str,
+    resolve: Resolve | None = None,
+    measured: Measured | None = None,
+) -> Version:
+    """Merges a version into a branch; returns where the branch then stands.
+
+    A branch that has nothing of its own is moved forward; one that has theirs already stays.
+    Otherwise a version with both parents is appended. Raises MergeConflict, or StaleVersion when
+    another process moved the branch meanwhile, with nothing recorded.
+    """
+    sides = sides_of(store, "merge", branch, theirs)
+    base, ours, _ = sides
+    if base.number == theirs.number:
+        return ours
+    if base.number == ours.number:
+        return store.move_branch(branch, theirs, expected=ours)
+    return _apply(store, branch, sides, Joining(message, resolve, theirs, measured))
+
+
+def cherry_pick(
+    store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
+) -> Version:
+    """Applies what one version changed to a branch, as a new version. Raises MergeConflict."""
+    sides = sides_of(store, "cherry-pick", branch, version)
+    return _apply(store, branch, sides, Joining(message, resolve))
+
+
+def picked(store: Store, revision: str) -> list[Version]:
+    """The version of a revision, or those of a range, oldest first. Raises
+    UnknownRevision for an empty range."""
+    if ".." not in revision:
+        return [store.resolve(revision)]
+    versions = list(store.log(revision))[::-1]
+    if not versions:
+        raise UnknownRevision(f"{revision} holds no version", hint="`tfgrpo log` shows a range")
+    return versions
+
+
+def cherry_pick_all(
+    store: Store,
+    branch: str,
+    revisions: Sequence[str],
+    *,
+    message: str | None = None,
+    resolve: Resolve | None = None,
+) -> list[Version]:
+    """Applies what each of these revisions changed, each as a new version, as one operation; those
+    of a range oldest first.
+
+    Without a message, each names the version that it applies. Raises MergeConflict, and then
+    nothing at all was recorded.
+    """
+    versions = [version for one in revisions for version in picked(store, one)]
+    return _each(store, cherry_pick, branch, versions, message, resolve)
+
+
+def revert(
+    store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
+) -> Version:
+    """Takes back what one version changed, as a new version.
+
+    Raises MergeConflict when later versions changed the same experiences.
+    """
+    sides = sides_of(store, "revert", branch, version)
+    return _apply(store, branch, sides, Joining(message, resolve))
+
+
+def revert_all(
+    store: Store,
+    branch: str,
+    revisions: Sequence[str],
+    *,
+    message: str | None = None,
+    resolve: Resolve | None = None,
+) -> list[Version]:
+    """Does the same for each of these revisions, as `cherry_pick_all` does; those of a range
+    newest first."""
+    versions = [version for one in revisions for version in picked(store, one)[::-1]]
+    return _each(store, revert, branch, versions, message, resolve)
+
+
+def _each(
+    store: Store,
+    work: Callable[..., Version],
+    branch: str,
+    versions: Sequence[Version],
+    message: str | None,
+    resolve: Resolve | None,
+) -> list[Version]:
+    """Makes a version of each, as one operation."""
+    verb = work.__name__.replace("_", "-")
+    with ExitStack() as operation:
+        if len(versions) > 1:
+            names = ", ".join(version.name for version in versions)
+            operation.enter_context(store.operation(f"{verb} {names}"))
+        appended = []
+        for one in versions:
+            words = message or f"{verb} {one.name}: {one.message}"
+            appended.append(work(store, branch, one, message=words, resolve=resolve))
+        return appended
+
+
+def _parent(store: Store, version: Version) -> Version:
+    if version.parent is None:
+        raise TfgrpoError(f"{version.name} is the empty library and has no changes")
+    return store.version(version.parent)
+
+
+def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version:
+    base, ours, theirs = sides
+    message, resolve, merged, measured = joining
+    our_library = store.library(ours)
+    merger = three_way(store.library(base), our_library, store.library(theirs), resolve=resolve)
+    if merger.conflicts:
+        redacted = {e.id for e in store.library(theirs) if e.redacted}
+        one = len(merger.conflicts) == 1
+        why = f"{'was' if one else 'were'} changed on both sides"
+        if redacted.issuperset(conflict.experience for conflict in merger.conflicts):
+            why = f"cannot be brought over: what {'it' if one else 'they'} said was redacted"
+        raise MergeConflict(
+            f"{'1 experience' if one else f'{len(merger.conflicts)} experiences'} {why}",
+            merger.conflicts,
+            hint="nothing was recorded; choose a side with --ours or --theirs, or "
+            "resolve each with --edit",
+        )
+    order, order_conflicts = merger.order
+    brought, meta = list(merger.operations), dict[str, Any]()
+    if order_conflicts:
+        meta[ORDER_CONFLICTS] = list(order_conflicts)
+    if measured is not None:
+        meta[MEASURED], out = measured.figures, measured.left_out
+        brought = [one for one in brought if one.experience not in out]
+        brought += [Operation("DELETE", e.id) for e in our_library if e.id in out]
+        order = None if order is None else tuple(id for id in order if id not in out)
+    reordered = order is not None and list(order) != ids_of(our_library)
+    if not brought and not reordered and merged is None:
+        raise TfgrpoError(
+            f"{branch} has nothing of {(theirs if base.number < theirs.number else base).name} "
+            "left to change",
+            hint="`tfgrpo diff` shows how the two differ",
+        )
+    source = theirs.digest.hex() if base.number < theirs.number else base.digest.hex()
+    operations = [
+        operation._replace(reason=message, evidence={"version": source}) for operation in brought
+    ]
+    return store.commit(
+        branch,
+        operations,
+        message=message,
+        expected=ours,
+        merged=merged,
+        order=order,
+        meta=meta or None,
+    )
+
+
+def _texts(library: Library) -> Mapping[str, str]:
+    return {e.id: e.text for e in library}

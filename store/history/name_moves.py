@@ -1,0 +1,281 @@
+"""How branches and tags are protected, renamed, and moved back.
+
+A protection is itself a name in the ref log, `protected/heads/prod` or `protected/tags/approved`.
+It stands at a version while the name is protected, and at none when it is not. `Store` asks
+`check` wherever a name moves. Protection is against accidents: whoever may write the file may
+also lift it.
+
+Names move by rows in the ref log alone, and the rows of one operation share a batch. An undo is
+another batch, which moves every name of the last one back. It deletes nothing, and a redo undoes
+it. Walking the log backwards finds what was undone and not redone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from tfgrpo.store.errors import (
+    InvalidName,
+    InvalidOperation,
+    ProtectedName,
+    TfgrpoError,
+    UnknownRevision,
+)
+from tfgrpo.store.history.revisions import BRANCH, HEAD, TAG, check_name
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import RefMove
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+
+
+PROTECTED = "protected/"
+
+NameKind: TypeAlias = Literal["branch", "tag"]
+PREFIX: dict[NameKind, str] = {"branch": BRANCH, "tag": TAG}
+UNDO, REDO, CLONE = "undo: ", "redo: ", "clone "
+TAKE_BACK = "take back: "
+
+
+def is_protected(port: Port, name: str) -> bool:
+    """Whether a whole name, such as heads/prod, is protected."""
+    if not name.startswith((BRANCH, TAG)):
+        return False
+    move = port.names.ref(PROTECTED + name)
+    return move is not None and move.version is not None
+
+
+def check(port: Port, name: str) -> None:
+    """Raises ProtectedName when a whole name is protected."""
+    if is_protected(port, name):
+        kind: NameKind = "branch" if name.startswith(BRANCH) else "tag"
+        short = name.removeprefix(PREFIX[kind])
+        aside = ", `tfgrpo switch -c NAME` starts another branch" if kind == "branch" else ""
+        raise ProtectedName(
+            f"{kind} {short} is protected: nothing changed",
+            hint=f"--force moves it anyway, `tfgrpo {kind} --unprotect {short}` "
+            f"removes the protection{aside}",
+        )
+
+
+def check_branch(store: Store, branch: str) -> None:
+    """Raises ProtectedName when a branch is protected and the store is not forced: for work
+    that takes long before it comes to move the branch."""
+    if not store.is_forced:
+        check(store.port, BRANCH + branch)
+
+
+def protected(store: Store, kind: NameKind) -> set[str]:
+    """The names of the branches, or of the tags, that are protected."""
+    prefix = PROTECTED + PREFIX[kind]
+    moves = store.port.names.refs(prefix)
+    return {m.name.removeprefix(prefix) for m in moves if m.version is not None}
+
+
+def protect(store: Store, kind: NameKind, name: str) -> bool:
+    """Protects a branch or tag; returns whether it was not protected before."""
+    version = _there(store, kind, name)
+    if is_protected(store.port, PREFIX[kind] + name):
+        return False
+    whole = PROTECTED + PREFIX[kind] + name
+    store.move_names([(whole, version, None)], f"protect {kind} {name}")
+    return True
+
+
+def unprotect(store: Store, kind: NameKind, name: str) -> bool:
+    """Lifts the protection of a branch or tag; returns whether it was protected."""
+    _there(store, kind, name)
+    if not is_protected(store.port, PREFIX[kind] + name):
+        return False
+    store.move_names([(PROTECTED + PREFIX[kind] + name, None, None)], f"unprotect {kind} {name}")
+    return True
+
+
+def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
+    """Renames a branch or tag, as one operation that undo takes back. Its versions stay.
+
+    HEAD goes with the branch that it is on, and a protection with its name; the new name's ref
+    log begins here. Raises UnknownRevision when `old` is not there, InvalidName when `new` is or
+    cannot be a name or an unfinished run still grows the branch, and ProtectedName.
+    """
+    prefix = PREFIX[kind]
+    with store.port.transaction():
+        version = _there(store, kind, old)
+        check_name(kind, new)
+        there = store.port.names.ref(prefix + new)
+        if there is not None and there.version is not None:
+            raise InvalidName(
+                f"{kind} {new} exists, at v{there.version}",
+                hint=f"choose another name, or delete it first: `tfgrpo {kind} -d {new}`",
+            )
+        if kind == "branch" and not store.is_forced:
+            _check_runs(store, old)
+        moves = moves_away(store.port, prefix + old)
+        moves.append((prefix + new, version, None))
+        if is_protected(store.port, prefix + old):
+            moves.append((PROTECTED + prefix + new, version, None))
+        if kind == "branch" and store.head.branch == old:
+            moves.append((HEAD, version, prefix + new))
+        store.move_names(moves, f"rename {kind} {old} to {new}")
+
+
+def _check_runs(store: Store, branch: str) -> None:
+    for run in store.runs.listed():
+        if run.branch == branch and store.runs.state(run) != "finished":
+            raise InvalidName(
+                f"run {run.name} is unfinished and adds to {branch}",
+                hint=f"finish it with `tfgrpo train --resume {run.name}`; --force renames anyway, "
+                "and the run is then left without a branch",
+            )
+
+
+def moves_away(port: Port, name: str) -> list[tuple[str, int | None, str | None]]:
+    """The moves by which a whole name goes, and its protection with it."""
+    moves: list[tuple[str, int | None, str | None]] = [(name, None, None)]
+    if is_protected(port, name):
+        moves.append((PROTECTED + name, None, None))
+    return moves
+
+
+def _there(store: Store, kind: NameKind, name: str) -> int:
+    move = store.port.names.ref(PREFIX[kind] + name)
+    if move is None or move.version is None:
+        raise UnknownRevision(f"there is no {kind} {name!r}", hint=f"`tfgrpo {kind}` lists them")
+    return move.version
+
+
+def undo(store: Store) -> list[RefMove]:
+    """Takes back the last operation that was not taken back yet; returns its moves."""
+    with store.port.transaction():  # nobody comes between what is found and what is moved
+        batch = undoable(store)
+        if batch is None:
+            raise TfgrpoError("there is nothing to undo", hint="`tfgrpo reflog` lists every move")
+        _check_idle(store, batch)
+        for move in batch:
+            if move.version is not None and "redacts" in store.version(move.version).meta:
+                raise TfgrpoError(
+                    f"the last operation was a redaction ({move.action.removeprefix('commit: ')}), "
+                    "which cannot be undone",
+                    hint="`tfgrpo reset REVISION` moves the branch; "
+                    "what was redacted stays redacted",
+                )
+        _move_back(store, batch, UNDO + batch[0].action)
+    return batch
+
+
+def take_back(store: Store, number: int) -> list[RefMove]:
+    """Takes back one operation by the number of its batch, whatever came after it on other names;
+    returns its moves. It is an operation of its own, and can be taken back as well.
+
+    Raises InvalidOperation where one of its names has moved since, or there is no such operation.
+    """
+    with store.port.transaction():
+        later: set[str] = set()
+        for moves in batches(store):
+            if moves[0].batch <= number:
+                break
+            later.update(move.name for move in moves)
+        if moves[0].batch != number:
+            raise InvalidOperation("there is no such operation to take back")
+        batch = _whole(moves)
+        if moved := sorted(later & {move.name for move in batch if move.name != HEAD}):
+            name = moved[0].removeprefix(BRANCH)
+            raise InvalidOperation(
+                f"{name} has moved since", hint="its history has what came after, and takes it back"
+            )
+        if any(m.version and "redacts" in store.version(m.version).meta for m in batch):
+            raise InvalidOperation("a redaction cannot be taken back")
+        _check_idle(store, batch)
+        _move_back(store, batch, TAKE_BACK + batch[0].action)
+    return batch
+
+
+def redo(store: Store) -> list[RefMove]:
+    """Puts back what the last undo took back; returns the moves that undo had made."""
+    with store.port.transaction():
+        batch = redoable(store)
+        if batch is None:
+            raise TfgrpoError(
+                "there is nothing to redo", hint="a redo must directly follow an undo"
+            )
+        _move_back(store, batch, REDO + batch[0].action.removeprefix(UNDO))
+    return batch
+
+
+def undoable(store: Store) -> list[RefMove] | None:
+    """The operation that an undo would take back, if any, with one move for a name."""
+    taken_back = 0
+    for batch in batches(store):
+        action = batch[0].action
+        if action.startswith(UNDO):
+            taken_back += 1
+        elif action.startswith(REDO) or taken_back > 0:
+            taken_back -= 1
+        else:
+            return None if action == "init" or action.startswith(CLONE) else _whole(batch)
+    return None
+
+
+def _check_idle(store: Store, batch: list[RefMove]) -> None:
+    """Raises InvalidOperation where an operation is that of a run at work, which builds on it."""
+    names = [move.name for move in batch]
+    for run in store.runs.listed():
+        steps = f"tags/{run.name}/step_"
+        if any(name.startswith(steps) for name in names) and store.runs.state(run) == "running":
+            raise InvalidOperation(
+                f"the last operation is of run {run.name}, which is at work",
+                hint="stop it first, or `tfgrpo reset REVISION` moves the branch",
+            )
+
+
+def redoable(store: Store) -> list[RefMove] | None:
+    """The undo that a redo would take back, if any."""
+    put_back = 0
+    for batch in batches(store):
+        action = batch[0].action
+        if action.startswith(REDO):
+            put_back += 1
+        elif not action.startswith(UNDO):
+            return None
+        elif put_back > 0:
+            put_back -= 1
+        else:
+            return _whole(batch)
+    return None
+
+
+def previous_branch(store: Store) -> str:
+    """The branch that HEAD was on before the one it is on, and that is still there.
+
+    Raises UnknownRevision where HEAD was never on another.
+    """
+    branches, here = store.branches(), store.head.branch
+    for move in store.port.names.ref_log(HEAD):
+        branch = (move.previous_symbol or "").removeprefix(BRANCH)
+        if branch in branches and branch != here:
+            return branch
+    raise UnknownRevision("HEAD was on no other branch", hint="`tfgrpo branch` lists the branches")
+
+
+def batches(store: Store) -> Iterator[list[RefMove]]:
+    """The operations on names, newest first, each as its moves in order."""
+    for _, moves in groupby(store.port.names.ref_log(None), key=lambda move: move.batch):
+        yield list(moves)[::-1]
+
+
+def _whole(batch: list[RefMove]) -> list[RefMove]:
+    """One move for each name of an operation, which may have moved it more than once:
+    from where it stood before to where it stood after."""
+    moves: dict[str, RefMove] = {}
+    for move in batch:
+        first = moves.get(move.name, move)
+        moves[move.name] = move._replace(
+            previous=first.previous, previous_symbol=first.previous_symbol
+        )
+    return list(moves.values())
+
+
+def _move_back(store: Store, batch: list[RefMove], action: str) -> None:
+    store.move_names([(m.name, m.previous, m.previous_symbol) for m in batch], action)

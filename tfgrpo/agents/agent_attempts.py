@@ -1,0 +1,216 @@
+"""Attempts by an agent, as a domain's rollout: opened with a run, closed with it.
+
+An attempt gets a place at the gateway and, where there is a workspace, a copy of it. What the agent
+answers is the response; what passed through the gateway is the trajectory. Where a command judges,
+it does so before the copy is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from tfgrpo.agents.agent_settings import OBJECT, AgentSettings
+from tfgrpo.agents.command_agent import CommandAgent
+from tfgrpo.agents.command_reward import Judged, RewardCommand, judged_as
+from tfgrpo.agents.context import Attempt, Place
+from tfgrpo.agents.function_agent import FunctionAgent, find_function
+from tfgrpo.agents.gateway import Desk, Gateway
+from tfgrpo.agents.orphan_guard import guarded
+from tfgrpo.agents.wire_conversation import request_messages, transcript
+from tfgrpo.agents.workspace import Workspace, remove
+from tfgrpo.domains import base
+from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import Json
+
+AROUND = (
+    "was not asked in an attempt that has an answer: the agent goes around its gateway, so it is "
+    "shown no library and its cost is not counted. OPENAI_BASE_URL and ANTHROPIC_BASE_URL lead "
+    "there; context.record(...) and a `usage` tell of calls made elsewhere"
+)
+
+
+class Runner(Protocol):
+    """What runs an agent: a function or a command."""
+
+    name: str
+
+    @property
+    def identity(self) -> str:
+        """A digest of all that decides what it does, as far as it can be known."""
+
+    async def run(self, place: Place) -> Attempt:
+        """Makes one attempt. Raises CallFailed."""
+
+
+class AgentRollout:
+    """A rollout by an agent. `opened` gives the one that can be called."""
+
+    def __init__(self, runner: Runner, workspace: Workspace | None, judge: Judge | None) -> None:
+        self._runner, self._workspace, self._judge = runner, workspace, judge
+
+    async def __call__(self, context: Context) -> Trajectory:
+        raise SettingsError("an agent's attempts are made in a run", hint="tfgrpo.train(agent=…)")
+
+    @asynccontextmanager
+    async def opened(self, seconds: float) -> AsyncIterator[base.Attempt]:
+        """Yields the rollout whose attempts take at most so many seconds, with its gateway open."""
+        gateway = Gateway()
+        await gateway.start()
+
+        async def rollout(context: Context) -> Trajectory:
+            desk = gateway.admit(context)
+            copy = None
+            try:
+                if self._workspace is not None:
+                    copy = await asyncio.to_thread(self._workspace.copy)
+                return await self._attempt(Place(desk, seconds, copy))
+            finally:
+                gateway.dismiss(desk)
+                if copy is not None:
+                    await asyncio.shield(asyncio.to_thread(remove, copy))
+
+        starts = isinstance(self._runner, CommandAgent)
+        try:
+            with guarded(gateway.family) if starts else nullcontext():
+                yield rollout
+        finally:
+            await gateway.close()
+
+    async def _attempt(self, place: Place) -> Trajectory:
+        desk, context = place.desk, place.desk.context
+        attempt = await _until_over(desk, self._runner.run(place))
+        files = attempt.files
+        if self._workspace is not None and place.workspace is not None:
+            files = await asyncio.to_thread(self._workspace.changes, place.workspace)
+        if not desk.passed and not context.elsewhere and attempt.response.strip():
+            context.calls.endpoint.adaptation.note(AROUND)
+        trajectory = _trajectory(desk, attempt, files)
+        if self._judge is not None:
+            judged = Judged(context.problem, trajectory, files, place.workspace)
+            await self._judge.look(context, judged, attempt)
+        return trajectory
+
+
+async def _until_over(desk: Desk, running: Any) -> Attempt:
+    """Returns what an agent did; ends it where its calls can come to nothing any more. Raises what
+    ended them, and what the agent raises."""
+    work = asyncio.ensure_future(running)
+    over = asyncio.ensure_future(desk.over.wait())
+    try:
+        await asyncio.wait({work, over}, return_when=asyncio.FIRST_COMPLETED)
+        if desk.error is not None:
+            raise desk.error
+        attempt: Attempt = await work
+        return attempt
+    finally:
+        for task in (work, over):
+            task.cancel()
+        await asyncio.gather(work, over, return_exceptions=True)
+
+
+def _trajectory(desk: Desk, attempt: Attempt, files: Json) -> Trajectory:
+    """Returns an attempt as it goes on record."""
+    response, passed = attempt.response, desk.passed
+    own = request_messages({"messages": list(attempt.messages)})
+    messages = own or transcript(passed, response)
+    if files:
+        change_text = "\n".join(f"{path}: {change}" for path, change in files.items())
+        answer_message = {"role": "assistant", "content": response}
+        messages = (*(messages or (answer_message,)), {"role": "files", "content": change_text})
+    truncated = bool(passed) and passed[-1].truncated and passed[-1].answer["content"] == response
+    return Trajectory(response, tuple(one.key for one in passed), truncated, messages)
+
+
+class Judge:
+    """The verdicts of a command, made while the workspace is there, or of the agent itself."""
+
+    def __init__(self, command: RewardCommand | None) -> None:
+        self._command = command
+        self._verdicts: dict[int, Verdict] = {}
+
+    async def look(self, context: Context, judged: Judged, attempt: Attempt) -> None:
+        """Judges an attempt before its workspace goes."""
+        self._verdicts[id(context.elsewhere)] = await self._verdict(context, judged, attempt)
+
+    async def __call__(self, context: Context, trajectory: Trajectory) -> Verdict:
+        """Returns the verdict on an attempt: the one that was made already, if there is one."""
+        known = self._verdicts.pop(id(context.elsewhere), None)
+        if known is not None:
+            return known
+        judged = Judged(context.problem, trajectory, {})
+        return await self._verdict(context, judged, Attempt(trajectory.response))
+
+    async def _verdict(self, context: Context, judged: Judged, attempt: Attempt) -> Verdict:
+        if self._command is None:
+            return judged_as(attempt.reward, attempt.words, attempt.response)
+        return await self._command.verdict(judged, context.verifier.seconds)
+
+
+def by_agent(
+    domain: Domain,
+    settings: AgentSettings,
+    root: Path,
+    functions: Mapping[str, Callable[..., Any]],
+    concurrency: int,
+) -> Domain:
+    """Returns a domain whose attempts an agent makes, and a command judges, as far as settings say
+    so; the same where they do not.
+
+    Paths are relative to `root`, and `functions` are those that were given as objects, by their
+    names. Everything is looked up here: raises SettingsError for what is not there.
+    """
+    if not settings.run and settings.reward is None:
+        return domain
+    workspace = None
+    if settings.workspace is not None:
+        workspace = Workspace(root / settings.workspace, settings.copy_limit)
+    judges = settings.reward_command is not None
+    command = RewardCommand(settings, root, workspace) if judges else None
+    judge = None if settings.reward is None else Judge(command)
+    parts: list[str] = []
+    changes: dict[str, Any] = {}
+    if judge is not None:
+        parts.append(f"reward:{'agent' if command is None else command.identity}")
+        changes |= {"verify": judge, "at_once": None, "check": None, "answers": None}
+        changes |= {"ground_truth": False, "shared_answers": False}
+    if settings.run:
+        runner = _runner(settings, root, (workspace, functions), concurrency)
+        parts.append(f"agent:{runner.identity}")
+        changes["rollout"] = AgentRollout(runner, workspace, judge)
+    if workspace is not None:
+        parts.append(f"workspace:{workspace.identity}")
+
+    def changed(one: Domain) -> Domain:
+        return replace(one, **changes, identity=" ".join(filter(None, (one.identity, *parts))))
+
+    configure = domain.configure
+    if configure is None:
+        return changed(domain)
+    return replace(changed(domain), configure=lambda options: changed(configure(options)))
+
+
+def _runner(
+    settings: AgentSettings,
+    root: Path,
+    given: tuple[Workspace | None, Mapping[str, Callable[..., Any]]],
+    concurrency: int,
+) -> Runner:
+    workspace, functions = given
+    spec = settings.function
+    if spec is None:
+        return CommandAgent(settings, root, workspace)
+    if not spec.startswith(OBJECT):
+        return FunctionAgent(find_function(spec, (Path.cwd(), root)), concurrency, spec)
+    name = spec[len(OBJECT) :]
+    if spec not in functions:
+        raise SettingsError(
+            f"the agent {name} is a Python object of the program that began this run",
+            hint="pass it again from Python: tfgrpo.train(resume=…, agent=…)",
+        )
+    return FunctionAgent(functions[spec], concurrency, name)

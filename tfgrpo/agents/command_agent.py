@@ -1,0 +1,178 @@
+"""An agent that is a command: one process for each attempt, in any language.
+
+It gets the problem as JSON on standard input and in `TFGRPO_PROBLEM`, and the attempt's address in
+the variables that clients of OpenAI's and Anthropic's read. Its answer is what it prints; or the
+`answer` of a JSON object in the last line, which may tell `messages` and `usage` too; or what
+stands in the answer file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.agents.agent_settings import INSPECT, AgentSettings
+from tfgrpo.agents.context import Attempt, Place
+from tfgrpo.agents.function_agent import without_answer
+from tfgrpo.agents.user_program import Limits, Task, check_command, run
+from tfgrpo.agents.workspace import Workspace
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.model.response import field
+from tfgrpo.store import child_processes
+from tfgrpo.store.canonical import digest
+
+LONGEST = 96 << 10
+"""Bytes of a variable: systems take no longer ones. A longer problem is on standard input alone."""
+
+
+class CommandAgent:
+    """Makes attempts by a command. Raises SettingsError for one that is not there."""
+
+    def __init__(self, settings: AgentSettings, root: Path, workspace: Workspace | None) -> None:
+        assert settings.command is not None
+        self._settings, self._root = settings, root
+        self._command = command_parts(settings.command, root, workspace)
+        check_command(self._command, root if workspace is None else workspace.folder, "agent")
+        self.name = settings.command
+
+    @property
+    def identity(self) -> str:
+        """A digest of the command and of the files that it names."""
+        parts = self._command
+        if self.name.startswith(INSPECT):  # the file is before the name of its task
+            parts = ["inspect", *self.name.removeprefix(INSPECT).rsplit("@", 1)]
+        return command_identity(parts, self._root)
+
+    async def run(self, place: Place) -> Attempt:
+        """Makes one attempt. Raises CallFailed with the last words of a command that fails."""
+        desk, settings = place.desk, self._settings
+        task_text = json.dumps(problem_json(place)).encode()
+        environment = desk.environment() | _environment(desk.context)
+        if len(task_text) <= LONGEST:
+            environment["TFGRPO_PROBLEM"] = task_text.decode()
+        secret = desk.context.calls.endpoint.api_key or ""
+        limits = Limits(place.seconds, settings.memory, settings.output)
+        folder = place.workspace or self._root
+        output, errors = await run(
+            Task(self._command, folder, environment, task_text, secret), limits, desk.token
+        )
+        if settings.answer_file is not None:
+            path = folder / settings.answer_file
+            return Attempt(await asyncio.to_thread(_read, path, settings.output))
+        attempt = _read_output(output.decode("utf-8", "replace"), desk.context)
+        if not attempt.response:
+            words = errors.decode("utf-8", "replace").strip()[-400:]
+            raise CallFailed(f"the agent printed no answer{f': {words}' if words else ''}")
+        return attempt
+
+
+def problem_json(place: Place) -> dict[str, Any]:
+    """Returns what a command is reported of its attempt."""
+    context = place.agent_context(sync=True)
+    return {
+        **of_problem(without_answer(place.desk.context.problem)),
+        "library": context.library,
+        "system": context.system,
+        "prompt": context.messages,
+        "base_url": context.base_url,
+        "model": context.model,
+        "sample": context.sample,
+        "seed": context.seed,
+        "temperature": context.temperature,
+        "max_tokens": context.max_tokens,
+        "deadline": context.deadline,
+    }
+
+
+def of_problem(problem: Problem) -> dict[str, Any]:
+    """Returns a problem as JSON; the ground truth where it is there."""
+    fields: dict[str, Any] = {"id": problem.id, "problem": problem.problem}
+    if problem.messages:
+        fields["messages"] = [{"role": role, "content": text} for role, text in problem.messages]
+    if problem.answer:
+        fields["answer"] = problem.answer
+    return fields | ({"meta": dict(problem.meta)} if problem.meta else {})
+
+
+def command_parts(command: str, root: Path, workspace: Workspace | None) -> list[str]:
+    """Returns a command's parts. Files of the project that it names are found from a workspace too,
+    unless that has one of the same name."""
+    parts = shlex.split(command)
+    if command.startswith(INSPECT):
+        return child_processes.python(
+            "-m", "tfgrpo.agents.inspect_task", command.removeprefix(INSPECT)
+        )
+    if workspace is None:
+        return parts
+    there = workspace.folder
+    return [
+        str(root / part) if (root / part).is_file() and not (there / part).exists() else part
+        for part in parts
+    ]
+
+
+def command_identity(command: Sequence[str], root: Path) -> str:
+    """Returns the digest of a command's parts, and of the project's files among them."""
+    files = {
+        part: hashlib.sha256((root / part).read_bytes()).hexdigest()
+        for part in command
+        if (root / part).is_file() and (root / part).resolve().is_relative_to(root.resolve())
+    }
+    parts = [Path(part).name if part in files else part for part in command]
+    return digest(["tfgrpo.command", parts, sorted(files.values())]).hex()[:16]
+
+
+def _environment(context: Context) -> dict[str, str]:
+    return {
+        "TFGRPO_MODEL": context.calls.endpoint.model,
+        "TFGRPO_SAMPLE": str(context.sample),
+        "TFGRPO_SEED": str(context.seed),
+    }
+
+
+def _read(path: Path, most: int) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise CallFailed(f"there is no answer file {path.name}: {error.strerror}") from None
+    if len(data) > most:
+        raise CallFailed(f"the answer file {path.name} has more than {most:,} bytes")
+    return data.decode("utf-8", "replace").strip()
+
+
+def _read_output(text: str, context: Context) -> Attempt:
+    """Returns the attempt that a command's output tells of."""
+    text = text.strip()
+    last = text.rpartition("\n")[2].strip()
+    try:
+        reported = json.loads(last) if last.startswith("{") else None
+    except (ValueError, RecursionError):
+        reported = None
+    if not isinstance(reported, dict) or "answer" not in reported:
+        return Attempt(text)
+    answer, usage = reported["answer"], reported.get("usage")
+    if isinstance(usage, dict):
+        counts = [field(usage, f"{name}_tokens") for name in ("prompt", "completion", "cached")]
+        tokens = [n if isinstance(n, int) and n > 0 else 0 for n in counts]
+        context.record(
+            str(answer),
+            prompt_tokens=tokens[0],
+            completion_tokens=tokens[1],
+            cached_tokens=tokens[2],
+        )
+    messages = reported.get("messages")
+    listed = messages if isinstance(messages, list) else ()
+    return Attempt(
+        answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False),
+        [one for one in listed if isinstance(one, dict)],
+        reward=own if isinstance(own := reported.get("reward"), int | float) else None,
+        words=str(reported.get("words") or ""),
+    )

@@ -1,0 +1,284 @@
+"""Programs of the user's: one process group for each, with limits, killed whole.
+
+What is in the group is found by its number, and what has left it by the token of its attempt in
+its environment. A program that says more than is kept, or takes more memory than it may, is
+ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.store import child_processes
+from tfgrpo.store.errors import SettingsError
+
+LOOK = 0.2
+"""Seconds between two looks at how much memory a program has."""
+LAST_WORDS = 400
+PROC = Path("/proc")
+MARK = "TFGRPO_ATTEMPT"
+"""The variable that every process of an attempt has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a program may take: seconds, MiB of memory of all its processes, bytes of output."""
+
+    seconds: float
+    memory: int
+    output: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A program to be run: its command, where, with which environment beside this process's, what
+    it reads, and a value that none of its variables may have."""
+
+    command: Sequence[str]
+    folder: Path
+    environment: Mapping[str, str]
+    given: bytes
+    secret: str = ""
+
+
+def check_command(command: Sequence[str], folder: Path, what: str) -> None:
+    """Raises SettingsError for a command that is not there."""
+    name = command[0]
+    path = folder / name if os.sep in name else None
+    if shutil.which(name) if path is None else path.is_file() and os.access(path, os.X_OK):
+        return
+    if path is not None and path.is_file():
+        raise SettingsError(f"the {what} {name} cannot be run", hint=f"chmod +x {name}")
+    raise SettingsError(
+        f"there is no command {name} for the {what}",
+        hint="write it as in a shell, such as --agent 'python my_agent.py'",
+    )
+
+
+async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
+    """Returns what a program says on standard output and on standard error, once it has ended well.
+
+    Raises CallFailed with its last words where it ends otherwise, or takes too much. Cancelled, it
+    is killed whole.
+    """
+    name = Path(task.command[0]).name
+    there = child_processes.whole(**task.environment, **{MARK: token})
+    environment = {k: v for k, v in there.items() if not task.secret or v != task.secret}
+    try:
+        process = child_processes.start_as_written(
+            task.command,
+            environment,
+            cwd=task.folder,
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise CallFailed(f"cannot start {name}: {error}") from None
+    watched = _Watched(process, limits, token)
+    try:
+        async with asyncio.timeout(limits.seconds) as clock:
+            output, errors = await watched.talk(task.given)
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        words = _last_words(watched.heard)
+        raise CallFailed(f"{name} was not done in {limits.seconds:g} s{words}") from None
+    finally:
+        await asyncio.shield(asyncio.to_thread(watched.end))
+    if watched.too_much:
+        raise CallFailed(f"{name} {watched.too_much}{_last_words((output, errors))}")
+    if process.returncode:
+        how = f"ended with {process.returncode}"
+        if process.returncode < 0:
+            how = f"was ended by {signal.Signals(-process.returncode).name}"
+        raise CallFailed(f"{name} {how}{_last_words((output, errors))}")
+    return output, errors
+
+
+class _Watched:
+    """A process that runs, and what it has said so far."""
+
+    def __init__(self, process: Popen[bytes], limits: Limits, token: str) -> None:
+        self._process, self._limits, self._token = process, limits, token
+        self._heard = (bytearray(), bytearray())
+        self.too_much = ""
+
+    @property
+    def heard(self) -> tuple[bytes, bytes]:
+        """Standard output and standard error, so far."""
+        return bytes(self._heard[0]), bytes(self._heard[1])
+
+    async def talk(self, given: bytes) -> tuple[bytes, bytes]:
+        """Gives a process what it reads, and returns what it says when it has ended."""
+        streams = (self._process.stdout, self._process.stderr)
+        reading = [
+            asyncio.create_task(self._listen(stream.fileno(), heard))
+            for stream, heard in zip(streams, self._heard, strict=True)
+            if stream is not None
+        ]
+        writing = asyncio.create_task(self._say(given))
+        try:
+            while self._process.poll() is None:
+                await asyncio.wait(reading, timeout=LOOK)
+                if not self.too_much and await asyncio.to_thread(self._takes_too_much):
+                    self.too_much = f"took more than {self._limits.memory:,} MiB of memory"
+                if self.too_much:
+                    await asyncio.to_thread(self.kill)
+                if all(task.done() for task in reading):
+                    await asyncio.sleep(0.01)
+            # what it has left running may hold its output open: nobody waits for that
+            await asyncio.wait(reading, timeout=LOOK)
+        finally:
+            for task in (*reading, writing):
+                task.cancel()
+            await asyncio.gather(*reading, writing, return_exceptions=True)
+        return self.heard
+
+    async def _listen(self, stream: int, heard: bytearray) -> None:
+        loop = asyncio.get_running_loop()
+        os.set_blocking(stream, False)
+        ready = asyncio.Event()
+        loop.add_reader(stream, ready.set)
+        try:
+            while True:
+                await ready.wait()
+                ready.clear()
+                try:
+                    data = os.read(stream, 1 << 16)
+                except BlockingIOError:
+                    continue
+                if not data:
+                    return
+                heard += data
+                if len(heard) > self._limits.output:
+                    self.too_much = f"wrote more than {self._limits.output:,} bytes"
+                    return
+                ready.set()
+                await asyncio.sleep(0)
+        finally:
+            loop.remove_reader(stream)
+
+    async def _say(self, given: bytes) -> None:
+        """Writes what the process reads; one that reads nothing is no error."""
+        pipe = self._process.stdin
+        assert pipe is not None
+        loop, ready, number = asyncio.get_running_loop(), asyncio.Event(), pipe.fileno()
+        os.set_blocking(number, False)
+        loop.add_writer(number, ready.set)
+        try:
+            while given:
+                await ready.wait()
+                ready.clear()
+                with suppress(BlockingIOError):
+                    given = given[os.write(number, given) :]
+                ready.set()
+                await asyncio.sleep(0)
+        except BrokenPipeError:
+            pass
+        finally:
+            loop.remove_writer(number)
+            with suppress(BrokenPipeError):
+                pipe.close()
+
+    def _takes_too_much(self) -> bool:
+        pages = sum(_resident(number) for number in _table.of(self._process.pid))
+        return pages * os.sysconf("SC_PAGE_SIZE") > self._limits.memory << 20
+
+    def end(self) -> None:
+        """Ends what is left of the process, takes note of how it ended, and closes its streams."""
+        self.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def kill(self) -> None:
+        """Ends the process with all that it has started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        for _ in range(100):  # what is being started while others are ended
+            left = self._members()
+            if not left:
+                break
+            for number in left:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(number, signal.SIGKILL)
+
+    def _members(self) -> list[int]:
+        """Returns the processes of this attempt that run: those of its session, and those that have
+        its token in their environment."""
+        mark = f"{MARK}={self._token}".encode()
+        numbers = []
+        for number, (_, session) in _processes().items():
+            with suppress(OSError):
+                environment = (PROC / str(number) / "environ").read_bytes().split(b"\0")
+                if session == self._process.pid or mark in environment:
+                    numbers.append(number)
+        return numbers
+
+
+def _processes() -> dict[int, tuple[int, int]]:
+    """Returns the processes that run: number → its parent and its session. Nothing where the system
+    does not tell."""
+    numbers: dict[int, tuple[int, int]] = {}
+    for entry in PROC.iterdir() if PROC.is_dir() else ():
+        if entry.name.isdigit():
+            with suppress(OSError, ValueError, IndexError):
+                fields = (entry / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+                if fields[0] not in "ZX":
+                    numbers[int(entry.name)] = int(fields[1]), int(fields[3])
+    return numbers
+
+
+class _Table:
+    """The processes that run, read once for all attempts that look at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read = -LOOK
+        self._there: dict[int, tuple[int, int]] = {}
+
+    def of(self, leader: int) -> list[int]:
+        """Returns a session's processes, and those that these have started."""
+        with self._lock:
+            if time.monotonic() - self._read >= LOOK / 2:
+                self._there, self._read = _processes(), time.monotonic()
+            there = self._there
+        members = {number for number, (_, session) in there.items() if session == leader}
+        while True:
+            more = {n for n, (parent, _) in there.items() if parent in members} - members
+            if not more:
+                return sorted(members)
+            members |= more
+
+
+_table = _Table()
+
+
+def _resident(number: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int((PROC / str(number) / "statm").read_text().split()[1])
+    return 0
+
+
+def _last_words(heard: tuple[bytes, bytes]) -> str:
+    """Returns what a program said last, on standard error, or else on standard output."""
+    for words in (heard[1], heard[0]):
+        text = words.decode("utf-8", "replace").strip()
+        if text:
+            return f": {' '.join(text.split())[-LAST_WORDS:]}"
+    return ""

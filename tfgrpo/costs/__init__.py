@@ -1,0 +1,1 @@
+"""What tokens cost, and what was spent."""

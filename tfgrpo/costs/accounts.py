@@ -1,0 +1,195 @@
+"""What was spent: calls, tokens, seconds and US dollars, from the journal.
+
+The journal has every call that was answered, so this is the whole truth about a run that was
+killed as well. Money is at today's prices; what a model without a known price took is named,
+never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import reduce
+from typing import Any, TypeVar
+
+from tfgrpo.costs import prices
+from tfgrpo.costs.prices import Price
+from tfgrpo.store.activity.runs import Run, Spent, Usage
+from tfgrpo.store.store import Store
+
+K = TypeVar("K", bound=Hashable)
+NOTHING = Usage()
+EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The calls of one stage, with one model, in one step of one run.
+
+    `run` is None for an evaluation of its own, `step` for any evaluation. `retries` counts the
+    tries before the ones that were answered. `dollars` is None where the price is unknown.
+    """
+
+    run: str | None
+    step: int | None
+    stage: str
+    model: str
+    retries: int
+    usage: Usage
+    dollars: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Costs, added up. `unknown` names the models that `dollars` leaves out."""
+
+    usage: Usage = NOTHING
+    retries: int = 0
+    dollars: float = 0.0
+    unknown: tuple[str, ...] = ()
+
+    def plus(self, cost: Cost) -> Total:
+        """Returns the sum with another cost."""
+        unknown = self.unknown
+        if cost.dollars is None and cost.model not in unknown:
+            unknown = (*unknown, cost.model)
+        return Total(
+            Usage._make(a + b for a, b in zip(self.usage, cost.usage, strict=True)),
+            self.retries + cost.retries,
+            self.dollars + (cost.dollars or 0.0),
+            unknown,
+        )
+
+
+def costs(
+    store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
+) -> list[Cost]:
+    """Returns what a run has cost, or everything in the store, in the order of the calls.
+
+    `overrides` is the settings file's [prices]; `base_url` the address of models that no run
+    names. Raises PriceInvalid.
+    """
+    pricing = Pricing(store, overrides, base_url)
+    by_kind = [pricing.cost(spent) for spent in store.runs.spent(run)]
+    runs = [run] if run is not None else store.runs.all()
+    if not any(one.config["models"].get("endpoints") for one in runs):
+        return by_kind
+    elsewhere: dict[tuple[Hashable, ...], list[Cost]] = {}
+    for _, one in endpoint_costs(store, overrides, run):
+        elsewhere.setdefault(_kind(one), []).append(one)
+    return [_as_answered(one, elsewhere.get(_kind(one), ()), pricing) for one in by_kind]
+
+
+def endpoint_costs(
+    store: Store, overrides: Mapping[str, Any], run: Run | None = None
+) -> list[tuple[str, Cost]]:
+    """Returns what the calls have cost that one of several endpoints has answered, with its
+    address. Reads every answer. Raises PriceInvalid."""
+    pricing = Pricing(store, overrides)
+    by_kind = store.runs.spent_by_endpoint(run)
+    return [(one.endpoint, pricing.cost(one.spent, one.endpoint)) for one in by_kind]
+
+
+def _kind(cost: Cost) -> tuple[Hashable, ...]:
+    return cost.run, cost.step, cost.stage, cost.model
+
+
+def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
+    """Returns a cost with the prices of the endpoints that have answered its `parts`."""
+    if not parts:
+        return cost
+    dollars = [part.dollars for part in parts]
+    rest = Usage._make(
+        whole - sum(of_part)
+        for whole, *of_part in zip(cost.usage, *(part.usage for part in parts), strict=True)
+    )
+    if rest.calls:
+        dollars.append(pricing.dollars(cost.model, cost.run, rest))
+    known = [amount for amount in dollars if amount is not None]
+    return replace(cost, dollars=sum(known) if len(known) == len(dollars) else None)
+
+
+def daily_costs(
+    store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
+) -> list[tuple[date, Cost]]:
+    """Returns what `costs` does, apart for each day, in UTC. Raises PriceInvalid."""
+    pricing = Pricing(store, overrides, base_url)
+    return [
+        (EPOCH + timedelta(days=day), pricing.cost(spent))
+        for day, spent in store.runs.spent_by_day(run)
+    ]
+
+
+class Pricing:
+    """What calls cost at today's prices; a price is looked up once."""
+
+    def __init__(
+        self, store: Store, overrides: Mapping[str, Any], base_url: str | None = None
+    ) -> None:
+        self._runs = {run.id: run for run in store.runs.all()}
+        self._known: dict[str, str | None] = {}
+        for one in self._runs.values():
+            self._known.update(addresses(one))
+        self._overrides, self._base_url = overrides, base_url
+        self._by_model: dict[tuple[str, str | None], Price | None] = {}
+
+    def cost(self, spent: Spent, address: str | None = None) -> Cost:
+        """Returns what calls of one kind have cost, at that address if it is named. Raises
+        PriceInvalid."""
+        of = self._runs[spent.run] if spent.run is not None else None
+        per = self._price(spent.model, of) if address is None else self._at(spent.model, address)
+        name, usage = of.name if of else None, spent.usage
+        dollars = _dollars(per, usage)
+        return Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
+
+    def dollars(self, model: str, run: str | None, usage: Usage) -> float | None:
+        """Returns what a model's calls in a run have cost where nothing says who answered."""
+        of = next((one for one in self._runs.values() if one.name == run), None)
+        return _dollars(self._price(model, of), usage)
+
+    def _price(self, model: str, of: Run | None) -> Price | None:
+        address = addresses(of).get(model) if of else self._known.get(model, self._base_url)
+        return self._at(model, address)
+
+    def _at(self, model: str, address: str | None) -> Price | None:
+        if (model, address) not in self._by_model:
+            self._by_model[model, address] = prices.find(model, address, self._overrides)
+        return self._by_model[model, address]
+
+
+def _dollars(per: Price | None, usage: Usage) -> float | None:
+    if per is None:
+        return None
+    return per.of(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+
+
+def addresses(run: Run) -> dict[str, str | None]:
+    """Returns the models that a run asks, and where."""
+    models = run.config["models"]
+    policy, reflection = models["model"], models.get("reflection_model")
+    known: dict[str, str | None] = {policy: models.get("base_url")}
+    if reflection is not None and reflection not in known:
+        known[reflection] = models.get("reflection_base_url") or models.get("base_url")
+    return known
+
+
+def total(parts: Iterable[Cost]) -> Total:
+    """Returns the sum of costs."""
+    return reduce(Total.plus, parts, Total())
+
+
+def group_by(parts: Iterable[Cost], key: Callable[[Cost], K]) -> dict[K, Total]:
+    """Returns the sums of costs that share a key, in the order in which the keys come up."""
+    sums: dict[K, Total] = {}
+    for cost in parts:
+        sums[key(cost)] = sums.get(key(cost), Total()).plus(cost)
+    return sums
+
+
+def spent(store: Store, run: Run, overrides: Mapping[str, Any], *, in_tokens: bool) -> float:
+    """Returns what a budget has to count as spent by a run that goes on: tokens or dollars."""
+    spending = total(costs(store, overrides, run))
+    if in_tokens:
+        return spending.usage.prompt_tokens + spending.usage.completion_tokens
+    return spending.dollars

@@ -1,0 +1,128 @@
+"""What tokens cost: the [prices] of `tfgrpo.toml`, then the catalogue of genai-prices.
+
+The catalogue is the one that is installed; nothing is ever fetched. It is asked only for a
+provider that the address names, for the same weights cost nothing on one's own machine and
+differ between hosts. A price that is not known is None and is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.errors import TfgrpoError
+
+if TYPE_CHECKING:
+    from tfgrpo.model.endpoint import Answer
+    from tfgrpo.model.settings import ModelSettings
+
+LOCAL, TOOL = "local:", "tool:"
+
+
+class PriceInvalid(TfgrpoError):
+    """A price in the settings file that cannot be read."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars for a million tokens; `cached` ones of the prompt cost less at most providers.
+
+    Reasoning tokens are part of the completion and cost the same.
+    """
+
+    prompt: float
+    completion: float
+    cached: float | None = None
+
+    def cost(self, answer: Answer) -> float:
+        """Returns what an answer cost, in US dollars."""
+        return self.of(answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)
+
+    def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
+        """Returns what so many tokens cost, in US dollars; the prompt's hold the cached ones.
+
+        More cached tokens than the prompt has are no more than the prompt: no cost is negative.
+        """
+        cached = self.prompt if self.cached is None else self.cached
+        cached_tokens = min(cached_tokens, prompt_tokens)
+        parts = (prompt_tokens - cached_tokens) * self.prompt + cached_tokens * cached
+        return (parts + completion_tokens * self.completion) / 1e6
+
+
+FREE = Price(0.0, 0.0)
+
+
+def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price | None:
+    """Returns what a model costs at an address: nothing if it is local, None if not known.
+
+    `prices` is the settings file's table: `"name" = {prompt = 0.27, completion = 1.10, cached =
+    0.07}` in US dollars for a million tokens; a name may be an address, for all that is served
+    there. `base_url` None means the client's own default.
+    Raises PriceInvalid.
+    """
+    if model.startswith((LOCAL, TOOL)):
+        return FREE
+    named = base_url if base_url is not None and base_url in prices else model
+    if named not in prices:
+        return _catalogue(model, base_url)
+    try:
+        price = Price(**{name: float(value) for name, value in prices[named].items()})
+        amounts = (price.prompt, price.completion, price.cached or 0.0)
+        if all(0 <= amount < inf for amount in amounts):
+            return price
+    except (TypeError, ValueError, AttributeError):
+        pass
+    raise PriceInvalid(
+        f"[prices] {named!r} cannot be read",
+        hint='write "name" = {prompt = 0.27, completion = 1.10}',
+    )
+
+
+def _catalogue(model: str, base_url: str | None) -> Price | None:
+    from genai_prices import Usage, calc_price
+
+    try:
+        if base_url is None:
+            price = calc_price(Usage(), model, provider_id="openai").model_price
+        else:
+            price = calc_price(Usage(), model, provider_api_url=base_url).model_price
+    except LookupError:
+        return None
+
+    def base(value: Any) -> float | None:
+        """A tier's price below its first threshold: calls here are far shorter."""
+        return None if value is None else float(getattr(value, "base", value))
+
+    prompt, completion = base(price.input_mtok), base(price.output_mtok)
+    if prompt is None or completion is None:
+        return None
+    return Price(prompt, completion, base(price.cache_read_mtok))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrices:
+    """What the models of a run cost; None where a price is unknown."""
+
+    policy: Price | None = None
+    reflection: Price | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether every price is."""
+        return None not in (self.policy, self.reflection)
+
+
+def model_prices(models: ModelSettings, prices: Mapping[str, Any]) -> ModelPrices:
+    """Returns what the models of a run cost.
+
+    `prices` is the settings file's table. Raises PriceInvalid.
+    """
+    policy = reflection = find(models.model, models.base_url, prices)
+    if models.reflection_model or models.reflection_base_url:
+        address = models.reflection_base_url or models.base_url
+        reflection = find(models.reflection_model or models.model, address, prices)
+    return ModelPrices(policy, reflection)

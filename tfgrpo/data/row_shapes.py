@@ -1,0 +1,228 @@
+"""Known shapes of rows, read as what they are: options and context are part of what is asked.
+
+    {"question", "choices": ["…", …], "answer": 1}                  MMLU: an index, or a letter
+    {"question", "choices": {"text", "label"}, "answerKey": "B"}    ARC, CommonsenseQA
+    {"question", "A", "B", "C", "D", "answer": "B"}                 columns that are letters
+    {"Question", "Correct Answer", "Incorrect Answer 1", …}         GPQA, SciQ: shuffled by the text
+    {"context", "question", "answer"}                               SQuAD and its like
+    {"instruction", "input", "output"}                              Alpaca
+
+A row of options asks them under letters, and its answer is the letter. Whoever names the field of
+the problem has said what is asked, and gets that alone.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable, Mapping
+from string import ascii_uppercase
+from typing import Any
+
+from tfgrpo.data.unpacking import DatasetError
+
+QUESTIONS = ("problem", "question", "query", "prompt", "stem", "input", "text", "sentence", "ctx")
+LISTS = (
+    "choices",
+    "options",
+    "answer_choices",
+    "candidates",
+    "endings",
+    "alternatives",
+    "mc_options",
+)
+KEYS = (
+    *("answerkey", "answer_key", "answer", "label", "correct", "correct_answer", "correct_option"),
+    *("answer_index", "answer_idx", "correct_index", "correct_choice", "gold", "target", "cop"),
+)
+CONTEXTS = ("context", "passage", "article", "document", "background", "paragraph", "premise")
+RIGHT = ("correct_answer", "best_answer")
+WRONG = re.compile(
+    r"(?:incorrect|wrong)[ _]?(?:answers?|choices?|options?)[ _]?\d*|distractors?[ _]?\d*"
+)
+LETTERED = re.compile(r"(?:(?:option|choice|answer|op|ending|opt|sol)[ _]?([a-j]|\d)|([a-j]))")
+PROBLEM = "problem"
+ANSWER = "answer"
+
+
+def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
+    """Returns a row with its options and its context in what is asked, in the fields `problem` and
+    `answer`, and without the fields that went there; the row itself where it has neither.
+    An index of an option counts from `base`.
+
+    Raises DatasetError where an answer names none of the options.
+    """
+    names = {_fold(name): name for name in row}
+    question = next((names[one] for one in QUESTIONS if _filled(row, names.get(one))), None)
+    if question is None or not isinstance(row[question], str):
+        return dict(row)
+    fields = dict(row)
+    text = row[question].strip()
+    used = {question}
+    context = next((names[one] for one in CONTEXTS if _filled(row, names.get(one))), None)
+    if context is not None and context != question and (about := _text(row[context])):
+        text, used = f"{about}\n\n{text}", used | {context}
+    instruction = names.get("instruction")
+    if _filled(row, instruction) and instruction is not None and question == names.get("input"):
+        text, used = f"{str(row[instruction]).strip()}\n\n{text}", used | {instruction}
+    options_of_row = _options(row, names)
+    spans = row.get(names.get("answers", ""))
+    if options_of_row is None and isinstance(spans, dict) and isinstance(spans.get("text"), list):
+        fields, used = {ANSWER: spans["text"]} | fields, used | {names["answers"]}  # SQuAD
+    if options_of_row is None:
+        if used == {question}:
+            return fields
+        return {PROBLEM: text} | {name: value for name, value in fields.items() if name not in used}
+    labels, options, key, own = options_of_row
+    if key is None or not _filled(row, key):
+        answer = None
+    else:
+        answer = _label(row[key], labels, options, where, base)
+    listed = "\n".join(f"{label}. {option}" for label, option in zip(labels, options, strict=True))
+    prompt = f"{text}\n\n{listed}\n\nAnswer with the letter of the right option."
+    used |= own | ({key} if key is not None else set())
+    rest = {name: value for name, value in fields.items() if name not in used}
+    return {PROBLEM: prompt, **({ANSWER: answer} if answer is not None else {}), **rest}
+
+
+def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
+    """Returns whether the answers of a table that are indices of options count from 0 or from 1:
+    from 1 where none is 0 and one is the number of the options, or the columns count so too."""
+    bases: set[int] = set()
+    numbered = False
+    for row in rows:
+        options_of_row = _options(row, {_fold(name): name for name in row})
+        if options_of_row is None or options_of_row[2] is None:
+            continue
+        key = _text(row[options_of_row[2]])
+        if not re.fullmatch(r"\d{1,2}", key):
+            continue
+        if int(key) == 0:
+            return 0
+        if int(key) == len(options_of_row[1]):
+            bases.add(1)
+        first = min(map(_fold, options_of_row[3]))
+        numbered = numbered or (first.endswith("1") and isinstance(row[options_of_row[2]], str))
+    return 1 if bases or numbered else 0
+
+
+def _options(
+    row: Mapping[str, Any], names: Mapping[str, str]
+) -> tuple[list[str], list[str], str | None, set[str]] | None:
+    """Returns the labels of a row's options, the options, the field that names the right one, and
+    the fields that they come from; None where a row has no options."""
+    key = next((names[one] for one in KEYS if _filled(row, names.get(one))), None)
+    for one in LISTS:
+        name = names.get(one)
+        value = row.get(name) if name else None
+        if name is None or not value:
+            continue
+        labels, options = _listed(value)
+        if len(options) >= 2 and key is not None:
+            return labels, options, key, {name}
+    right = next((names[one] for one in RIGHT if _filled(row, names.get(one))), None)
+    wrong = [name for name in row if WRONG.fullmatch(_fold(name, " ")) and _filled(row, name)]
+    if right is not None and wrong:
+        others = [text for name in wrong for text in _texts(row[name])]
+        options = [_text(row[right]), *others]
+        random.Random(f"tfgrpo/options/{options}").shuffle(options)
+        return _letters(len(options)), options, right, {right, *wrong}
+    columns = {
+        match[1] or match[2]: name for name in row if (match := LETTERED.fullmatch(_fold(name)))
+    }
+    for series in ("abcdefghij", "0123456789", "1234567890"):
+        run = []
+        for letter in series:
+            if letter not in columns or columns[letter] == key:
+                break
+            run.append(columns[letter])
+        run = [name for name in run if _filled(row, name)]
+        if len(run) >= 2 and key is not None and _named(row[key], run, row):
+            return _letters(len(run)), [_text(row[name]) for name in run], key, set(run)
+    return None
+
+
+def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
+    """Returns whether an answer can be one of these columns: its letter, index or text."""
+    text = _text(key).strip("()[]. ").upper()
+    if text in _letters(len(columns)) or text in (_fold(name).upper() for name in columns):
+        return True
+    if all(len(_fold(name)) == 1 for name in columns) and len(columns) < 4:
+        return False  # such columns may be the numbers of an equation
+    texts = {_text(row[name]).upper() for name in columns}
+    return text in texts or (text.isdigit() and int(text) <= len(columns))
+
+
+def _listed(value: Any) -> tuple[list[str], list[str]]:
+    """Returns labels and texts of options that are a list, an object of two lists as ARC's, or an
+    object of texts by label."""
+    if isinstance(value, dict) and isinstance(value.get("text"), list):
+        texts = [_text(one) for one in value["text"]]
+        labels = [str(one) for one in value.get("label") or _letters(len(texts))]
+        return (labels, texts) if len(labels) == len(texts) else (_letters(len(texts)), texts)
+    if isinstance(value, dict):
+        return [str(one) for one in value], [_text(one) for one in value.values()]
+    if not isinstance(value, list):
+        return [], []
+    if all(isinstance(one, dict) for one in value):
+        pairs = [
+            (one.get("label", one.get("key", one.get("id"))), one.get("text")) for one in value
+        ]
+        if all(text is not None for _, text in pairs):
+            labels = [str(label) for label, _ in pairs]
+            known = len(set(labels)) == len(labels)
+            return labels if known else _letters(len(pairs)), [_text(text) for _, text in pairs]
+        return [], []
+    texts = [_text(one) for one in value]
+    head = [re.match(r"\(?([A-J])[).:]\s+", text) for text in texts]
+    if texts and all(one and one[1] == ascii_uppercase[n] for n, one in enumerate(head)):
+        texts = [text[one.end() :] for text, one in zip(texts, head, strict=True) if one]
+    return _letters(len(texts)), texts
+
+
+def _label(key: Any, labels: list[str], options: list[str], where: str, base: int) -> str:
+    """Returns the label that an answer names, as one, by its text or by an index from `base`."""
+    text = _text(key)
+    by_text = [label for label, option in zip(labels, options, strict=True) if option == text]
+    bare = text.strip("()[]. ")
+    by_label = [one for one in labels if one.upper() == bare.upper()]
+    if not by_label and (match := LETTERED.fullmatch(_fold(bare))) and match[1]:  # option_b
+        by_label = [one for one in labels if one.lower() == match[1]]
+    number = int(bare) if re.fullmatch(r"\d{1,2}", bare) else None
+    at = -1 if number is None else number - base
+    by_index = [labels[at]] if 0 <= at < len(labels) else []
+    index = isinstance(key, int) and not isinstance(key, bool)
+    order = (by_label, by_index, by_text) if index else (by_label, by_text, by_index)
+    options_of_row = next(filter(None, order), [])
+    if not options_of_row:
+        raise DatasetError(
+            f"{where}: the answer {text[:40]!r} is none of the {len(labels)} options",
+            hint="it is a label, an option's text, or its index from 0; --field problem=NAME asks "
+            "one field as it is",
+        )
+    return options_of_row[0]
+
+
+def _letters(count: int) -> list[str]:
+    return [ascii_uppercase[n] if n < 26 else str(n) for n in range(count)]
+
+
+def _texts(value: Any) -> list[str]:
+    return [_text(one) for one in value] if isinstance(value, list) else [_text(value)]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(_text, value)))
+    if isinstance(value, bool) or value is None or isinstance(value, dict):
+        return "" if value is None or isinstance(value, dict) else str(value).lower()
+    return str(value).strip()
+
+
+def _filled(row: Mapping[str, Any], name: str | None) -> bool:
+    value = row.get(name) if name is not None else None
+    return value is not None and value != [] and (not isinstance(value, str) or bool(value.strip()))
+
+
+def _fold(name: str, gap: str = "_") -> str:
+    return re.sub(r"[\s_\-]+", gap, str(name).strip().casefold())

@@ -1,0 +1,1 @@
+"""What is shown of events, versions and libraries, for the terminal, JSON and pages."""

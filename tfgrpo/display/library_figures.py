@@ -1,0 +1,87 @@
+"""A library with what is known of each experience: who taught it, how often it was confirmed,
+what it does to the reward, and how much of the traffic it was in.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfgrpo.evaluate.measured_runs import measures
+from tfgrpo.store.activity.traffic import experience_uses, traffic_path
+from tfgrpo.store.history.blame import Blame, blame
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.display.event_ranges import Histories
+    from tfgrpo.evaluate.presence_effects import Credit
+
+
+class KnownExperience(NamedTuple):
+    """An experience of a library: its label there, who gave it its text and how often that was
+    confirmed (`blame`), and its effect on the reward, None where nothing has measured it."""
+
+    label: str
+    blame: Blame
+    credit: Credit | None
+
+
+def known_experiences(
+    store: Store,
+    version: Version,
+    *,
+    only: Collection[str] | None = None,
+    histories: Histories | None = None,
+    credits: Mapping[str, Credit] | None = None,
+) -> list[KnownExperience]:
+    """Returns what is known of each experience of a library, in library order; of those in `only`
+    where it is given. `histories`, and `credits` as `credits_of` gives them, save a server what it
+    has looked at before."""
+    ranges = histories.ranges(store, version) if histories else None
+    if credits is None:
+        credits = credits_of(store, version)
+    label_of = store.library(version).label_of
+    return [
+        KnownExperience(label_of[one.experience.id], one, credits.get(one.experience.id))
+        for one in blame(store, version, only=only, ranges=ranges)
+    ]
+
+
+def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
+    """Returns experience → its effect, where it is known. Nothing is imported where no run
+    looked."""
+    if not any(measures(run) for run in store.runs.all()):
+        return {}
+    from tfgrpo.evaluate.credit import credits
+
+    return {one.experience.id: one.credit for one in credits(store, version) if one.credit}
+
+
+def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
+    """Returns experience → in how many recorded calls since then (microseconds) it was in the
+    prompt; None where no traffic was ever recorded."""
+    path = traffic_path(store.path)
+    if not os.path.isfile(path):
+        return None
+
+    def ids(digest: str) -> Sequence[str]:
+        return [e.id for e in store.library(digest)]
+
+    with closing(open_traffic(path)) as traffic:
+        return experience_uses(traffic, since, ids)
+
+
+def effect_object(credit: Credit | None) -> dict[str, Any] | None:
+    """Returns an effect with its interval as JSON for programs."""
+    from tfgrpo.evaluate.figures_json import interval_object
+
+    if credit is None:
+        return None
+    return {
+        "effect": interval_object(credit.effect, credit.low, credit.high),
+        "verdict": credit.verdict,
+    }

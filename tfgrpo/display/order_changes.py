@@ -1,0 +1,47 @@
+"""What a version moved: a library's order, where a person put it in another one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.history.library_order import ORDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tfgrpo.store.history.library_order import Move
+    from tfgrpo.store.records import Version
+    from tfgrpo.store.store import Store
+
+
+def moves_of(store: Store, version: Version) -> Sequence[Move]:
+    """Returns what a version moved, against its first parent. Nothing is read of a version that
+    records no order."""
+    if ORDER not in version.meta or version.parent is None:
+        return ()
+    from tfgrpo.store.history.library_order import moves
+
+    return moves(store, store.version(version.parent), version)
+
+
+def change_counts(store: Store, version: Version) -> dict[str, int]:
+    """Returns how many events of each kind a version has, and under MOVE what it moved; kinds
+    without one are left out."""
+    counts: dict[str, int] = dict(store.counts(version).items())
+    if moved := len(moves_of(store, version)):
+        counts["MOVE"] = moved
+    return counts
+
+
+def left_in_place(version: Version) -> Sequence[str]:
+    """Returns the experiences that both sides of a merge had moved, and that stayed with ours."""
+    ids: Sequence[str] = version.meta.get("order_conflicts", ())
+    return ids
+
+
+def move_objects(moves: Iterable[Move]) -> list[dict[str, Any]]:
+    """Returns moves as JSON for programs: labels before and after."""
+    return [
+        {"experience": one.experience, "from": f"G{one.before}", "to": f"G{one.after}"}
+        for one in moves
+    ]

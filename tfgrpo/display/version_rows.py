@@ -1,0 +1,93 @@
+"""Versions: their names, counts, evaluations and events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.records import OPS, Version
+from tfgrpo.wording import plural
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+
+
+class StandingNames:
+    """The names that stand at each version: HEAD, branches, remotes', tags.
+
+    They are those of the moment in which this was made, whoever moves one afterwards. Tags are
+    read where they are asked for: a long run makes many, and a page of a log shows few.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._port = store.port
+        self._upto = store.port.names.last_move()
+        self._branches: dict[int, list[str]] = {}
+        head = store.head
+        for branch, number in store.branches().items():
+            name = f"HEAD -> {branch}" if branch == head.branch else branch
+            self._branches.setdefault(number, []).append(name)
+        if head.branch is None:
+            self._branches.setdefault(head.version.number, []).insert(0, "HEAD")
+        for there in self._branches.values():
+            there.sort(key=lambda name: not name.startswith("HEAD"))
+
+    def __getitem__(self, number: int) -> list[str]:
+        """Returns the names at a version, HEAD first."""
+        marks = self._port.names.marks_at(number, self._upto)
+        return self._branches.get(number, []) + [m.partition("/")[2] for m in marks]
+
+
+def scores(store: Store, version: Version) -> list[str]:
+    """Returns a line for each evaluation of a version."""
+    lines = []
+    for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
+        summary, config = evaluation.summary, evaluation.config
+        mean, low, high = summary["mean"]
+        line = f"{evaluation.dataset}: mean@{summary['samples']} {mean:.3f}"
+        if low is not None:
+            line += f" [{low:.3f}, {high:.3f}]"
+        line += f", {summary['problems']} problems"
+        if summary.get("unscored"):
+            line += f" ({plural(summary['unscored'], 'sample')} could not be judged)"
+        lines.append(f"{line}, {config['model']}, temperature {config['temperature']:g}")
+    return lines
+
+
+def signed(store: Store, version: Version) -> str:
+    """Returns who signed a version, and which user of the database recorded it where that has
+    another name."""
+    recorder = store.port.storage.recorder(version.number)
+    other = recorder not in (None, version.author)
+    return f"{version.author}, recorded by {recorder}" if other else version.author
+
+
+def recorder_object(store: Store, version: Version) -> dict[str, str]:
+    """Returns the same as JSON for programs; empty where the storage does not say."""
+    recorder = store.port.storage.recorder(version.number)
+    return {} if recorder is None else {"recorded_by": recorder}
+
+
+def version_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
+    """Returns a version as JSON for programs."""
+    from tfgrpo.evaluate.figures_json import summary_object
+
+    counts = store.counts(version)
+    return {
+        "version": version.name,
+        "digest": version.digest.hex(),
+        "parents": [f"v{p}" for p in version.parents],
+        "names": names[version.number],
+        "author": version.author,
+        **recorder_object(store, version),
+        "time": datetime.isoformat(version.when),
+        "message": version.message,
+        "subject": subject(store, version),
+        "counts": {op: counts.get(op, 0) for op in OPS},
+        "meta": version.meta,
+        "evaluations": [
+            {"dataset": e.dataset, **e.config, **summary_object(e.summary)}
+            for e in (store.runs.evaluations(version.number) if store.evaluated else ())
+        ],
+    }

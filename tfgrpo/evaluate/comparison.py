@@ -1,0 +1,193 @@
+"""Comparison: two libraries on the same problems, and how many problems would tell them apart.
+
+The unit is a problem: rewards of its samples are averaged first, libraries are compared within
+it, and intervals, tests and sizes are over problems. Results are read from evaluations that are
+on record with the versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgrpo.evaluate import statistics
+from tfgrpo.evaluate.by_problem import ProblemPairs, pairs_of
+from tfgrpo.evaluate.figures_json import conditions_words, interval_object, verdict_words
+from tfgrpo.evaluate.scoring import rewards
+from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.result_tables import View, Viewed
+from tfgrpo.store.activity.runs import Evaluation
+from tfgrpo.store.records import Json, Version
+from tfgrpo.store.store import Store
+from tfgrpo.wording import sampled
+
+SAMPLES = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Viewed):
+    """How much better `version` is than `control` under the same conditions.
+
+    `pairs` are the problems that it won and lost. `control_unscored` and `unscored` are the
+    samples of each that could not be judged, which count for neither.
+    """
+
+    control: Version
+    version: Version
+    dataset: str
+    conditions: Json
+    control_mean: float
+    mean: float
+    difference: Difference
+    pairs: ProblemPairs
+    control_unscored: int = 0
+    unscored: int = 0
+
+    @property
+    def model(self) -> str:
+        """The model that attempted the problems."""
+        return str(self.conditions["model"])
+
+    @property
+    def verdict(self) -> str:
+        """Better, worse or inconclusive."""
+        return self.difference.verdict
+
+    def view(self) -> View:
+        samples, estimate = int(self.conditions["samples"]), self.difference.estimate
+        title = (
+            f"{self.dataset}: {sampled(estimate.problems, samples)}, {self.model}, "
+            f"temperature {self.conditions['temperature']:g}"
+        )
+        rows = [
+            (library_name(self.control), f"{self.control_mean:.3f}"),
+            (library_name(self.version), f"{self.mean:.3f}"),
+        ]
+        pair = f"{self.version.name} - {self.control.name}"
+        notes = [
+            conditions_words(self.conditions),
+            f"{pair}: {difference_words(self)}, permutation p {self.difference.p:.2g}",
+            self.pairs.summary,
+            verdict_words(self.difference, samples),
+        ]
+        return View(title, ("library", f"mean@{samples}"), rows, [*self.unscored_notes(), *notes])
+
+    def object(self) -> dict[str, Any]:
+        """Returns the comparison as JSON for programs."""
+        mean, low, high, problems = self.difference.estimate
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "control": self.control.name,
+            "version": self.version.name,
+            "control_mean": self.control_mean,
+            "mean": self.mean,
+            "difference": interval_object(mean, low, high),
+            "problems": problems,
+            "won": self.pairs.count("won"),
+            "lost": self.pairs.count("lost"),
+            "p": self.difference.p,
+            "verdict": self.difference.verdict,
+            "problems_needed": self.difference.problems_needed,
+            "unscored": {"control": self.control_unscored, "version": self.unscored},
+            "conditions": self.conditions,
+        }
+
+    def unscored_notes(self) -> Iterator[str]:
+        """Yields how many samples of each library could not be judged, where any could not."""
+        counts = ((self.control, self.control_unscored), (self.version, self.unscored))
+        for version, count in counts:
+            if count:
+                yield unscored_words(version, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What decides a difference: paired by problem, at 95 %, four times out of five.
+
+    `between` is the standard deviation of the true differences over problems and `within` that
+    of one sample's reward around its problem's mean, both in units of reward.
+    """
+
+    difference: float
+    between: float
+    within: float
+
+    def problems(self, samples: int) -> int | None:
+        """Returns how many problems decide it at so many samples of each, for each library;
+        None for a difference of 0, which no number shows."""
+        spread = statistics.spread_of(self.between, self.within, samples)
+        return statistics.problems_for(self.difference, spread) if self.difference else None
+
+    def table(self, samples: Iterable[int] = SAMPLES) -> list[tuple[int, int]]:
+        """Returns (samples, problems) that decide it; empty for a difference of 0."""
+        sizes = ((n, self.problems(n)) for n in samples)
+        return [(n, problems) for n, problems in sizes if problems is not None]
+
+
+def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison]:
+    """Returns how each evaluation but the first compares with the first, the control.
+
+    Raises TfgrpoError when one has no problem in common with it that could be judged.
+    """
+    control = evaluations[0]
+    base = rewards(store.runs.scores(control))
+    comparisons = []
+    for evaluation in evaluations[1:]:
+        scored = rewards(store.runs.scores(evaluation))
+        pairs = pairs_of(base, scored, (f"v{control.version}", f"v{evaluation.version}"))
+        comparisons.append(
+            Comparison(
+                control=store.version(control.version),
+                version=store.version(evaluation.version),
+                dataset=evaluation.dataset,
+                conditions=evaluation.config,
+                control_mean=statistics.mean_at_k(base).mean,
+                mean=statistics.mean_at_k(scored).mean,
+                difference=statistics.paired(base, scored),
+                pairs=pairs,
+                control_unscored=int(control.summary.get("unscored", 0)),
+                unscored=int(evaluation.summary.get("unscored", 0)),
+            )
+        )
+    return comparisons
+
+
+def recorded_pairs(
+    store: Store, a: Version, b: Version, dataset: str | None = None
+) -> list[tuple[Evaluation, Evaluation]]:
+    """Returns the evaluations of two versions under the same conditions, oldest first.
+
+    `dataset` is the name under which they were recorded; None takes any.
+    """
+    there = {evaluation.digest: evaluation for evaluation in store.runs.evaluations(a.number)}
+    return [
+        (there[evaluation.digest], evaluation)
+        for evaluation in store.runs.evaluations(b.number)
+        if evaluation.digest in there and dataset in (None, evaluation.dataset)
+    ]
+
+
+def power_of(store: Store, a: Evaluation, b: Evaluation) -> Power:
+    """Returns what it takes to decide a difference like the one between two evaluations."""
+    before, after = rewards(store.runs.scores(a)), rewards(store.runs.scores(b))
+    between, within = statistics.spreads(before, after)
+    return Power(statistics.paired(before, after).estimate.mean, between, within)
+
+
+def unscored_words(version: Version, count: int) -> str:
+    """Returns that so many samples of a library could not be judged."""
+    samples = "1 sample" if count == 1 else f"{count:,} samples"
+    return f"{version.name}: {samples} could not be judged and do not count"
+
+
+def library_name(version: Version) -> str:
+    """Returns a version's name, and that it is the empty library where it is."""
+    return version.name + (" (empty)" if version.number == 0 else "")
+
+
+def difference_words(comparison: Comparison) -> str:
+    """Returns a difference with its interval: `+0.354 [+0.079, +0.629]`."""
+    mean, low, high, _ = comparison.difference.estimate
+    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"

@@ -1,0 +1,218 @@
+"""From what a person asks for to an evaluation that is ready: everything checked, nothing paid."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tfgrpo.connect import CallLimits, named_models
+from tfgrpo.costs.prices import ModelPrices
+from tfgrpo.data import leakage, problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.unread_text import describe_unread
+from tfgrpo.domains.lookup import with_data
+from tfgrpo.domains.verifier import check_golds, verifiable
+from tfgrpo.evaluate.scores import Scores, read_scores
+from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.model.budget import Budget, open_budget
+from tfgrpo.model.fleet import ListedEndpoint
+from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
+from tfgrpo.project import Project
+from tfgrpo.rendering.library_origin import trained_with
+from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
+from tfgrpo.session import SessionOptions, ToolFunction, open_session
+from tfgrpo.settings import (
+    EvalSettings,
+    TrainSettings,
+    build,
+    fitting_tokens,
+    is_count,
+    named,
+)
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.history.revisions import run_of_history
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+FROM_RUN = (
+    "domain",
+    "agent_objective",
+    "prompts",
+    "concurrency",
+    "max_tokens",
+    "task_timeout",
+    "patience",
+    "verify_timeout",
+    "mode",
+    "answers",
+    "tools",
+    "agent",
+    "turns",
+    "top_k",
+)
+"""Settings that an evaluation takes from the run that made the library."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalPlan:
+    """Versions to score, on what, and what it may take."""
+
+    versions: tuple[Version, ...]
+    task: EvalTask
+    prices: ModelPrices
+    budget: Budget | None
+    warnings: tuple[str, ...]
+    endpoints: tuple[ListedEndpoint, ...] = ()
+
+
+def plan_evaluation(
+    store: Store,
+    project: Project,
+    versions: Sequence[Version],
+    given: Mapping[str, Any],
+    *,
+    trained: Sequence[Version] | None = None,
+) -> EvalPlan:
+    """Checks all that can be checked of an evaluation, and returns it.
+
+    `given` are settings by name, with `problems`, how many from the top, and `budget`. Settings
+    of the run that made one of `trained` (else of the versions), the first that has one, stand
+    in for those that nothing else names. Raises TfgrpoError.
+    """
+    given = dict(given)
+    count, amount = given.pop("problems", None), given.pop("budget", None)
+    if count is not None and not is_count(count):
+        raise SettingsError(f"problems: {count!r} is no number of problems", hint="1 or more")
+    settings, notes = eval_settings(store, project, trained or versions, given)
+    if not settings.data:
+        raise SettingsError("no data was given", hint="use `tfgrpo eval DATA`")
+    domain, name = project.by_agent(project.domain(settings.domain), settings), settings.data
+    require_search(domain, settings)
+    dataset = domain.problems(name, settings.fields)[:count]
+    warnings = [*notes, *sandbox_warnings(settings), *describe_unread(dataset, name)]
+    recorded: dict[str, Any] = {"data": project.record_path(name)}
+    domain, spec = with_data(domain, settings.domain, dataset)
+    warnings += domain.remarks(dataset) if domain.remarks else ()
+    recorded["domain"] = spec
+    if settings.skip_unverifiable:
+        dataset, skipped = verifiable(dataset, name, domain, warnings, skip=True)
+        recorded["skipped"] = {"data": skipped} if skipped else {}
+    task = EvalTask(dataset, settings.model_copy(update=recorded), domain)
+    for version in {v.number: v for v in trained or versions}.values():
+        warnings += leak_warnings(store, project, version, dataset)
+    missing = [v for v in versions if store.runs.evaluation(v.number, task.key) is None]
+    prices = project.prices(settings.models)
+    budget = None
+    if missing:
+        if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
+            check_golds(dataset, name, domain)
+        budget = open_budget(amount, prices)
+    listed, notices = project.endpoints(settings.models), tuple(dict.fromkeys(warnings))
+    return EvalPlan(tuple(versions), task, prices, budget, notices, listed)
+
+
+def eval_settings(
+    store: Store, project: Project, versions: Sequence[Version], given: Mapping[str, Any]
+) -> tuple[EvalSettings, tuple[str, ...]]:
+    """Returns the settings of an evaluation, and what to say of its models.
+
+    The settings are what is given, then [eval] in tfgrpo.toml, then what
+    the first of these versions that a run made, or else HEAD's, was trained with; [train] in
+    tfgrpo.toml where no run has been. Raises SettingsError and NotTrusted."""
+    project.require_trust(given)
+    frozen: Mapping[str, Any] = {}
+    for version in (*versions, store.head.version):
+        frozen = trained_with(store, version)
+        if frozen:
+            name = run_of_history(store, version) or version.name
+            project.require_run(name, frozen, _used(frozen, project, given))
+            break
+    trained = {key: frozen[key] for key in FROM_RUN if key in frozen} | frozen.get("models", {})
+    if trained.get("prompts"):
+        trained["prompts"] = str(project.open_path(trained["prompts"]))
+    if not frozen:
+        table = project.table("train")
+        trained = {key: table[key] for key in FROM_RUN if key in table}
+    evaluation = project.table("eval")
+    spec = given.get("domain") or evaluation.get("domain") or trained.get("domain")
+    project.domain(spec)  # so that its module can be imported from here on
+    given = dict(given)
+    tools = project.tool_layer(given)
+    layers = [given, tools, evaluation, trained, project.table("model"), {"data": ""}]
+    models, notes = named_models(layers, os.environ, project.listed(layers))
+    settings = build(EvalSettings, models, *layers, find_domain=project.domain)
+    tokens = None if "max_tokens" in named(*layers) else fitting_tokens(settings)
+    fitted = settings if tokens is None else settings.model_copy(update={"max_tokens": tokens})
+    return fitted, notes
+
+
+def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any]) -> set[str]:
+    """Returns the settings of a run that an evaluation takes over: those that nothing else
+    names."""
+    others = {name for name, value in given.items() if value is not None}
+    others |= {name.replace("-", "_") for name in project.table("eval")}
+    others |= {"tools"} if project.table("tools") else set()
+    return {*FROM_RUN, *(config.get("models") or {}), "corpus", "sandbox"} - others
+
+
+def leak_warnings(
+    store: Store, project: Project, version: Version, dataset: Sequence[Problem]
+) -> list[str]:
+    """Returns which of these problems a library was trained on, or that this cannot be known."""
+    name = run_of_history(store, version)
+    if name is None:
+        return []
+    run = store.runs.find(name)
+    if run is None:  # runs do not travel between stores
+        return [
+            f"cannot tell whether these problems were trained on: run {name} is not in this store"
+        ]
+    settings = TrainSettings(**run.config)
+    if not project.trusts_run(name, run.config, ("domain", "data")):
+        return [f"cannot tell whether these problems were trained on: run {name} is not trusted"]
+    domain = project.problem_domain(settings)
+    data = project.open_data(settings.data)
+    try:
+        training = domain.problems(data, settings.fields)
+    except DatasetError as error:
+        return [f"cannot tell whether these problems were trained on: {error}"]
+    training = problems.without(training, settings.skipped.get("data", ()))
+    return leakage.describe_leaks(training, dataset, data)
+
+
+async def score(
+    store: Store,
+    plan: EvalPlan,
+    *,
+    functions: Sequence[ToolFunction] = (),
+    on_progress: OnProgress = ignore,
+) -> Scores:
+    """Returns the scores of a plan's versions, making those that are not on record yet.
+
+    Raises TfgrpoError.
+    """
+    for text in plan.warnings:
+        on_progress(WarningNotice(text))
+    runs, task = store.runs, plan.task
+    if any(runs.evaluation(version.number, task.key) is None for version in plan.versions):
+        settings = task.settings
+        options = SessionOptions(
+            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+            plan.prices,
+            plan.budget,
+            functions,
+            lambda *at: on_progress(DownloadProgress(*at)),
+            lambda text: on_progress(WarningNotice(text)),
+            verifier_seconds=settings.verify_timeout,
+            endpoints=plan.endpoints,
+        )
+        async with open_session(store, settings.models, options) as session:
+            progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
+            on_progress(progress)
+            await evaluate(session, plan.versions, task, progress=progress)
+    scores = read_scores(store, plan.versions, task)
+    on_progress(ScoresReady(scores))
+    return scores

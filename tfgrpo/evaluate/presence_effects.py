@@ -1,0 +1,381 @@
+"""What presence does to the reward, from attempts that are read one after the other.
+
+Rewards are regressed on presence within strata, with intervals robust to attempts at one problem
+being alike (CR1). All that least squares needs are sums: of products of presences over attempts,
+and of presences and rewards in each stratum, which are taken off as soon as a stratum is over.
+The covariance needs the residuals, so attempts are read a second time when the effects are known.
+What is held does not depend on how many attempts there are: it is the square of how many
+experiences ever were in a library, those times the problems, and the strata that are open.
+
+Residuals are why the store does not add up: they are of whole rows, whose patterns of presence
+are as many as the attempts are, and sums of products for each problem would take its square of
+experiences for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from tfgrpo.evaluate.statistics import t_quantile
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats: TypeAlias = NDArray[np.float64]
+    Places: TypeAlias = NDArray[np.intp]
+
+Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
+
+
+class Credit(NamedTuple):
+    """The effect of one experience's presence on the reward, in units of reward.
+
+    `effect` with its 95 % interval is the plain estimate, `shrunk` the one to rank by. `present`
+    and `absent` count rollouts.
+    """
+
+    experience: str
+    effect: float
+    low: float
+    high: float
+    shrunk: float
+    present: int
+    absent: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """Helpful or harmful when the interval leaves 0 out, else inconclusive."""
+        return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "inconclusive"
+
+    def __str__(self) -> str:
+        interval = f"[{self.low:+.3f}, {self.high:+.3f}]"
+        return f"{self.effect:+.3f} {interval}, {self.verdict}"
+
+
+class Chunk(NamedTuple):
+    """Some attempts, as the estimator reads them.
+
+    `columns` are the experiences (places among the ids) that `present` has a column for, 1 where
+    the prompt had it, and `known` says in how many of the attempts the library had it. A stratum
+    is named within its `lot`. Estimates are made for each `group` by itself. `part` is the first of
+    the estimates that the attempts count for: those of a later part count for fewer; parts ascend.
+    """
+
+    group: str
+    part: int
+    lot: Hashable
+    columns: Places
+    present: Floats
+    known: Floats
+    strata: Sequence[str]
+    problems: Sequence[str]
+    rewards: Floats
+
+
+class LotEnd(NamedTuple):
+    """That no later chunk has attempts of a lot."""
+
+    lot: Hashable
+
+
+class Estimate(NamedTuple):
+    """The credits that attempts give, best first, and at how many problems they were."""
+
+    problems: int
+    credits: list[Credit]
+
+
+def estimate(
+    ids: Sequence[str],
+    read: Callable[[], Iterable[Chunk | LotEnd]],
+    *,
+    parts: int = 1,
+    level: float = 0.95,
+) -> dict[str, list[Estimate]]:
+    """Returns for each group the estimates from the attempts of its first part, of its first two,
+    and so on: of each experience that was both present and absent, where two problems are known.
+
+    `read` is called twice and gives the same attempts both times.
+    """
+    groups: dict[str, _Group] = {}
+    for item in read():
+        if isinstance(item, LotEnd):
+            for group in groups.values():
+                group.end_sums(item.lot)
+            continue
+        if item.group not in groups:
+            groups[item.group] = _Group(len(ids), parts)
+        groups[item.group].sum(item)
+    for group in groups.values():
+        group.solve()
+    if any(solution is not None for group in groups.values() for solution in group.solved):
+        for item in read():
+            if isinstance(item, LotEnd):
+                for group in groups.values():
+                    group.end_scores(item.lot)
+            else:
+                groups[item.group].score(item)
+    return {name: group.estimates(ids, level) for name, group in groups.items()}
+
+
+@dataclass(slots=True)
+class _Lot:
+    """The strata of a lot: the place of each, its problem's, and its sums of presence, attempts
+    and what is taken of each attempt (a column for each)."""
+
+    columns: Places
+    places: dict[str, int] = field(default_factory=dict)
+    problems: list[int] = field(default_factory=list)
+    present: list[Floats] = field(default_factory=list)
+    count: list[float] = field(default_factory=list)
+    taken: list[Floats] = field(default_factory=list)
+
+    def add(self, chunk: Chunk, codes: dict[str, int], values: Floats) -> None:
+        import numpy as np
+
+        for stratum, problem in zip(chunk.strata, chunk.problems, strict=True):
+            if stratum not in self.places:
+                self.places[stratum] = len(self.places)
+                self.problems.append(codes[problem])
+        at = np.array([self.places[stratum] for stratum in chunk.strata], dtype=np.intp)
+        there, at = np.unique(at, return_inverse=True)
+        counts = np.bincount(at, minlength=len(there))
+        sums, taken = _summed(at, chunk.present, len(there)), _summed(at, values, len(there))
+        for n, place in enumerate(there.tolist()):
+            if place == len(self.count):
+                self.present.append(sums[n])
+                self.count.append(float(counts[n]))
+                self.taken.append(taken[n])
+            else:
+                self.present[place] = self.present[place] + sums[n]
+                self.count[place] += float(counts[n])
+                self.taken[place] = self.taken[place] + taken[n]
+
+    def sums(self) -> tuple[Floats, Floats, Floats]:
+        """Returns the sums of presence, of what is taken, and the attempts, a row a stratum."""
+        import numpy as np
+
+        count = np.array(self.count)[:, None]
+        return np.array(self.present), np.array(self.taken), count
+
+
+class _Solution(NamedTuple):
+    """Effects (0 for what did not vary) of some attempts, and what their covariance needs."""
+
+    varied: Places
+    bread: Floats
+    effects: Floats
+    attempts: int
+    strata: int
+    problems: int
+    present: Floats
+    known: Floats
+
+
+class _Group:
+    """The sums of one group of attempts: first for its effects, then for their covariance."""
+
+    def __init__(self, size: int, parts: int) -> None:
+        import numpy as np
+
+        self._parts, self._part = parts, 0
+        self._codes: dict[str, int] = {}
+        self._lots: dict[Hashable, _Lot] = {}
+        self._gram = np.zeros((size, size))
+        self._moment = np.zeros(size)
+        self._present, self._known = np.zeros(size), np.zeros(size)
+        self._attempts = self._strata = 0
+        self._counts: list[int] = []
+        self.solved: list[_Solution | None] = []
+        self._scores: list[Floats | None] = []
+        self._whole: list[Floats | None] = []
+
+    # effects:
+
+    def sum(self, chunk: Chunk) -> None:
+        """Adds attempts to what the effects are worked out from."""
+        import numpy as np
+
+        while self._part < chunk.part:
+            self._solve_part()
+        for problem in chunk.problems:
+            self._codes.setdefault(problem, len(self._codes))
+        x, y = chunk.present, chunk.rewards
+        square = np.ix_(chunk.columns, chunk.columns)
+        self._gram[square] += x.T @ x
+        self._moment[chunk.columns] += x.T @ y
+        self._present[chunk.columns] += x.sum(axis=0)
+        self._known[chunk.columns] += chunk.known
+        self._attempts += len(y)
+        lot = self._lots.setdefault(chunk.lot, _Lot(chunk.columns))
+        lot.add(chunk, self._codes, y[:, None])
+
+    def end_sums(self, name: Hashable) -> None:
+        """Takes the means of a lot's strata off, which are over."""
+        lot = self._lots.pop(name, None)
+        if lot is not None:
+            _centre(lot, self._gram, self._moment)
+            self._strata += len(lot.places)
+
+    def solve(self) -> None:
+        """Ends the first reading."""
+        while self._part < self._parts:
+            self._solve_part()
+        self._lots, self._part = {}, 0
+        size = len(self._codes), len(self._present)
+        import numpy as np
+
+        self._scores = [None if s is None else np.zeros(size) for s in self.solved]
+        self._whole = [None for _ in self.solved]
+
+    def _solve_part(self) -> None:
+        import numpy as np
+
+        self._part += 1
+        gram, moment = self._gram.copy(), self._moment.copy()
+        for lot in self._lots.values():
+            _centre(lot, gram, moment)
+        self._counts.append(len(self._codes))
+        varied = np.flatnonzero(gram.diagonal() > 1e-9)
+        if not len(varied) or len(self._codes) < 2:
+            self.solved.append(None)
+            return
+        bread: Floats = np.linalg.pinv(gram[np.ix_(varied, varied)]).astype(np.float64)
+        effects = np.zeros(len(moment))
+        effects[varied] = bread @ moment[varied]
+        strata = self._strata + sum(len(lot.places) for lot in self._lots.values())
+        self.solved.append(
+            _Solution(
+                varied,
+                bread,
+                effects,
+                self._attempts,
+                strata,
+                len(self._codes),
+                self._present.copy(),
+                self._known.copy(),
+            )
+        )
+
+    # their covariance:
+
+    def score(self, chunk: Chunk) -> None:
+        """Adds what attempts leave unexplained, by problem."""
+        import numpy as np
+
+        while self._part < chunk.part:
+            self._end_part()
+        x, y = chunk.present, chunk.rewards
+        problems = np.array([self._codes[problem] for problem in chunk.problems], dtype=np.intp)
+        there, at = np.unique(problems, return_inverse=True)
+        left = np.zeros((len(y), self._parts))
+        for part, solution in enumerate(self.solved):
+            scores = self._scores[part]
+            if part < chunk.part or solution is None or scores is None:
+                continue
+            left[:, part] = y - x @ solution.effects[chunk.columns]
+            sums = _summed(at, x * left[:, part, None], len(there))
+            scores[np.ix_(there, chunk.columns)] += sums
+        lot = self._lots.setdefault(chunk.lot, _Lot(chunk.columns))
+        lot.add(chunk, self._codes, left)
+
+    def end_scores(self, name: Hashable) -> None:
+        """Takes the means of a lot's strata off, which are over."""
+        lot = self._lots.pop(name, None)
+        if lot is not None:
+            for part in range(self._part, self._parts):
+                _take_means(lot, part, self._scores[part])
+
+    def _end_part(self) -> None:
+        """Has the scores of a part whole: strata that are open go on for the later ones."""
+        scores = self._scores[self._part]
+        for lot in self._lots.values():
+            _take_means(lot, self._part, scores)
+        self._whole[self._part], self._scores[self._part] = scores, None
+        self._part += 1
+
+    def estimates(self, ids: Sequence[str], level: float) -> list[Estimate]:
+        """Ends the second reading; returns the estimates."""
+        while self._part < self._parts:
+            self._end_part()
+        return [
+            Estimate(count, [] if s is None or w is None else _credits(s, w, ids, level))
+            for count, s, w in zip(self._counts, self.solved, self._whole, strict=True)
+        ]
+
+
+def _centre(lot: _Lot, gram: Floats, moment: Floats) -> None:
+    """Takes the means of strata off sums of products."""
+    import numpy as np
+
+    present, rewards, count = lot.sums()
+    gram[np.ix_(lot.columns, lot.columns)] -= (present / count).T @ present
+    moment[lot.columns] -= present.T @ (rewards / count)[:, 0]
+
+
+def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
+    """Takes the means of strata off the scores of problems."""
+    import numpy as np
+
+    if scores is None:
+        return
+    present, left, count = lot.sums()
+    there, at = np.unique(np.array(lot.problems, dtype=np.intp), return_inverse=True)
+    sums = _summed(at, present * (left[:, part, None] / count), len(there))
+    scores[np.ix_(there, lot.columns)] -= sums
+
+
+def _summed(at: Places, values: Floats, size: int) -> Floats:
+    """Returns the sums of rows that have the same place, column by column."""
+    import numpy as np
+
+    sums = np.empty((size, values.shape[1]))
+    for column in range(values.shape[1]):
+        sums[:, column] = np.bincount(at, values[:, column], size)
+    return sums
+
+
+def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: float) -> list[Credit]:
+    """Returns effects with intervals from the cluster-robust covariance of least squares, where
+    the means of strata count as estimated too."""
+    import numpy as np
+
+    varied, bread, problems = solution.varied, solution.bread, solution.problems
+    attempts, beta = solution.attempts, solution.effects[solution.varied]
+    freedom = max(1, attempts - len(varied) - solution.strata)
+    scale = problems / (problems - 1) * attempts / freedom
+    scores = scores[:, varied]
+    covariance: Floats = scale * bread @ (scores.T @ scores) @ bread
+    error = np.sqrt(np.maximum(covariance.diagonal(), 0.0))  # rounding may take it below zero
+    t = t_quantile(0.5 + level / 2, problems - 1)
+    shrink = _shrinkage(beta, error)
+    absent = solution.known - solution.present
+    credits = [
+        Credit(
+            experience=ids[i],
+            effect=float(beta[k]),
+            low=float(beta[k] - t * error[k]),
+            high=float(beta[k] + t * error[k]),
+            shrunk=float(beta[k] * shrink[k]),
+            present=round(solution.present[i]),
+            absent=round(absent[i]),
+        )
+        for k, i in enumerate(varied)
+    ]
+    return sorted(credits, key=lambda credit: (-credit.shrunk, credit.experience))
+
+
+def _shrinkage(beta: Floats, error: Floats) -> Floats:
+    """Returns the factor of each estimate: the share of its variance that is not noise.
+
+    True effects are taken to be normal around 0, their variance by the method of moments.
+    """
+    import numpy as np
+
+    spread = max(0.0, float(np.mean(beta**2 - error**2)))
+    noise = error**2
+    factor: Floats = np.divide(spread, spread + noise, out=np.zeros_like(noise), where=noise > 0)
+    return factor

@@ -1,0 +1,172 @@
+"""The scores of libraries on a dataset, as they are on record, and how they compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.evaluate.comparison import unscored_words
+from tfgrpo.evaluate.figures_json import (
+    conditions_words,
+    interval_object,
+    summary_object,
+    verdict_words,
+)
+from tfgrpo.evaluate.scoring import EvalTask, difference
+from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.result_tables import View, Viewed
+from tfgrpo.store.activity.runs import Evaluation, Score
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+from tfgrpo.wording import sampled
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryScores:
+    """One library's evaluation, with its samples, by problem and sample."""
+
+    version: Version
+    evaluation: Evaluation
+    samples: tuple[Score, ...]
+
+    @property
+    def mean(self) -> float:
+        """The mean reward (mean@k), from 0 to 1."""
+        return float(self.evaluation.summary["mean"][0])
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """The 95 % interval of the mean, clustered by problem; None where there is no end."""
+        _, low, high = self.evaluation.summary["mean"]
+        return low, high
+
+
+@dataclass(frozen=True, slots=True)
+class Scores(Viewed):
+    """Evaluations under the same conditions: the first library's, and those it is compared with.
+
+    `differences` are the first's minus each other's, paired by problem.
+    """
+
+    dataset: str
+    model: str
+    temperature: float
+    libraries: tuple[LibraryScores, ...]
+    differences: tuple[Difference, ...]
+
+    @property
+    def mean(self) -> float:
+        """The first library's mean reward, from 0 to 1."""
+        return self.libraries[0].mean
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """The 95 % interval of the first library's mean."""
+        return self.libraries[0].interval
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns a row for each sample: version, problem, sample, reward, answer.
+
+        Raises ImportError where pandas is not installed.
+        """
+        import pandas
+
+        rows = [
+            (one.version.name, sample.problem, sample.sample, sample.reward, sample.answer)
+            for one in self.libraries
+            for sample in one.samples
+        ]
+        columns = ["version", "problem", "sample", "reward", "answer"]
+        return pandas.DataFrame(rows, columns=columns)
+
+    def view(self) -> View:
+        summary = self.libraries[0].evaluation.summary
+        samples = summary["samples"]
+        ks = [k for k in sorted(summary["pass"], key=int) if k != "1"]
+        header = ["library", f"mean@{samples}", *(f"pass@{k}" for k in ks), f"maj@{samples}"]
+        rows = [list(_cells(one, ks)) for one in self.libraries]
+        title = (
+            f"{self.dataset}: {sampled(summary['problems'], samples)}, {self.model}, "
+            f"temperature {self.temperature:g}"
+        )
+        settings = conditions_words(self.libraries[0].evaluation.config)
+        notes = [settings, *self._unscored(), *self._difference_lines()]
+        return View(title, header, rows, notes)
+
+    def _unscored(self) -> Iterator[str]:
+        for one in self.libraries:
+            count = one.evaluation.summary["unscored"]
+            if count:
+                yield unscored_words(one.version, count)
+
+    def _difference_lines(self) -> Iterator[str]:
+        first = self.libraries[0].version.name
+        samples = self.libraries[0].evaluation.summary["samples"]
+        for one, other in zip(self.libraries[1:], self.differences, strict=True):
+            mean, low, high, problems = other.estimate
+            yield (
+                f"{first} - {one.version.name}: {mean:+.3f} [{low:+.3f}, {high:+.3f}], "
+                f"paired over {problems} problems: {verdict_words(other, samples)}"
+            )
+
+
+def read_scores(store: Store, versions: Sequence[Version], task: EvalTask) -> Scores:
+    """Returns evaluations that are on record; the empty library joins where it has one too."""
+    empty = store.version(0)
+    if all(version.number != 0 for version in versions):
+        versions = [*versions, empty]
+    recorded = ((version, store.runs.evaluation(version.number, task.key)) for version in versions)
+    libraries = tuple(
+        LibraryScores(version, evaluation, tuple(store.runs.scores(evaluation)))
+        for version, evaluation in recorded
+        if evaluation is not None
+    )
+    first = libraries[0].evaluation
+    return Scores(
+        task.settings.data,
+        task.settings.models.model,
+        task.settings.temperature,
+        libraries,
+        tuple(difference(store, one.evaluation, first) for one in libraries[1:]),
+    )
+
+
+def scores_object(scores: Scores) -> dict[str, Any]:
+    """Returns scores as JSON for programs."""
+    first = scores.libraries[0].version
+    return {
+        "dataset": scores.dataset,
+        "evaluations": [
+            {
+                "version": one.version.name,
+                "conditions": one.evaluation.config,
+                **summary_object(one.evaluation.summary),
+            }
+            for one in scores.libraries
+        ],
+        "differences": [
+            {
+                "version": first.name,
+                "against": one.version.name,
+                "difference": interval_object(*other.estimate[:3]),
+                "problems": other.estimate.problems,
+                "p": other.p,
+                "verdict": other.verdict,
+                "problems_needed": other.problems_needed,
+            }
+            for one, other in zip(scores.libraries[1:], scores.differences, strict=True)
+        ],
+    }
+
+
+def _cells(one: LibraryScores, ks: Sequence[str]) -> Iterator[str]:
+    summary = one.evaluation.summary
+    yield one.version.name + (" (empty)" if one.version.number == 0 else "")
+    mean, low, high = summary["mean"]
+    yield f"{mean:.3f}" if low is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+    yield from (f"{summary['pass'][k][0]:.3f}" for k in ks)
+    yield f"{summary['maj'][0]:.3f}"

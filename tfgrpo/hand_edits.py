@@ -1,0 +1,176 @@
+"""A person's own operations: what words by hand become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tfgrpo.checked_out_file import write_library
+from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.store.canonical import new_id
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.history.library_order import ids_of, moved, placed
+from tfgrpo.store.history.log_filter import NAMED, by_hand
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.store import Store
+
+
+def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:
+    """Returns the operations that add texts; one that the library has is a confirmation."""
+    ids = {e.text: e.id for e in library}
+    return [
+        Operation("KEEP", ids[line], reason=reason)
+        if line in ids
+        else Operation("ADD", text=line, reason=reason)
+        for line in dict.fromkeys(map(one_line, texts))
+    ]
+
+
+def modified(library: Library, id: str, text: str, reason: str | None) -> Operation:
+    """Returns the operation that changes a text. Raises InvalidOperation where it says that."""
+    text = one_line(text)
+    if id in library.by_id and library.by_id[id].text == text:
+        label = library.label_of[id]
+        raise InvalidOperation(
+            f"{label} already says that", hint=f"`tfgrpo keep {label}` confirms it"
+        )
+    return Operation("MODIFY", id, text, reason)
+
+
+def add_texts(
+    store: Store, branch: str, texts: Sequence[str], *, message: str | None, reason: str | None
+) -> Version:
+    """Adds texts to a branch as one version, whoever else is writing; returns it."""
+    while True:
+        library = store.library(store.tip(branch))
+        operations = added(library, texts, reason)
+        try:
+            return commit_by_hand(store, branch, operations, message, expected=library.version)
+        except StaleVersion:  # somebody else may have just added one of them
+            continue
+
+
+def commit_by_hand(
+    store: Store,
+    branch: str,
+    operations: Sequence[Operation],
+    message: str | None = None,
+    *,
+    onto: Version | None = None,
+    expected: Version | None = None,
+    order: Sequence[str] | None = None,
+) -> Version:
+    """Appends a version to a branch, and rewrites the library for inference; returns it.
+
+    Without a message it says which kind of work it was (`subject.by_hand`). `onto` is the version
+    that the operations were made for; with `expected` instead, the branch must still stand there.
+    `order` is the one that the library is to have. Raises StaleVersion and InvalidOperation, as
+    `Store.commit` does.
+    """
+    message = message or by_hand(operations)
+    version = store.commit(
+        branch, operations, message=message, onto=onto, expected=expected, order=order
+    )
+    write_library(store)
+    return version
+
+
+def move_experiences(
+    store: Store,
+    branch: str,
+    ids: Sequence[str],
+    place: Place,
+    *,
+    message: str | None = None,
+    reason: str | None = None,
+) -> Version:
+    """Moves experiences of a branch's library, whoever else is writing, as one version whose
+    message has the reason; returns it.
+
+    Raises InvalidOperation for one that is not there, and where they stand there already.
+    """
+    with store.port.transaction():
+        library = store.library(store.tip(branch))
+        before = ids_of(library)
+        for id in ids:
+            if id not in library.by_id:
+                raise InvalidOperation(
+                    f"the library of {branch} has no {id}", hint="`tfgrpo show HEAD` lists them"
+                )
+        order = placed(before, ids, before=place.before, after=place.after, last=place.last)
+        if order == before:
+            raise InvalidOperation("nothing would move: they stand there already")
+        version = store.commit(
+            branch, [], message=_why_moved(message or move_message(ids), reason), order=order
+        )
+    write_library(store)
+    return version
+
+
+def arrange_library(
+    store: Store, branch: str, order: Sequence[str], *, onto: Version, reason: str
+) -> Version | None:
+    """Puts a branch's library in an order that was made for the version `onto`, as one version
+    whose message has the reason; returns it, or None where nothing moves.
+
+    What was added since stays last. Raises StaleVersion where it was put in another order since.
+    """
+    ids = moved(ids_of(store.library(onto)), order)
+    if not ids:
+        return None
+    message = _why_moved(move_message(ids), reason)
+    return commit_by_hand(store, branch, [], message, onto=onto, order=order)
+
+
+class Place(NamedTuple):
+    """Where experiences go: before or after another one, to the end, or else to the beginning."""
+
+    before: str | None = None
+    after: str | None = None
+    last: bool = False
+
+
+def commit_edit(
+    store: Store,
+    branch: str,
+    library: Library,
+    content: str,
+    *,
+    message: str | None = None,
+    reason: str | None = None,
+) -> Version | None:
+    """Records what an edited `document` of a library asks for, as one version of a branch; returns
+    it, or None where nothing was changed.
+
+    A reason is recorded with each event; where lines were moved and nothing else, in the message.
+    Raises UnreadableEdit, and what `Store.commit` raises.
+    """
+    from tfgrpo.rendering.markdown_edit import edited
+
+    edit = edited(library, content)
+    if not edit.operations and edit.order is None:
+        return None
+    operations = [operation._replace(reason=reason) for operation in edit.operations]
+    if edit.order is None:
+        return commit_by_hand(store, branch, operations, message, onto=library.version)
+    new = iter([new_id() for operation in operations if operation.op == "ADD"])
+    order = [id or next(new) for id in edit.order]
+    added = iter([id for id, there in zip(order, edit.order, strict=True) if there is None])
+    operations = [o._replace(experience=next(added)) if o.op == "ADD" else o for o in operations]
+    ids = moved(ids_of(library), order)
+    if not message:
+        parts = [by_hand(operations), move_message(ids) if ids else ""]
+        message = "; ".join(part for part in parts if part)
+    if not operations:
+        message = _why_moved(message, reason)
+    return commit_by_hand(store, branch, operations, message, onto=library.version, order=order)
+
+
+def move_message(ids: Sequence[str]) -> str:
+    """Returns the message of a version that moves experiences."""
+    return f"move {', '.join(ids) if len(ids) <= NAMED else f'{len(ids)} experiences'}"
+
+
+def _why_moved(message: str, reason: str | None) -> str:
+    """Returns a message with the reason: a move is in no event that could have one."""
+    return f"{message}: {reason.strip()}" if reason and reason.strip() else message

@@ -1,0 +1,244 @@
+"""Exchanges: what an application asked a model, what came back, and what is known of it.
+
+They are read from the record of traffic here, and from other programs' files elsewhere
+(`otlp_files.py`, `openai_files.py`). Words are the only part that counts: what has images, tools or
+an earlier part that is kept elsewhere cannot be asked again as a problem, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.store.activity.traffic import (
+    ALL,
+    CUT_OFF,
+    CallFilter,
+    CallRecord,
+    Feedback,
+    Traffic,
+    is_score,
+)
+from tfgrpo.store.records import Json
+
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+TEXTS = ("text", "input_text", "output_text")
+"""The types of parts that are text, on any route."""
+
+
+_half = re.compile(r"\\u[dD][89abcdefABCDEF]").search
+FINE = "nothing is known against it"
+
+
+class Unusable(ValueError):
+    """An exchange that cannot become a problem, and why, in words."""
+
+
+class Exchange(NamedTuple):
+    """One request with its answer, without the library.
+
+    `id` is unique where it comes from and `where` says what that is. `score` is the mean of its
+    scores, `correct` the last corrected answer. `arm` is what tells libraries apart: an
+    experiment's arm, or a version's digest. `origin` goes with a problem as its provenance.
+    """
+
+    id: str
+    where: str
+    messages: tuple[Message, ...]
+    answer: str
+    score: float | None = None
+    correct: str | None = None
+    comment: str | None = None
+    arm: str | None = None
+    origin: Mapping[str, Any] = {}
+
+
+class Unread(NamedTuple):
+    """What could not be read as an exchange: where it stands, and why."""
+
+    where: str
+    why: str
+
+
+def of_traffic(
+    traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
+) -> Iterator[Exchange | Unread]:
+    """Yields the calls on record, oldest first; `author` limits scores to that author's.
+
+    Calls without words, or that failed and were not corrected, are told of. Nothing is known
+    against a call without feedback that is in no experiment: its words are read only with `every`.
+    """
+    for listed in reversed(traffic.calls(which, ALL)):
+        call = listed.call
+        if not (every or listed.feedback or call.arm):
+            yield Unread(call.id, FINE)
+            continue
+        feedback = traffic.feedback(call.id)
+        content = traffic.content(call.id)
+        if content is None:
+            yield Unread(call.id, "its words were not kept (tfgrpo proxy --record content)")
+            continue
+        correct = next((one.correct for one in reversed(feedback) if one.correct), None)
+        if (call.status >= 400 or not call.status) and correct is None:
+            yield Unread(call.id, "it failed before there was an answer")
+            continue
+        if content.answer.endswith(CUT_OFF) and correct is None:
+            yield Unread(call.id, "its answer is too long to have been kept whole")
+            continue
+        if call.error is not None and correct is None:
+            yield Unread(call.id, call.error)  # such as an answer packed in a way that is not read
+            continue
+        judged = [one for one in feedback if author in (None, one.author)]
+        try:
+            messages = asked(_body(content.request))
+            score = mean_score([one.score for one in judged if one.score is not None])
+        except Unusable as error:
+            yield Unread(call.id, str(error))
+            continue
+        yield Exchange(
+            call.id,
+            call.id,
+            messages,
+            answered(content.answer),
+            score,
+            correct,
+            next((one.comment for one in reversed(feedback) if one.comment), None),
+            call.arm or call.digest,
+            _provenance(call, feedback),
+        )
+
+
+def read_json(text: str) -> Any:
+    """Returns a value of JSON whose texts can be written: half of a surrogate pair, which programs
+    that cut strings send, is U+FFFD in it. Raises ValueError, RecursionError."""
+    value = json.loads(text)
+    if _half(text) is None:
+        return value
+    whole = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return json.loads(whole.decode("utf-16", "replace"))
+
+
+def mean_score(scores: Sequence[float]) -> float | None:
+    """Returns the mean of scores, None of none. Raises Unusable where one is none that feedback
+    could have."""
+    if not all(is_score(score) for score in scores):
+        raise Unusable("a score of it is no number, or far too large")
+    return fmean(scores) if scores else None
+
+
+def _provenance(call: CallRecord, feedback: Sequence[Feedback]) -> Json:
+    known = {
+        "call": call.id,
+        "time": datetime.fromtimestamp(call.time / 1e6, UTC).isoformat(timespec="seconds"),
+        "library": call.library,
+        "version": call.version,
+        "digest": call.digest,
+        "arm": call.arm,
+        "model": call.model,
+        "label": next((one.label for one in reversed(feedback) if one.label), None),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _body(text: str) -> Mapping[str, Any]:
+    try:
+        body = read_json(text)
+    except (ValueError, RecursionError):
+        raise Unusable("its request is too long to have been kept whole") from None
+    if not isinstance(body, dict):
+        raise Unusable("its request is no object")
+    return body
+
+
+def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
+    """Returns the messages of a request, of any of the three routes. Raises Unusable."""
+    if body.get("previous_response_id") or body.get("conversation"):
+        raise Unusable("it goes on from an earlier request that is kept elsewhere")
+    messages: list[Message] = []
+    for name in ("instructions", "system"):
+        if body.get(name):
+            messages.append(("system", words(body[name])))
+    turns = body.get("messages", body.get("input"))
+    if isinstance(turns, str):
+        turns = [{"role": "user", "content": turns}]
+    if not isinstance(turns, list):
+        raise Unusable("it has no messages")
+    return checked_messages((*messages, *map(message, turns)))
+
+
+def checked_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Returns messages that a model can be asked: with a user's in them, and the last one not the
+    assistant's. Raises Unusable."""
+    written = tuple(one for one in messages if one[1].strip())
+    if not any(role == "user" for role, _ in written):
+        raise Unusable("no user says anything in it")
+    if written[-1][0] == "assistant":
+        raise Unusable("its last message is the assistant's")
+    return written
+
+
+def message(turn: object) -> Message:
+    """Returns a turn in any provider's shape as role and text. Raises Unusable."""
+    if not isinstance(turn, dict):
+        raise Unusable("a message in it is no object")
+    role = ROLES.get(str(turn.get("role", "")))
+    if role is None or turn.get("tool_calls") or turn.get("function_call"):
+        raise Unusable("tools were called in it")
+    return role, words(turn.get("content", turn.get("parts")))
+
+
+def words(content: object) -> str:
+    """Returns the text of a content: a string, or a list of parts. Raises Unusable where a part of
+    it is none."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        raise Unusable("a message in it is no text")
+    texts = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+            continue
+        kind = part.get("type", "text") if isinstance(part, dict) else None
+        text = part.get("text", part.get("content")) if isinstance(part, dict) else None
+        if kind in ("thinking", "reasoning"):
+            continue
+        if kind not in TEXTS or not isinstance(text, str):
+            raise Unusable(f"a message in it has a part of the type {kind!r}, which is no text")
+        texts.append(text)
+    return "\n".join(texts)
+
+
+def answered(text: str) -> str:
+    """Returns what an answer says: of a provider's JSON, of any route, the first choice's text; of
+    anything else, as a stream's text that was kept, all of it."""
+    try:
+        body = read_json(text)
+    except (ValueError, RecursionError):
+        return text.strip()
+    answer = answer_of(body) if isinstance(body, dict) else None
+    return text.strip() if answer is None else answer
+
+
+def answer_of(body: Mapping[str, Any]) -> str | None:
+    """Returns the text of a provider's answer; None where it is none of a known shape."""
+    try:
+        choices, output = body.get("choices"), body.get("output")
+        if isinstance(choices, list):
+            first = choices[0] if choices and isinstance(choices[0], dict) else {}
+            return words((first.get("message") or {}).get("content")).strip()
+        if isinstance(output, list):
+            messages = [one for one in output if isinstance(one, dict) and "content" in one]
+            return "\n".join(words(one["content"]) for one in messages).strip()
+        if isinstance(body.get("content"), list):
+            return words(body["content"]).strip()
+    except (Unusable, AttributeError):
+        return ""
+    return None

@@ -1,0 +1,75 @@
+"""Files of exchanges from elsewhere: what a file is, it says itself, line by line.
+
+A file holds JSON objects, one a line, or one JSON value: a batch, a list, or a page of a list
+(`{"data": […]}`). OTLP's batches and OpenAI's rows are told by their fields (`otlp_files.py`,
+`openai_files.py`). What is neither is named by its line, and the rest counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.data import unpacking
+from tfgrpo.improvement import openai_files, otlp_files
+from tfgrpo.improvement.exchange import Exchange, Unread, Unusable, read_json
+
+PAGES = ("data", "output_items", "items", "rows")
+"""What holds the rows where a whole file is one object."""
+
+
+def read_exchanges(path: Path) -> Iterator[Exchange | Unread]:
+    """Yields the exchanges of a file, and what could not be read of it.
+
+    Raises DatasetError where there is no such file, or it is no text.
+    """
+    batches: list[tuple[str, Mapping[str, Any]]] = []
+    for where, row in _rows(path):
+        if isinstance(row, Unread):
+            yield row
+        elif otlp_files.is_otlp(row):
+            batches.append((where, row))
+        else:
+            try:
+                yield openai_files.exchange(row, where)
+            except Unusable as error:
+                yield Unread(where, str(error))
+    yield from otlp_files.exchanges(batches)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
+    text = unpacking.text(unpacking.contents(path))
+    try:
+        whole = read_json(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if whole is None:
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield from _parsed(line, f"{path}:{number}")
+        return
+    if isinstance(whole, dict) and not otlp_files.is_otlp(whole):
+        pages = [whole[name] for name in PAGES if isinstance(whole.get(name), list)]
+        whole = pages[0] if pages and openai_files.kind_of(whole) is None else whole
+    if isinstance(whole, list):
+        for number, row in enumerate(whole, 1):
+            yield from _object(row, f"{path}:{number}")
+    else:
+        yield from _object(whole, f"{path}:1")
+
+
+def _parsed(line: str, where: str) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
+    try:
+        row = read_json(line)
+    except (ValueError, RecursionError) as error:
+        yield where, Unread(where, f"not JSON: {error}"[:120])
+        return
+    yield from _object(row, where)
+
+
+def _object(row: object, where: str) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
+    if isinstance(row, dict):
+        yield where, row
+    else:
+        yield where, Unread(where, "not an object")

@@ -1,0 +1,226 @@
+"""The record of improvements: which problems each was about, and what came of it.
+
+An improvement is two decisions in the store, its beginning and its end, so one that was killed is
+known and goes on. A problem belongs to one improvement of a target and to one part of it, for
+good: to learn from, for the gate, or held out. So nothing that a proposal is judged by was ever
+trained on, yesterday's problems are not paid for again, and the held-out parts add up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfgrpo.data import leakage, readers
+from tfgrpo.improvement.collection import Row, problems_of, write_rows
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.store.address import project_root
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+RETURNED = ("given up", "over budget")
+"""How improvements end that come to nothing: what no finished step learned from is new again."""
+IMPROVEMENT = "improvement"
+"""The kind of decisions about improvements."""
+FOLDER = "improvements"
+"""Where their problems lie, beside the store."""
+SHARE = 0.3
+"""The share of new problems that is held out, and that for the gate, where no set is named."""
+LEARNED = 0.4
+"""The share of them that is learned from at least."""
+
+
+class Part(NamedTuple):
+    """Files of an improvement's problems, as paths from the project's folder; None for a part that
+    comes from a set that the settings name."""
+
+    train: str
+    gate: str | None
+    heldout: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One improvement. `problems` are the digests of its problems, `base` the version of `target`
+    that it began with; `ended` says what came of it, None while nothing did."""
+
+    name: str
+    target: str
+    base: str
+    parts: Part
+    problems: tuple[str, ...]
+    ended: str | None = None
+
+    @property
+    def branch(self) -> str:
+        """The branch that learns."""
+        return f"proposal/{self.name}"
+
+
+def rounds(store: Store, target: str) -> list[Round]:
+    """Returns the improvements of a target, oldest first."""
+    about: dict[str, list[Decision]] = {}
+    for one in decisions(store, kind=IMPROVEMENT):
+        about.setdefault(one.subject, []).append(one)
+    listed = []
+    for name, decided in about.items():
+        content = decided[0].content
+        if content["target"] == target:
+            ended = decided[-1].content["state"] if len(decided) > 1 else None
+            parts = Part(**content["parts"])
+            problems = tuple(content["problems"])
+            listed.append(Round(name, target, content["base"], parts, problems, ended))
+    return listed
+
+
+def problem_digest(row: Row) -> str:
+    """Returns what an improvement knows a collected problem by."""
+    return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def unused(
+    store: Store,
+    target: str,
+    rows: Sequence[Row],
+    fields: Mapping[str, str],
+    *,
+    giving_up: bool = False,
+) -> list[Row]:
+    """Returns the rows that no improvement of a target was about, by what was recorded of it or by
+    its files: a redaction changes those as it changes the rows. Of one that came to nothing, those
+    are used that a finished step learned from. Raises DatasetError.
+
+    `fields` maps our names of fields to those that the project's data has. With `giving_up`, one
+    that is under way counts as come to nothing.
+    """
+    used: set[str] = set()
+    for one in rounds(store, target):
+        if one.ended in RETURNED or (giving_up and one.ended is None):
+            used |= _learned_from(store, one, fields)
+        else:
+            used |= {*one.problems, *_digests_now(store, one, fields)}
+    return [row for row in rows if problem_digest(row) not in used]
+
+
+def _digests_now(store: Store, one: Round, fields: Mapping[str, str]) -> Iterator[str]:
+    """Yields the digests of an improvement's problems as its files have them now."""
+    for row in chain.from_iterable(_rows_of(store, part) for part in one.parts):
+        for name in {"problem", fields.get("problem", "problem")} & row.fields.keys():
+            yield problem_digest({"problem": row.fields[name]})
+
+
+def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[str]:
+    """Returns the digests of the problems that finished steps of an improvement learned from."""
+    run = store.runs.find(one.name)
+    if run is None:
+        return set()
+    tags, step = store.tags(), 0
+    names: set[str] = set()
+    while f"{one.name}/step_{step + 1}" in tags:
+        names |= {rollout.problem for rollout in store.runs.rollouts(run, step)}
+        step += 1
+    return {
+        problem_digest({"problem": row.fields[name]})
+        for row in _rows_of(store, one.parts.train)
+        for name in {"problem", fields.get("problem", "problem")} & row.fields.keys()
+        if str(row.fields.get(fields.get("id", "id"))) in names
+    }
+
+
+def sizes(store: Store, one: Round) -> dict[str, int]:
+    """Returns part → how many of an improvement's problems are in it, of the parts that are its
+    own. Raises DatasetError."""
+    return {
+        name: sum(1 for _ in _rows_of(store, part))
+        for name, part in one.parts._asdict().items()
+        if part is not None
+    }
+
+
+def _rows_of(store: Store, part: str | None) -> Iterator[readers.Row]:
+    path = None if part is None else project_root(store.path) / part
+    return readers.read(path) if path is not None and path.is_file() else iter(())
+
+
+def begin(
+    store: Store,
+    target: str,
+    rows: Sequence[Row],
+    fields: Mapping[str, str],
+    named: Mapping[str, str | None],
+) -> Round:
+    """Records a new improvement of a target with these rows, and its branch; returns it.
+
+    `fields` maps our names of fields to those that the project's data has, and `named` says which
+    parts (gate, heldout) the settings name a set for, so that all rows are left to learn from.
+    """
+    names = {one.subject for one in decisions(store, kind=IMPROVEMENT)}
+    name = f"improve-{len(names) + 1}"
+    base = store.tip(target)
+    dealt = split(rows, [part for part in ("heldout", "gate") if not named.get(part)])
+    root = project_root(store.path)
+    folder = Path(store.path).parent / FOLDER / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths: dict[str, str | None] = {"gate": None, "heldout": None}
+    for part, portion in dealt.items():
+        path = folder / f"{part}.jsonl"
+        write_rows(path, [_mapped(row, fields) for row in portion])
+        paths[part] = str(path.resolve().relative_to(root.resolve())) if portion else None
+    parts = Part(str(paths["train"]), paths["gate"], paths["heldout"])
+    problems = tuple(map(problem_digest, rows))
+    begun = Round(name, target, base.digest.hex(), parts, problems)
+    content = {
+        "state": "begun",
+        "target": target,
+        "base": begun.base,
+        "parts": parts._asdict(),
+        "problems": list(problems),
+    }
+    with store.operation(f"begin {name}"):
+        if begun.branch in store.branches():
+            raise InvalidOperation(
+                f"there is a branch {begun.branch}", hint="delete or rename it with `tfgrpo branch`"
+            )
+        store.create_branch(begun.branch, base)
+        decide(store, IMPROVEMENT, name, content)
+    return begun
+
+
+def end(store: Store, one: Round, state: str, why: str | None = None, **more: Any) -> None:
+    """Records what came of an improvement."""
+    decide(store, IMPROVEMENT, one.name, {"state": state, **more}, why=why)
+
+
+def base_of(store: Store, one: Round) -> Version:
+    """Returns the version that an improvement began with."""
+    return store.resolve(one.base)
+
+
+def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
+    """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
+
+    What is nearly the same as a problem to learn from is learned from too, and of few rows more
+    are learned from than tried on.
+    """
+    left = sorted(rows, key=problem_digest)
+    dealt: dict[str, list[Row]] = {}
+    most = (len(rows) - max(1, int(LEARNED * len(rows)))) // max(1, len(parts))
+    count = min(max(2, round(SHARE * len(rows))), most)
+    for part in parts:
+        dealt[part], left = left[:count], left[count:]
+    train = problems_of(left)
+    for part, portion in dealt.items():
+        near = {leak.evaluation for leak in leakage.leaks(train, problems_of(portion))}
+        left += [row for row in portion if row["id"] in near]
+        dealt[part] = [row for row in portion if row["id"] not in near]
+    return {**dealt, "train": left}
+
+
+def _mapped(row: Row, fields: Mapping[str, str]) -> Row:
+    return {fields.get(name, name): value for name, value in row.items()}

@@ -1,0 +1,142 @@
+"""A judge's scores of calls on record, kept as its feedback: a rubric looks at what was answered.
+
+A call is judged once by each judge, so the next time only new ones are paid for, and `traffic
+--figures`, experiments and `collect --by` see the scores like any other's.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory
+from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.improvement.exchange import Exchange, of_traffic
+from tfgrpo.model.budget import open_budget
+from tfgrpo.model.gather import gather_all
+from tfgrpo.notices import OnProgress, WarningNotice, ignore
+from tfgrpo.project import Project
+from tfgrpo.proxy.metrics import sums_of_feedback
+from tfgrpo.rollout.attempt import judge
+from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic_path
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.domains.base import Verdict
+
+REASON = 500
+"""Characters of a verdict's reason that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeRequest:
+    """Which calls are judged, and by what: the name of a domain that needs no ground truth, such
+    as `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most."""
+
+    domain: str
+    which: CallFilter = field(default_factory=CallFilter)
+    settings: dict[str, Any] = field(default_factory=dict)
+    budget: str | None = None
+
+    @property
+    def author(self) -> str:
+        """Who the feedback is by."""
+        return f"judge {self.domain}"
+
+
+async def judge_calls(
+    store: Store, project: Project, request: JudgeRequest, *, on_progress: OnProgress = ignore
+) -> int:
+    """Judges the calls on record that this judge has not, and returns how many got a score.
+
+    Raises SettingsError for a domain that needs a ground truth, and TfgrpoError.
+    """
+    given = {**request.settings, "domain": request.domain}
+    domain = project.domain(request.domain)
+    if domain.ground_truth:
+        raise SettingsError(
+            f"{request.domain} compares with a right answer, which calls have none of",
+            hint="a rubric judges without: --judge rubric:style.toml",
+        )
+    settings, notes = eval_settings(store, project, [store.head.version], given)
+    for note in notes:
+        on_progress(WarningNotice(note))
+    prices = project.prices(settings.models)
+    options = SessionOptions(
+        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+        prices,
+        open_budget(request.budget, prices),
+        on_note=lambda text: on_progress(WarningNotice(text)),
+        verifier_seconds=settings.verify_timeout,
+        endpoints=project.endpoints(settings.models),
+    )
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        unjudged = unjudged_calls(traffic, request)
+        if not unjudged:
+            return 0
+        async with open_session(store, settings.models, options) as session:
+            policy, reflection = session.model_calls(f"{request.author} {domain.identity}")
+            sampling = Sampling(0.0, settings.max_tokens, settings.seed)
+
+            async def verdict(one: Exchange) -> Verdict:
+                context = Context(
+                    problem=judged_problem(one),
+                    messages=one.messages,
+                    calls=policy,
+                    judge=reflection,
+                    verifier=session.verifier,
+                    sampling=sampling,
+                    sample=0,
+                    call_path=(one.id,),
+                )
+                return await _judge_call(traffic, request, domain, context, one)
+
+            try:
+                verdicts = await gather_all(verdict(one) for one in unjudged)
+            finally:
+                await reflection.finish_in_flight()
+    return sum(one.reward is not None for one in verdicts)
+
+
+async def _judge_call(
+    traffic: Traffic, request: JudgeRequest, domain: Domain, context: Context, one: Exchange
+) -> Verdict:
+    """Returns a verdict, which is on record as feedback by then."""
+    verdict = await judge(domain, context, Trajectory(one.answer))
+    if verdict.reward is not None:
+        call = traffic.call(one.id)
+        feedback = Feedback(
+            one.id,
+            time.time_ns() // 1000,
+            request.author,
+            verdict.reward,
+            domain.name.partition(":")[0],
+            verdict.reason[:REASON] or None,
+        )
+        traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
+    return verdict
+
+
+def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
+    """Returns the calls with words and an answer that a judge has given no score."""
+    return [
+        one
+        for one in of_traffic(traffic, request.which, every=True)
+        if isinstance(one, Exchange)
+        and one.answer
+        and all(known.author != request.author for known in traffic.feedback(one.id))
+    ]
+
+
+def judged_problem(one: Exchange) -> Problem:
+    """Returns a call as the problem that a judge is told of."""
+    text = "\n\n".join(f"{role}: {words}" for role, words in one.messages)
+    alone = len(one.messages) == 1
+    return Problem(one.id, one.messages[0][1] if alone else text, "", () if alone else one.messages)

@@ -1,0 +1,193 @@
+"""From a document to versions: what is new in it, what is known, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tfgrpo.interchange.format_types import Batch, Document, Item, UnreadableLibrary
+from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.history.walks import row_ranges, row_within
+from tfgrpo.store.records import REDACTED, Json, Operation, Version
+from tfgrpo.store.store import Store
+
+IMPORT = "import"
+"""The key of a version's meta under which it says what it was made from."""
+
+
+class ImportPlan(NamedTuple):
+    """What reading items would do: the operations, how many texts the library holds already, and
+    the ids of those that later versions changed, deleted or redacted, which are left alone."""
+
+    operations: tuple[Operation, ...]
+    known: int
+    left: tuple[str, ...]
+
+
+class Imported(NamedTuple):
+    """What became of a document: the versions made, and as in `ImportPlan`."""
+
+    versions: tuple[Version, ...]
+    known: int
+    left: tuple[str, ...]
+
+
+def plan(
+    store: Store,
+    items: Iterable[Item],
+    provenance: Json,
+    revision: str | Version = "HEAD",
+    *,
+    again: bool = False,
+) -> ImportPlan:
+    """Returns what makes the library at a revision hold `items` too. A read-only operation.
+
+    Texts that differ in white space alone are the same. With `again`, texts that an experience
+    had before are put back as well.
+    """
+    library = store.library(revision)
+    ranges = row_ranges(store.port, library.version.position)
+    texts = {e.id: one_line(e.text) for e in library}
+    present = set(texts.values())
+    operations: list[Operation] = []
+    left: list[str] = []
+    handled: set[str] = set()
+    known = 0
+    for item in items:
+        text = one_line(item.text)
+        carried = item.id is not None and item.id not in handled
+        id = item.id if item.id is not None and carried else derived_id(IMPORT, text)
+        elsewhere = text in present and not (carried and id in texts)
+        if elsewhere or id in handled or texts.get(id) == text:
+            known += 1
+        elif text == REDACTED or (not again and _had_text(store, id, text, ranges)):
+            left.append(id)
+        else:
+            operations.append(
+                Operation(
+                    "MODIFY" if id in texts else "ADD",
+                    id,
+                    item.text,
+                    item.reason,
+                    {**(item.evidence or {}), **provenance},
+                )
+            )
+        handled.add(id)
+    return ImportPlan(tuple(operations), known, tuple(left))
+
+
+def _had_text(store: Store, id: str, text: str, ranges: Sequence[tuple[int, int]]) -> bool:
+    """Returns whether an experience had that text before, in the history of these ranges.
+
+    What was redacted may have been that text, so it counts.
+    """
+    return any(
+        event.redacted or (event.text is not None and one_line(event.text) == text)
+        for event in store.history(id)
+        if row_within(event.row, ranges)
+    )
+
+
+def bring_in(
+    store: Store,
+    document: Document,
+    branch: str,
+    *,
+    message: str | None = None,
+    author: str | None = None,
+    again: bool = False,
+) -> Imported:
+    """Makes versions of a document on a branch: one of a library, as many as it tells of a history.
+
+    All of them or none are recorded; none when there is nothing new. Each says in its meta and
+    in its events' evidence which file it is from. Raises UnreadableLibrary, with file and line,
+    when an operation of a history cannot apply.
+    """
+    if document.batches:
+        return _history(store, document, branch, author)
+    while True:
+        tip = store.tip(branch)
+        import_plan = plan(store, document.items, document.provenance, tip, again=again)
+        if not import_plan.operations:
+            return Imported((), import_plan.known, import_plan.left)
+        try:
+            version = store.commit(
+                branch,
+                import_plan.operations,
+                message=message or f"import {document.name}",
+                author=author,
+                meta={IMPORT: {**document.meta, **document.provenance}},
+                expected=tip,
+            )
+        except StaleVersion:  # another process has just moved the branch: see what is new there
+            continue
+        return Imported((version,), import_plan.known, import_plan.left)
+
+
+def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
+    versions = []
+    with store.operation(f"import {document.name}"):
+        new = new_batches(store, document, branch)
+        for batch in new:
+            origin = {**document.provenance, "version": batch.digest}
+            operations = [
+                operation._replace(evidence={**(operation.evidence or {}), IMPORT: origin})
+                for operation in batch.operations
+            ]
+            versions.append(
+                store.commit(
+                    branch,
+                    operations,
+                    message=batch.message,
+                    author=author,
+                    meta={IMPORT: {**batch.origin, **origin}},
+                )
+            )
+    return Imported(tuple(versions), len(document.batches) - len(new), ())
+
+
+def new_batches(store: Store, document: Document, branch: str) -> list[Batch]:
+    """Returns the batches of a history that a branch does not have yet. A read-only operation.
+
+    Raises UnreadableLibrary, with file and line, when an operation cannot apply.
+    """
+    tip = store.tip(branch)
+    here: set[object] = set()
+    for version in store.log(tip):
+        here |= {version.digest.hex(), _origin(version)}
+    new = [batch for batch in document.batches if batch.digest not in here]
+    _check(document, new, {e.id for e in store.library(tip)})
+    return new
+
+
+def _origin(version: Version) -> object:
+    origin = version.meta.get(IMPORT)
+    return origin.get("version") if isinstance(origin, Mapping) else None
+
+
+def _check(document: Document, batches: Sequence[Batch], live: set[str]) -> None:
+    """Raises UnreadableLibrary for the first operation that cannot apply, before any is made."""
+    for batch in batches:
+        touched: set[str] = set()
+        for operation, line in zip(batch.operations, batch.lines, strict=True):
+            op, id = operation.op, operation.experience or ""
+            what = None
+            if op == "ADD" and id in live:
+                what = f"adds {id}, which the library holds already"
+            elif op == "ADD" and id in touched:
+                what = f"deletes {id} and adds it in one version"
+            elif op != "ADD" and id not in live:
+                what = f"{op} of {id}, which the library does not hold"
+            if what:
+                raise UnreadableLibrary(
+                    f"{document.path}:{line}: {what}",
+                    hint="read a history into a branch that holds what it builds on, "
+                    "or export a library instead",
+                )
+            touched.add(id)
+            if op == "ADD":
+                live.add(id)
+            elif op == "DELETE":
+                live.discard(id)

@@ -1,0 +1,215 @@
+"""What a format is, what it reads from and what it gives back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Json, Operation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tfgrpo.interchange.write_out import Outgoing
+
+
+class UnreadableLibrary(TfgrpoError):
+    """A file that holds no library. Its message begins with the file, and the line if one is."""
+
+
+NOTHING: Json = MappingProxyType({})
+
+
+class Item(NamedTuple):
+    """A text from a file, with what the file says about it.
+
+    `id` is the experience's id where the file carries it; `evidence` what the file knows besides
+    (a section, counters, a label); `line` where it stands, from 1.
+    """
+
+    text: str
+    id: str | None = None
+    reason: str | None = None
+    evidence: Json | None = None
+    line: int | None = None
+
+
+class Skipped(NamedTuple):
+    """Lines of a file that became no experience: the first and the last by number, from 1, what
+    they are, and how they begin. A `first` of 0 is a part of the file that has no line."""
+
+    first: int
+    last: int
+    what: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        where = "" if not self.first else f"line {self.first}"
+        if self.last > self.first:
+            where = f"lines {self.first}–{self.last}"
+        return ": ".join(filter(None, (where, self.what, self.text)))
+
+
+class Batch(NamedTuple):
+    """The operations of one version that a file tells of.
+
+    `digest` (hex) is that of the version they come from, `lines` where each stands in the file,
+    `origin` who made it and when, as the file says.
+    """
+
+    digest: str
+    message: str
+    origin: Json
+    operations: Sequence[Operation]
+    lines: Sequence[int]
+
+
+class Document(NamedTuple):
+    """A file that was read: either the items of a library, or the batches of a history.
+
+    `name` is the file's without its folders, `sha256` of its bytes, `meta` what the file says
+    about the whole library, `skipped` what of it became nothing.
+    """
+
+    path: Path
+    name: str
+    sha256: str
+    format: str
+    items: tuple[Item, ...] = ()
+    batches: tuple[Batch, ...] = ()
+    meta: Json = NOTHING
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """What a version and its events say about this file."""
+        return {"source": self.name, "sha256": self.sha256, "format": self.format}
+
+
+class Content(NamedTuple):
+    """What a format reads out of a source."""
+
+    items: Sequence[Item] = ()
+    batches: Sequence[Batch] = ()
+    meta: Json = NOTHING
+    skipped: Sequence[Skipped] = ()
+
+
+class SourceFile:
+    """A file's text while formats look at it."""
+
+    def __init__(self, path: Path, data: bytes) -> None:
+        """Takes a file's bytes. Raises UnreadableLibrary when they are no UTF-8."""
+        import hashlib  # here and below: what is written has no need of it
+
+        self.path = path
+        self.sha256 = hashlib.sha256(data).hexdigest()
+        try:
+            self.text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise self.wrong("not UTF-8", line, hint="save it as UTF-8 and try again") from None
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Its lines, with Windows' line ends taken off; other line separators are text."""
+        return [line.removesuffix("\r") for line in self.text.split("\n")]
+
+    @cached_property
+    def json(self) -> object:
+        """Its value as JSON, each object as `Pairs`; None when it is none (`null` is none)."""
+        import json
+
+        try:
+            value: object = json.loads(self.text, object_pairs_hook=Pairs)
+        except (ValueError, RecursionError):
+            return None
+        return value
+
+    @cached_property
+    def first_row(self) -> object:
+        """The value of its first line that is not blank, as JSON; None when it is none."""
+        import json
+
+        first = next((line for line in self.lines if line.strip()), "")
+        try:
+            value: object = json.loads(first, object_pairs_hook=Pairs)
+        except (ValueError, RecursionError):
+            return None
+        return value
+
+    def rows(self) -> Iterator[tuple[int, dict[str, object]]]:
+        """Yields (line, object) of JSONL. Raises UnreadableLibrary with the line."""
+        import json
+
+        for number, line in enumerate(self.lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise self.wrong(
+                    f"not JSON: {error}", number, hint="is the line complete?"
+                ) from None
+            if not isinstance(row, dict):
+                raise self.wrong("not an object", number, hint="expected one object per line")
+            yield number, row
+
+    @cached_property
+    def key_lines(self) -> dict[str, int]:
+        """The lines of its keys as JSON: key → where it first stands."""
+        import json
+
+        lines: dict[str, int] = {}
+        at, line = 0, 1
+        for match in re.finditer(r'"(?:[^"\\]|\\.)*"(\s*:)?', self.text):
+            if match[1]:
+                line += self.text.count("\n", at, match.start())
+                at = match.start()
+                lines.setdefault(json.loads(self.text[at : match.start(1)], strict=False), line)
+        return lines
+
+    def line_of(self, fragment: str) -> int | None:
+        """Returns the line where a piece of the text first stands."""
+        at = self.text.find(fragment)
+        return None if at < 0 else self.text.count("\n", 0, at) + 1
+
+    def wrong(self, what: str, line: int | None = None, *, hint: str) -> UnreadableLibrary:
+        """Returns the error that says what is wrong with the file, and where."""
+        place = f"{self.path}:{line}" if line else f"{self.path}"
+        return UnreadableLibrary(f"{place}: {' '.join(what.split())[:200]}", hint=hint)
+
+
+class Pairs(dict[str, object]):
+    """A JSON object that remembers a key that it was given twice."""
+
+    def __init__(self, pairs: Sequence[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        keys: set[str] = set()
+        self.twice: str | None = None
+        for key, _ in pairs:
+            if key in keys:
+                self.twice = key
+            keys.add(key)
+
+
+class Format(NamedTuple):
+    """A kind of file.
+
+    `keeps` says what survives the way there and back: `history` every operation, `ids` texts and
+    identity, `texts` the texts to the letter, `words` the texts with single blanks. `detect`
+    returns how sure it is that a source is of this kind, from 0 (it is not) to 4 (it cannot be
+    anything else). `read` raises UnreadableLibrary; `write` is None for what is only read.
+    """
+
+    name: str
+    about: str
+    ending: str
+    keeps: Literal["history", "ids", "texts", "words"]
+    detect: Callable[[SourceFile], int]
+    read: Callable[[SourceFile], Content]
+    write: Callable[[Outgoing], Iterator[str]] | None

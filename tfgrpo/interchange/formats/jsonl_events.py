@@ -1,0 +1,99 @@
+"""JSONL of events: the whole history of a library, an event a line, oldest first.
+
+It is the line of first parents, whose events give the library exactly; what a merge brought in
+stands there as the merge's own operations. Reading it makes versions with the same operations,
+signed by who reads; what the file says about author and time is kept beside them. For a history
+whose digests can be verified there is `tfgrpo mirror git`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from tfgrpo.interchange.format_types import Batch, Content, Format, SourceFile
+from tfgrpo.interchange.write_out import Outgoing
+from tfgrpo.store.canonical import is_id
+from tfgrpo.store.history.walks import first_parents
+from tfgrpo.store.records import OPS, Op, Operation
+
+HINT = "an object with version, op, experience, text, reason and evidence is expected"
+
+
+def detect(source: SourceFile) -> int:
+    row = source.first_row
+    return 3 * (isinstance(row, dict) and "op" in row and "version" in row)
+
+
+def read(source: SourceFile) -> Content:
+    batches: list[Batch] = []
+    operations: list[Operation] = []
+    lines: list[int] = []
+    digests: set[str] = set()
+    for number, row in source.rows():
+        version, message = row.get("version"), row.get("message")
+        if not isinstance(version, str):
+            raise source.wrong("names no version", number, hint=HINT)
+        if not batches or batches[-1].digest != version:
+            if version in digests:
+                raise source.wrong(f"{version[:12]} comes twice", number, hint=HINT)
+            digests.add(version)
+            origin = {k: row[k] for k in ("author", "time") if isinstance(row.get(k), str)}
+            message_text = message if isinstance(message, str) else f"import {source.path.name}"
+            operations, lines = [], []
+            batches.append(Batch(version, message_text, origin, operations, lines))
+        operations.append(_operation(source, number, row))
+        lines.append(number)
+    return Content(batches=batches)
+
+
+def _operation(source: SourceFile, number: int, row: dict[str, object]) -> Operation:
+    op: Op | None = next((known for known in OPS if known == row.get("op")), None)
+    id, text, reason, evidence = (row.get(k) for k in ("experience", "text", "reason", "evidence"))
+    if op is None:
+        raise source.wrong(f"there is no operation {row.get('op')!r}", number, hint=HINT)
+    if not isinstance(id, str) or not is_id(id):
+        raise source.wrong(f"{id!r} is not an experience id", number, hint=HINT)
+    if op in ("ADD", "MODIFY") and (not isinstance(text, str) or not text.strip()):
+        raise source.wrong(
+            f"{op} of {id} has no text",
+            number,
+            hint="was it redacted? `tfgrpo mirror git` carries such histories",
+        )
+    return Operation(
+        op,
+        id,
+        text if isinstance(text, str) else None,
+        reason if isinstance(reason, str) else None,
+        evidence if isinstance(evidence, dict) else None,
+    )
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    numbers = [version.number for version in first_parents(out.store, out.version)]
+    for number in numbers[-2::-1]:  # all but v0, which has no event
+        version = out.store.version(number)
+        for event in out.store.events(version):
+            row = {
+                "version": version.digest.hex(),
+                "op": event.op,
+                "experience": event.experience,
+                "text": event.text,
+                "reason": event.reason,
+                "evidence": event.evidence,
+                "author": version.author,
+                "time": version.when.isoformat(),
+                "message": version.message,
+            }
+            yield json.dumps(row, ensure_ascii=False) + "\n"
+
+
+FORMAT = Format(
+    "events",
+    "programs and auditors: JSONL, every event of the history",
+    "jsonl",
+    "history",
+    detect,
+    read,
+    write,
+)

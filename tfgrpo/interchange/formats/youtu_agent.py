@@ -1,0 +1,114 @@
+"""Youtu-Agent's agent YAML, whose instructions end in one `[Gi]. text` line for each experience.
+
+A library that was read from one is written with the same name, instructions, model and tools;
+any other with a name and instructions alone. Keys and passwords are never kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from tfgrpo.interchange import labelled_lines, yaml_text
+from tfgrpo.interchange.format_types import Content, Format, Skipped, SourceFile
+from tfgrpo.interchange.write_out import NAME, Outgoing, about
+from tfgrpo.rendering.text_lines import one_line
+
+INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
+
+
+INSTRUCTIONS = "instructions"
+SECRET = re.compile(
+    r"(?:^|[_-])(?:api_?key|key|secret|password|passwd|credentials?|authorization|bearer"
+    r"|(?:auth|access|refresh|api)_?token|token)$",
+    re.IGNORECASE,
+)
+PASSWORD = re.compile(r"\A\w+://[^/\s]*@|\Ask-\w{8}")
+
+
+def detect(source: SourceFile) -> int:
+    if source.text.lstrip()[:1] in ("{", "["):
+        return 0
+    agent = re.search(r"^agent:", source.text, re.MULTILINE)
+    return 4 * bool(agent and re.search(r"^[^\S\n]+instructions:", source.text, re.MULTILINE))
+
+
+def read(source: SourceFile) -> Content:
+    config = yaml_text.loaded(source, source.text)
+    agent = config.get("agent")
+    instructions = agent.get("instructions") if isinstance(agent, dict) else None
+    at = source.line_of("instructions:") or source.line_of("agent:")
+    if not isinstance(agent, dict) or not isinstance(instructions, str):
+        raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
+    labelled = labelled_lines.read(instructions.replace("\r", "").split("\n"))
+    if not labelled.items:
+        raise source.wrong(
+            "has no experiences in agent.instructions", at, hint="lines `[G0]. text` are expected"
+        )
+    first = labelled.items[0].line or 0
+    before = instructions.replace("\r", "").split("\n")[: first - 1]
+    name = agent.get("name")
+    secrets: list[str] = []
+    rest = {**config, "agent": {k: v for k, v in agent.items() if k not in ("name", INSTRUCTIONS)}}
+    meta: dict[str, object] = {
+        "agent_instructions": "\n".join(before).rstrip(),
+        "agent_config": without_secrets(rest, "", secrets),
+    }
+    after = [text for number, text in labelled.others if number > first]
+    skipped = [Skipped(at or 0, at or 0, "a secret, which no store keeps", s) for s in secrets] + [
+        Skipped(at or 0, at or 0, "instructions behind the experiences", text.strip()[:60])
+        for text in after
+    ]
+    return Content(
+        [item._replace(line=at) for item in labelled.items],
+        meta={"agent": name, **meta} if isinstance(name, str) else meta,
+        skipped=skipped,
+    )
+
+
+def without_secrets(value: object, path: str, removed: list[str]) -> object:
+    """Returns a configuration as JSON without what could be a key or a password; appends the
+    paths of those to `removed`."""
+    if isinstance(value, dict):
+        clean: dict[str, object] = {}
+        for key, inner in value.items():
+            there = f"{path}.{key}" if path else str(key)
+            secret = SECRET.search(str(key)) and inner not in (None, "")
+            if secret or (isinstance(inner, str) and PASSWORD.search(inner)):
+                removed.append(there)
+            else:
+                clean[str(key)] = without_secrets(inner, there, removed)
+        return clean
+    if isinstance(value, list):
+        return [without_secrets(inner, f"{path}.{n}", removed) for n, inner in enumerate(value)]
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    label = out.library.label_of
+    texts = [f"[{label[e.id]}]. {one_line(e.text)}" for e in out.library.readable]
+    known = about(out)
+    config = known.get("agent_config")
+    config = dict(config) if isinstance(config, Mapping) else {}
+    inner = config.pop("agent", {})
+    name = out.name or known.get("agent") or NAME
+    introduction = str(known.get("agent_instructions") or INTRODUCTION)
+    agent = {
+        "name": name,
+        INSTRUCTIONS: "\n".join([introduction, *texts]),
+        **(inner if isinstance(inner, Mapping) else {}),
+    }
+    yield "# @package _global_\n"
+    head = {"defaults": ["_self_"], "type": "simple"}
+    yield yaml_text.dumped({**head, **config, "agent": agent})
+
+
+FORMAT = Format(
+    "agent",
+    "Youtu-Agent: an agent's YAML, texts at the end of its instructions",
+    "yaml",
+    "words",
+    detect,
+    read,
+    write,
+)

@@ -1,0 +1,49 @@
+"""Texts as labelled lines, `[G0] …`, which prompts and agents share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tfgrpo.interchange.format_types import Item, Skipped
+
+LABELLED = re.compile(r"^\s*\[?(G\d+)\]?[.:)]*\s+(.*\S)\s*$")
+
+
+class Labelled(NamedTuple):
+    """The items of labelled lines, and the other lines that are not blank, by number."""
+
+    items: list[Item]
+    others: list[tuple[int, str]]
+
+
+def read(lines: Iterable[str], start: int = 1) -> Labelled:
+    """Returns an item for each labelled line and the lines right below it, up to a blank one."""
+    labelled = Labelled([], [])
+    label, text, at = "", "", 0
+    for number, line in enumerate(lines, start):
+        match = LABELLED.match(line)
+        if text and (match or not line.strip()):
+            labelled.items.append(Item(text, evidence={"label": label}, line=at))
+            text = ""
+        if match:
+            label, text, at = match[1], match[2], number
+        elif text:
+            text += " " + line.strip()
+        elif line.strip():
+            labelled.others.append((number, line))
+    if text:
+        labelled.items.append(Item(text, evidence={"label": label}, line=at))
+    return labelled
+
+
+def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:
+    """Returns lines as parts that were skipped, neighbours as one."""
+    parts: list[Skipped] = []
+    for number, line in others:
+        if parts and parts[-1].last == number - 1:
+            parts[-1] = parts[-1]._replace(last=number)
+        else:
+            parts.append(Skipped(number, number, what, " ".join(line.split())[:60]))
+    return parts

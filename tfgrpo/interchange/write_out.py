@@ -1,0 +1,112 @@
+"""Libraries on their way out: what a format is given to write, and files written whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
+
+from tfgrpo.interchange.format_types import UnreadableLibrary
+from tfgrpo.interchange.registry import named, written
+from tfgrpo.store.address import FOLDER
+from tfgrpo.store.atomic_write import PRIVATE, SHARED, replacing
+from tfgrpo.store.history.walks import first_parents
+from tfgrpo.store.records import Library, Version
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Unpack
+
+NAME = "learned-experience"
+DESCRIPTION = (
+    "Short rules learned from earlier problems. Use them when solving problems like those."
+)
+
+
+class Outgoing(NamedTuple):
+    """A library to write, and what a file says about it as a whole.
+
+    `name` and `description` are for formats that introduce themselves (a skill, an agent); None
+    is what the file said that the library was read from, and without one ours. `folder` is the
+    name of the folder that a SKILL.md is written into, which is the skill's where it has no other.
+    `licence` is what a card says others may do with it.
+    """
+
+    store: Store
+    library: Library
+    name: str | None = None
+    description: str | None = None
+    folder: str | None = None
+    licence: str | None = None
+
+    @property
+    def version(self) -> Version:
+        """The version whose library this is."""
+        return self.library.version
+
+
+class About(TypedDict, total=False):
+    """What a file says about a library as a whole: see `Outgoing`."""
+
+    name: str | None
+    description: str | None
+    folder: str | None
+    licence: str | None
+
+
+def about(out: Outgoing) -> dict[str, object]:
+    """Returns what files said about themselves that this library was read from, the last one
+    first: a skill's front matter (`skill_…`), an agent's name, instructions and model (`agent…`).
+    """
+    values: dict[str, object] = {}
+    for version in first_parents(out.store, out.version):
+        origin = version.meta.get("import")
+        for key, value in origin.items() if isinstance(origin, Mapping) else ():
+            if key.startswith(("skill_", "agent")):
+                values.setdefault(key, value)
+    return values
+
+
+def export(
+    store: Store,
+    revision: str | Version = "HEAD",
+    format: str = "json",
+    **about_it: Unpack[About],
+) -> Iterator[str]:
+    """Returns the pieces of a file that holds the library at a revision.
+
+    What was redacted is left out; the others keep their labels. `about_it` is as in `Outgoing`.
+    A read-only operation. Raises UnreadableLibrary for a format that cannot be written.
+    """
+    write = named(format).write
+    if write is None:
+        raise UnreadableLibrary(
+            f"{format} is a format to read, not to write",
+            hint=f"these can be written: {', '.join(written())}",
+        )
+    return write(Outgoing(store, store.library(revision), **about_it))
+
+
+def save(
+    store: Store,
+    path: Path | str,
+    revision: str | Version = "HEAD",
+    format: str = "json",
+    **about_it: Unpack[About],
+) -> None:
+    """Writes the library at a revision to a file, whole or not at all.
+
+    A file beside the store is its owner's alone, as the store is.
+    """
+    about_it["folder"] = skill_folder(path)
+    pieces = export(store, revision, format, **about_it)
+    beside = FOLDER in os.path.abspath(path).split(os.sep)
+    with replacing(path, mode=PRIVATE if beside else SHARED) as file:
+        file.writelines(piece.encode() for piece in pieces)
+
+
+def skill_folder(path: Path | str) -> str | None:
+    """Returns the name of the folder that a SKILL.md lies in; None for any other file."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.basename(folder) or None if name.upper() == "SKILL.MD" else None

@@ -1,0 +1,1 @@
+"""What a run learns: steps, candidates, effects, the gate and the loop."""

@@ -1,0 +1,125 @@
+"""The version that a run leaves in force: all are scored once more, and the best is taken.
+
+A gate decides step by step from few attempts, so among a run's versions some are there by luck.
+At the end each distinct library of the run, the one it began with and the empty one attempt the
+gate's problems afresh, and the branch and the tag `RUN/best` name the one with the highest mean
+reward; of equals, the newest. The others stay in history. The scores are evaluations, on record
+with their versions, so a run that is killed here asks for nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tfgrpo.evaluate.scores import Scores, read_scores
+from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.notices import OnProgress, ignore
+from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.session import Session
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+from tfgrpo.wording import sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The version that was chosen, the run's last one, and the scores: the chosen one's first."""
+
+    version: Version
+    last: Version
+    scores: Scores
+
+    @property
+    def empty_mean(self) -> float:
+        """The empty library's mean reward on the same attempts."""
+        return next(one.mean for one in self.scores.libraries if one.version.number == 0)
+
+    @property
+    def is_worse_than_empty(self) -> bool:
+        """Whether even the best library scored below the empty one."""
+        return self.scores.mean < self.empty_mean
+
+    @property
+    def conditions(self) -> str:
+        """How many problems at how many samples each, and the temperature."""
+        summary = self.scores.libraries[0].evaluation.summary
+        return (
+            f"{sampled(summary['problems'], summary['samples'])}, temperature "
+            f"{self.scores.temperature:g}"
+        )
+
+    def __str__(self) -> str:
+        mean, none = self.scores.mean, self.empty_mean
+        if self.is_worse_than_empty:
+            return (
+                f"warning: the best library of the run, {self.version.name}, scored below the "
+                f"empty one on fresh attempts at the gate's problems: {mean:.3f} against {none:.3f}"
+            )
+        which = "the last" if self.version.number == self.last.number else "not the last"
+        others = len(self.scores.libraries) - 1
+        return (
+            f"best of {others + 1} libraries on fresh attempts at the gate's problems: "
+            f"{self.version.name}, {which} ({mean:.3f}; the empty one {none:.3f}; "
+            f"{self.conditions})"
+        )
+
+
+def best_tag(run: Run) -> str:
+    """Returns the name of the tag of a run's chosen version."""
+    return f"{run.name}/best"
+
+
+def final_version(store: Store, run: Run) -> Version:
+    """Returns the version that a finished run leaves in force: the chosen one, else the last."""
+    number = store.tags().get(best_tag(run))
+    return versions_of(store, run)[-1] if number is None else store.version(number)
+
+
+async def choose_version(
+    session: Session, run: Run, task: EvalTask, *, on_progress: OnProgress = ignore
+) -> Choice | None:
+    """Scores a finished run's libraries and lets the branch and `RUN/best` name the best.
+
+    `task` is the gate's problems with attempts of their own. Where somebody has moved the branch
+    since the last step it stays, and only the tag is set. Returns None, and makes no call, where
+    the run has one library alone. Raises EndpointError, BudgetReached.
+    """
+    store = session.store
+    candidates = _candidates(store, run)
+    if len(candidates) > 1:
+        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
+        on_progress(progress)
+        versions = [*candidates, store.version(0)]
+        await evaluate(session, versions, task, run=run, progress=progress)
+    choice = read_choice(store, run, task)
+    best = choice.version if choice else versions_of(store, run)[-1]
+    tag = best_tag(run)
+    if tag not in store.tags():
+        last = versions_of(store, run)[-1]
+        with store.operation(f"choose {best.name} as the best of {run.name}"):
+            store.create_tag(tag, best)
+            if best.number != last.number and store.tip(run.branch).number == last.number:
+                store.move_branch(run.branch, best)
+    return choice
+
+
+def read_choice(store: Store, run: Run, task: EvalTask) -> Choice | None:
+    """Returns a run's choice from the scores on record; None where it had none to make."""
+    candidates = _candidates(store, run)
+    known = [v for v in candidates if store.runs.evaluation(v.number, task.key) is not None]
+    if len(known) < 2:
+        return None
+    scores = {v.number: read_scores(store, [v], task).mean for v in known}
+    ranked = sorted(known, key=lambda v: (scores[v.number], v.number), reverse=True)
+    return Choice(ranked[0], versions_of(store, run)[-1], read_scores(store, ranked, task))
+
+
+def _candidates(store: Store, run: Run) -> Sequence[Version]:
+    """Returns the newest version of each distinct library of a run, oldest first."""
+    newest: dict[tuple[tuple[str, str], ...], Version] = {}
+    for version in [store.version(run.base), *versions_of(store, run)]:
+        library = store.library(version)
+        newest[tuple((e.id, e.text) for e in library.readable)] = version
+    return sorted(newest.values(), key=lambda version: version.number)

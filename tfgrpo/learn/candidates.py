@@ -1,0 +1,158 @@
+"""What goes on probation of what is proposed: as much as the attempts to come can tell apart.
+
+A lesson that says what is there already is a vote for that. One that a person has turned down stays
+out. The others are tried at their own problem first: those that are nearly like no other before the
+rest, and of those what most groups came to. Most lessons that do nothing for a hard problem lose
+that race, at the price of two attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from tfgrpo.learn.assign import CANDIDATES, EXAMPLES, is_like
+from tfgrpo.learn.collector import Collector, Race
+from tfgrpo.learn.examples import (
+    Example,
+    add_examples,
+    are_answers_alone,
+    redacted_problems,
+    right_examples,
+    winning_attempts,
+)
+from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.policies.protocol import Refusal, Step, evidence_of
+from tfgrpo.learn.pool import Pool
+from tfgrpo.learn.reflection import Advantage, Lesson
+from tfgrpo.learn.turned_down import turned_down
+from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.rendering.near_duplicates import repeats
+from tfgrpo.rollout.attempt import Group
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Operation
+
+NEEDED = 60
+"""Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
+(variance .24, P ≥ .95): what the number of candidates is chosen by."""
+EACH = 16
+"""Attempts with and without a candidate that a step brings each: fewer tell a step nothing."""
+FEWEST, MOST = 2, 24
+"""Candidates that are on probation at least, and at most."""
+RACES = 2
+"""How many lessons are tried at their own problem for each place that is free."""
+TRIES = 3
+"""The attempts of a race, which together have to beat the mean of the lesson's group."""
+LOST = "more attempts with it at its own problem are not better than the group"
+CROWDED = "there is no place: so many candidates cannot be decided about"
+DECLINED = "a person has turned it down"
+
+
+class Entering(NamedTuple):
+    """The operations on the branch of candidates, the KEEPs on the run's, and what stays out."""
+
+    candidates: tuple[Operation, ...]
+    votes: tuple[Operation, ...]
+    refused: tuple[Refusal, ...]
+
+
+def capacity(attempts: int, of_step: int) -> int:
+    """Returns how many candidates can be decided about by so many attempts, `of_step` in each
+    step."""
+    decidable = min(attempts * CANDIDATES // NEEDED, of_step * CANDIDATES // EACH)
+    return max(FEWEST, min(MOST, decidable))
+
+
+def free_places(step: Step, pool: Pool, size: int, decided: Container[str] = ()) -> int:
+    """Returns how many more lessons there is place for on probation, in groups of `size` attempts;
+    those `decided` about have given theirs up."""
+    there = [e for e in pool.candidates if e.id not in decided and not is_example(e.text)]
+    return max(0, capacity(step.attempts_left, len(step.batch) * size) - len(there))
+
+
+def ranked(
+    advantages: Iterable[Advantage], there: Iterable[str] = ()
+) -> list[tuple[Lesson, list[str]]]:
+    """Returns lessons, each once with the problems that taught it: those that are nearly like none
+    of the texts that are `there` first, and of those, and of the others, those of most groups."""
+    texts: dict[str, str] = {}
+    first: dict[str, tuple[Lesson, dict[str, None]]] = {}
+    for number, lesson in enumerate(x for one in advantages for x in one.lessons):
+        alike = repeats(lesson.text, texts)
+        key = alike[0][0] if alike else str(number)
+        texts.setdefault(key, lesson.text)
+        first.setdefault(key, (lesson, {}))[1][lesson.group.problem.id] = None
+    seen, groups = list(there), []
+    for lesson, problems in sorted(first.values(), key=lambda one: -len(one[1])):
+        groups.append((is_like(lesson.text, seen), lesson, list(problems)))
+        seen.append(lesson.text)
+    return [(lesson, problems) for _, lesson, problems in sorted(groups, key=lambda one: one[0])]
+
+
+class Proposals:
+    """Puts lessons and examples of one run on probation."""
+
+    def __init__(self, parts: RunParts, collector: Collector) -> None:
+        self._store, self._run, self._parts = parts.session.store, parts.run, parts
+        self._collector = collector
+
+    async def enter(
+        self, step: Step, pool: Pool, advantages: Sequence[Advantage], leaving: Sequence[Operation]
+    ) -> Entering:
+        """Returns what becomes of a step's lessons; `leaving` says what was decided about
+        candidates, whose places are free. Raises EndpointError, BudgetReached."""
+        decided = {operation.experience for operation in leaving if operation.experience}
+        gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
+        texts = {e.id: e.text for e in pool.library.readable}
+        declined = turned_down(self._store, step.base, before=self._run.time)
+        free = free_places(step, pool, self._parts.settings.group_size, decided)
+        races = RACES * free
+        operations: list[Operation] = []
+        votes: list[Operation] = []
+        refused: list[Refusal] = []
+        for number, (lesson, taught_by) in enumerate(ranked(advantages, texts.values())):
+            problem = lesson.group.problem.id
+            evidence = {**step.origin.evidence, **evidence_of(lesson)}
+            if len(taught_by) > 1:
+                evidence["problems"] = taught_by
+            known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
+            if known:
+                vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
+                (votes if known[0] in pool.in_force.by_id else operations).append(vote)
+            elif repeats(lesson.text, declined):
+                refused.append(Refusal(lesson.text, problem, DECLINED))
+            elif not free or not races:
+                refused.append(Refusal(lesson.text, problem, CROWDED))
+            else:
+                races -= 1
+                if not await self._wins(step, pool, lesson, number):
+                    refused.append(Refusal(lesson.text, problem, LOST))
+                    continue
+                free -= 1
+                id = derived_id(step.origin.uid, step.number, number)
+                texts[id] = lesson.text
+                operations.append(Operation("ADD", id, lesson.text, lesson.reason, evidence))
+        self._parts.progress.decided = self._parts.progress.lessons
+        return Entering(tuple(operations), tuple(votes), tuple(refused))
+
+    async def _wins(self, step: Step, pool: Pool, lesson: Lesson, number: int) -> bool:
+        mean = fmean(lesson.group.rewards)
+        race = Race(step.number, lesson.group, number, lesson.text, pool.in_force, TRIES, mean)
+        return await self._collector.wins(race)
+
+    def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
+        """Returns the ADDs of examples. They come once, after the first step, where nothing has any
+        and enough attempts come after it to measure them."""
+        ground_truth = self._parts.reflection.ground_truth
+        wanted = self._parts.settings.examples
+        if not wanted or step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:
+            return []
+        redacted = redacted_problems(self._store)
+        short = self._parts.reflection.shared_answers or are_answers_alone(groups, self._store)
+        shown: Iterable[Example] = winning_attempts(groups)
+        if short and ground_truth:
+            shown = right_examples(groups, [group.problem for group in groups])
+        there = (e.text for e in pool.library.readable)
+        usable = (one for one in shown if one.problem.id not in redacted)
+        return add_examples(usable, there, step.number, step.origin)

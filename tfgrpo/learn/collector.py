@@ -1,0 +1,244 @@
+"""Collecting: the rollouts of a step, recorded as they are judged, recalled when they were before.
+
+Which attempts are made follows from the settings and a seed, never from the order in which answers
+arrive, so a run that is resumed makes the same ones. What a step's groups have in common is here:
+when each begins, and when nothing can be learned. The attempts of one group are in `groups.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain
+from tfgrpo.learn import nothing_to_learn
+from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
+from tfgrpo.model.endpoint import EndpointError
+from tfgrpo.model.gather import gather_all
+from tfgrpo.notices import NothingToLearn, WarningNotice
+from tfgrpo.rollout.agent_loop import Agent
+from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
+from tfgrpo.store.activity.runs import RolloutRow
+from tfgrpo.store.records import Experience, Library
+
+
+class Batch(NamedTuple):
+    """The problems of a step, and the library that attempts are made under. That may be one of
+    candidates: `base` is then the number of the version in force, and `tried` has the candidates
+    that are tried at each problem, by its id."""
+
+    step: int
+    problems: Sequence[Problem]
+    library: Library
+    is_last: bool = False
+    base: int = 0
+    tried: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+
+class Race(NamedTuple):
+    """A lesson that is tried at its own problem: the group that taught it, its number among the
+    step's, and the library that it is put into. The mean of `attempts` has to be over `above`."""
+
+    step: int
+    group: Group
+    number: int
+    lesson: str
+    library: Library
+    attempts: int
+    above: float
+
+
+class Collector:
+    """Makes the rollouts of a run, step by step."""
+
+    def __init__(self, parts: RunParts) -> None:
+        self._store = parts.session.store
+        self._run, self._settings = parts.run, parts.settings
+        self._progress = parts.progress
+        self._here = GroupMaker(parts, self._note_attempt)
+        self._makers: Makers = self._here
+        self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
+        self._looked = False
+        self._first: list[Group] = []
+        """Groups of earlier steps, as long as they are too few for a look at them."""
+        self._held: list[Gathering] = []
+
+    def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
+        """Has groups made by others from now on, who may have them made here after all."""
+        self._makers = makers(self._here)
+
+    def equip(self, domain: Domain, agent: Agent | None) -> None:
+        """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
+        self._here.equip(domain, agent)
+
+    async def groups(
+        self, batch: Batch, on_group: Callable[[int, Group], None] | None = None
+    ) -> list[Group]:
+        """Returns a group for each problem of the batch, in its order.
+
+        `on_group` is called with each as soon as it is whole, and its place in the batch. Raises
+        EndpointError when every attempt failed, and StoppedEarly when the first attempts of the run
+        leave nothing to learn.
+        """
+        settings, progress = self._settings, self._progress
+        rows = self._store.runs.rollouts(self._run, batch.step)
+        recorded = {(r.problem, r.sample): r for r in rows}
+        count = len(batch.problems)
+        progress.groups, progress.groups_done, progress.mixed = count, 0, 0
+        progress.attempts, progress.attempts_done = count * settings.group_size, 0
+        progress.rewards = []
+        await self._look_back(batch.problems, recorded)
+        gatherings = [Gathering(problem, batch.library) for problem in batch.problems]
+
+        async def fill(place: int, gathering: Gathering) -> None:
+            await gathering.begin.wait()
+            version, name = batch.library.version.number, gathering.problem.id
+            task = GroupTask(
+                self._run.uid,
+                batch.step,
+                name,
+                version,
+                self._run.digest,
+                batch.base,
+                tuple(batch.tried.get(name, ())),
+            )
+            await self._makers.make(task, gathering, recorded)
+            progress.groups_done += 1
+            progress.mixed += gathering.group.mixed
+            if on_group is not None:
+                on_group(place, gathering.group)
+            gathering.is_whole = True
+            self._look(gatherings)
+            if all(one.is_whole for one in gatherings if one.begin.is_set()):
+                self._let_begin(self._first_groups)
+
+        self._hold_back(gatherings)
+        await gather_all(fill(place, gathering) for place, gathering in enumerate(gatherings))
+        groups = [gathering.group for gathering in gatherings]
+        if not (
+            batch.is_last and self._first
+        ):  # nothing is left to be saved: the run's end says it
+            self._look(gatherings, whole=True)
+        if not self._looked:
+            self._note_first(groups)
+            warning = nothing_to_learn.missing_work(self._first, settings, self._store)
+            if warning is not None:
+                self._on_progress(WarningNotice(warning))
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
+            raise EndpointError(
+                f"every attempt in step {batch.step + 1} failed: {rollouts[0].reason}",
+                hint="nothing was learned; check --max-tokens, --task-timeout and the model, "
+                "or the code of the domain",
+            )
+        return groups
+
+    async def wins(self, race: Race) -> bool:
+        """Returns whether attempts with a lesson in the library beat the mean that they have to.
+
+        They are made one after the other until it is known; they are on record like all others,
+        and part of no group.
+        """
+        trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
+        rows = self._store.runs.rollouts(self._run, race.step)
+        recorded = {(r.problem, r.sample): r for r in rows}
+        gathering = Gathering(race.group.problem, trial)
+        for turn in range(race.attempts):
+            sample = CONFIRMING + race.number * race.attempts + turn
+            await self._here.attempt(race.step, gathering, sample, recorded)
+            above = sum(gathering.rewards) - race.attempts * race.above
+            if above > 0 or above + race.attempts - turn - 1 <= 0:
+                return above > 0
+        return False
+
+    async def record(self, step: int, rollout: Rollout, library: Library) -> None:
+        """Puts a rollout on record, with the library it ran under."""
+        await self._here.record(step, rollout, library)
+
+    # a look at the first attempts:
+
+    def _hold_back(self, gatherings: Sequence[Gathering]) -> None:
+        """Lets groups begin: all, or those that the first look needs where that is to come.
+
+        So what is paid for before a run stops does not depend on how fast verdicts are. The
+        others begin as soon as two attempts differ, or when all before them are done.
+        """
+        self._held = list(gatherings)
+        looks = not self._looked and not self._keep_going
+        self._let_begin(self._first_groups if looks else len(gatherings))
+
+    @property
+    def _first_groups(self) -> int:
+        """How many groups a first look takes at the least."""
+        missing = min(nothing_to_learn.ENOUGH.values()) - sum(
+            len(one.rollouts) for one in self._first
+        )
+        return max(1, -(-missing // self._settings.group_size))
+
+    def _note_attempt(self, rollout: Rollout) -> None:
+        """Lets those begin that were held back, once two attempts differ."""
+        if self._held and len(set(self._progress.rewards)) > 1:
+            self._let_begin(len(self._held))
+
+    def _let_begin(self, count: int) -> None:
+        for gathering in self._held[:count]:
+            gathering.begin.set()
+        del self._held[:count]
+
+    async def recall(self, batches: Sequence[Sequence[Problem]]) -> None:
+        """Takes note of the attempts of a run's steps that are done, for the look at its first."""
+        rows: list[RolloutRow] = []
+        for step in range(len(batches)):
+            self._looked = self._looked or nothing_to_learn.is_over(rows)
+            if self._looked:  # as in most runs: no answer has to be read for it
+                return
+            there = self._store.runs.rollouts(self._run, step)
+            rows += (row for row in there if row.sample < CONFIRMING)
+        problems = [problem for batch in batches for problem in batch]
+        rollouts = await self._recalled(problems, rows)
+        self._note_first([Group(rollout.problem, (rollout,)) for rollout in rollouts])
+
+    def _note_first(self, groups: Iterable[Group]) -> None:
+        """Takes note of groups for a look at the first attempts, which is over with enough."""
+        self._first += groups
+        self._looked = nothing_to_learn.is_over(r for group in self._first for r in group.rollouts)
+
+    def _look(self, gatherings: Sequence[Gathering], *, whole: bool = False) -> None:
+        """Says so where nothing can be learned, and raises StoppedEarly unless told otherwise."""
+        if self._looked:
+            return
+        groups = [*self._first, *(gathering.group for gathering in gatherings)]
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        problems = list({group.problem.id: group.problem for group in groups}.values())
+        self._tell(nothing_to_learn.look(rollouts, problems, self._settings, whole=whole))
+
+    async def _look_back(self, batch: Sequence[Problem], recorded: Recorded) -> None:
+        """The same for attempts on record, before a run that was stopped for them makes others."""
+        rewards = {row.reward for row in recorded.values()}
+        if self._looked or self._keep_going or not rewards or len(rewards - {None}) > 1:
+            return
+        first = [rollout for group in self._first for rollout in group.rollouts]
+        rollouts = [*first, *await self._recalled(batch, recorded.values())]
+        self._tell(nothing_to_learn.look(rollouts, batch, self._settings))
+
+    async def _recalled(
+        self, batch: Sequence[Problem], rows: Iterable[RolloutRow]
+    ) -> list[Rollout]:
+        """Returns the attempts on record at a step's problems, without those that have failed."""
+        by_id = {problem.id: problem for problem in batch}
+        recalled = await gather_all(
+            self._here.recalled(by_id[row.problem], row)
+            for row in rows
+            if row.problem in by_id and row.sample < CONFIRMING
+        )
+        return [rollout for rollout in recalled if rollout is not None]
+
+    def _tell(self, notice: NothingToLearn | None) -> None:
+        if notice is None:
+            return
+        self._looked = True
+        self._on_progress(notice)
+        if not self._keep_going:
+            raise nothing_to_learn.StoppedEarly(notice, self._run.name)

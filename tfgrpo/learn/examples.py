@@ -1,0 +1,152 @@
+"""Examples: problems with a right answer, of which a model copies the way.
+
+Where answers are shared, as labels are, or attempts say nothing but an answer, an example is a
+problem with its ground truth: for such tasks many right examples are worth more than rules
+(Agarwal et al., Many-Shot In-Context Learning, arXiv 2404.11018). Elsewhere it is a verified
+attempt. An example is an experience like any other (`rendering/example_texts.py`), and a candidate
+like any other; all of a step are shown or hidden together (`assign.py`). It is not shown at its own
+problem, whose answer it gives away.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from statistics import fmean, median
+from typing import Any, NamedTuple
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.learn.lesson_check import right_answers
+from tfgrpo.learn.reflection import StepOrigin
+from tfgrpo.model.response import visible
+from tfgrpo.model.token_counts import count
+from tfgrpo.rendering.example_texts import example_beginning, example_text
+from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rollout.attempt import Group
+from tfgrpo.store.canonical import derived_id
+from tfgrpo.store.records import Operation
+from tfgrpo.store.store import Store
+
+MOST = 32
+"""Examples of a run at most."""
+LONGEST = 400
+"""The most tokens of an example: a longer attempt says too much of its own problem."""
+MOST_TOKENS = 1536
+"""The most tokens of all examples: they stand in every prompt, and a model on this machine reads
+4,096 tokens in all."""
+ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
+"""What stands for the answer in a form of giving one."""
+LOOKED_AT = 8
+"""The attempts whose record is read: a model that thinks before it answers does so mostly."""
+AROUND = 6
+"""The most tokens that an attempt has beside an answer where it has nothing else, as a box."""
+LONGEST_FORM = 40
+"""The most characters that a form has beside the answer: more say something of the problem."""
+
+
+class Example(NamedTuple):
+    """A problem with a right answer, as an experience says it, and what shows that it is right."""
+
+    problem: Problem
+    text: str
+    reason: str
+    evidence: dict[str, Any]
+
+
+def redacted_problems(store: Store) -> set[str]:
+    """Returns the problems whose examples were redacted: none of them becomes one again."""
+    events = store.events_at(store.port.redactions.rows()).values()
+    proofs = [event.evidence or {} for event in events]
+    return {str(proof["problem"]) for proof in proofs if proof.get("kind") == "example"}
+
+
+def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
+    """Returns whether most attempts give an answer that can be read and nothing else, no thoughts
+    before it either, by the record of their calls in a store: an example with no more than the
+    ground truth then shows the way that is asked for."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    around = [
+        inf if one.answer is None else count(one.response) - count(one.answer) for one in rollouts
+    ]
+    if not (around and median(around) <= AROUND):
+        return False
+    if not all(right_answers(group.problem) for group in groups):
+        return False
+    calls = [store.runs.call(bytes.fromhex(one.call)) for one in rollouts[:LOOKED_AT] if one.call]
+    return not any(call.reasoning_tokens for call in calls if call is not None)
+
+
+def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
+    """Yields the shortest winner of each mixed group, those with the lowest rewards first."""
+    mixed = (group for group in groups if group.mixed)
+    for group in sorted(mixed, key=lambda group: fmean(group.rewards)):
+        best = max(rollout.reward or 0.0 for rollout in group.winners)
+        winners = [rollout for rollout in group.winners if rollout.reward == best]
+        winner = min(winners, key=lambda one: (len(visible(one.response)), one.sample))
+        if visible(winner.response).strip():
+            text = example_text(group.problem.problem, visible(winner.response))
+            evidence = {
+                "rollouts": [[winner.sample, winner.reward]],
+                "calls": [key[:16] for key in winner.calls],
+                "call": winner.call,
+            }
+            yield Example(group.problem, text, "a verified attempt", evidence)
+
+
+def right_examples(groups: Sequence[Group], problems: Iterable[Problem]) -> Iterator[Example]:
+    """Yields problems with their ground truth, in the form of most right attempts of `groups`.
+
+    Problems whose groups are mixed come first, then the others, what every attempt solved last; but
+    no answer comes once more before each has come as often.
+    """
+    form, by_id = _form(groups), {group.problem.id: group for group in groups}
+
+    def rank(problem: Problem) -> tuple[int, float]:
+        group = by_id.get(problem.id)
+        rewards = group.rewards if group is not None else ()
+        mean = fmean(rewards) if rewards else 0.0
+        return (0 if group is not None and group.mixed else 1 if mean < 1.0 else 2), mean
+
+    seen: Counter[str] = Counter()
+    turns: list[tuple[int, Example]] = []
+    for problem in sorted(problems, key=rank):
+        for answer in right_answers(problem)[:1]:
+            text = example_text(problem.problem, form.replace(ANSWER, answer))
+            turns.append((seen[answer], Example(problem, text, "a right answer", {})))
+            seen[answer] += 1
+    yield from (example for _, example in sorted(turns, key=lambda turn: turn[0]))
+
+
+def _form(groups: Sequence[Group]) -> str:
+    """Returns how an answer is given, with ANSWER in its place: as most right attempts end."""
+    forms: Counter[str] = Counter()
+    for group in groups:
+        for rollout in group.rollouts:
+            lines = visible(rollout.response).strip().splitlines()
+            last = one_line(lines[-1]) if lines else ""
+            for answer in right_answers(group.problem)[:1] if (rollout.reward or 0) >= 1 else ():
+                if last.count(answer) == 1 and len(last) - len(answer) <= LONGEST_FORM:
+                    forms[last.replace(answer, ANSWER)] += 1
+    return max(forms, key=lambda form: (forms[form], form), default=ANSWER)
+
+
+def add_examples(
+    examples: Iterable[Example], there: Iterable[str], step: int, origin: StepOrigin
+) -> list[Operation]:
+    """Returns the ADDs of short examples, as many as fit; `there` are the texts of the pool."""
+    begun = tuple(there)
+    operations: list[Operation] = []
+    left = MOST_TOKENS
+    for example in examples:
+        problem, tokens = example.problem, count(example.text)
+        known = any(text.startswith(example_beginning(problem.problem)) for text in begun)
+        if known or problem.messages or tokens > min(LONGEST, left):
+            continue  # a conversation has several turns, and others' words
+        if len(operations) == MOST:
+            break
+        id = derived_id(origin.uid, step, "example", problem.id)
+        proof = {**origin.evidence, "kind": "example", "problem": problem.id, **example.evidence}
+        operations.append(Operation("ADD", id, example.text, example.reason, proof))
+        left -= tokens
+    return operations

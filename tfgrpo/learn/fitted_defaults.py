@@ -1,0 +1,120 @@
+"""Defaults that fit the data and the model, where nobody named a setting.
+
+The paper's own (arXiv 2510.08191: 3 epochs, batches of 100, groups of 5, 16,384 tokens) are for
+mathematics and a fast endpoint. For a local model, and for answers of a line, they would take a
+day or leave a limit that limits nothing. `--preset paper` keeps them all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from tfgrpo.costs.prices import LOCAL
+from tfgrpo.runs.run_problems import RunProblems
+from tfgrpo.settings import TrainSettings, fitting_samples, fitting_tokens
+
+BATCH = 100
+"""Problems of a step at most, as in the paper."""
+LOCAL_BATCH = 16
+LOCAL_VALUES: dict[str, Any] = {"epochs": 3, "group_size": 6}
+"""What a model on this machine gets through: it writes some ten tokens a second. What is proposed
+in one epoch is measured in those after it, in pairs of attempts."""
+CHECKED = 32
+"""Of a library, on a local model."""
+LOCAL_TOP_K = 2
+"""The experiences that fit a problem best, which are all that a local model is shown where a
+problem has one answer: of several rules a small model uses one that does not fit, or goes through
+them like the steps of one calculation (examples/time-on-the-bill has the figures). An answer of
+several fields, and a reply that is judged by several criteria, need all that is known."""
+ONE_ANSWER = ("exact", "math")
+"""The kinds of problems, beside labels, whose ground truth is what an attempt should answer."""
+LABEL_CHECKED = 64
+"""The same where an answer is a label: writing one takes a small part of what a lesson takes, and
+a lesson about a label helps few of the problems."""
+
+
+def checked_attempts(domain: str) -> int:
+    """Returns how many attempts check a library on a local model."""
+    return LABEL_CHECKED if domain.partition(":")[0] == "choice" else CHECKED
+
+
+def local_sizes(train: int, checked: int, attempts: int = CHECKED) -> dict[str, Any]:
+    """Returns the sizes of a run on a local model with so many problems, by the settings' names.
+
+    Of the problems that a library is checked on as many are used as there are, up to `attempts`.
+    """
+    steps = max(-(-train // LOCAL_BATCH), 1)
+    return {
+        **LOCAL_VALUES,
+        "batch_size": -(-train // steps),
+        "heldout_samples": fitting_samples(attempts, min(checked, attempts)),
+        "heldout_problems": attempts,
+    }
+
+
+def fitting_values(
+    settings: TrainSettings, problems: RunProblems, named: Collection[str]
+) -> dict[str, Any]:
+    """Returns the settings that fit these problems and this model, by name."""
+    count = len(problems.train)
+    values: dict[str, Any] = {}
+    if settings.models.model.startswith(LOCAL):
+        checked = max(map(len, (problems.gate, problems.heldout)))
+        values = local_sizes(count, checked, checked_attempts(settings.domain))
+    elif count > BATCH:  # in steps of one size
+        values["batch_size"] = -(-count // -(-count // BATCH))
+    tokens = fitting_tokens(settings)
+    if tokens is not None:
+        values["max_tokens"] = tokens
+    kind = settings.domain.partition(":")[0]
+    local = settings.models.model.startswith(LOCAL)
+    if local and kind in ONE_ANSWER and settings.mode == "prompt":
+        values["top_k"] = LOCAL_TOP_K
+    return values
+
+
+def fit(
+    settings: TrainSettings, problems: RunProblems, named: Collection[str]
+) -> tuple[TrainSettings, str]:
+    """Returns settings in which all that is not `named` fits, and what was chosen, in one line.
+
+    The line is empty where the sizes come to the paper's. Raises nothing.
+    """
+    values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
+    fitted = settings.model_copy(update=values)
+    parts = [
+        text
+        for name, text in _size_words(fitted, problems).items()
+        if _tells(name, settings, fitted)
+    ]
+    if not parts:
+        return fitted, ""
+    model = "a local model" if settings.models.model.startswith(LOCAL) else settings.models.model
+    return fitted, (
+        f"chosen for {len(problems.train):,} problems and {model}: {', '.join(parts)} "
+        "(a flag or tfgrpo.toml wins; --preset paper takes the paper's)"
+    )
+
+
+def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
+    """Returns what each setting that may be fitted comes to, in words."""
+    words = {
+        "batch_size": f"batches of {settings.batch_size}",
+        "group_size": f"{settings.group_size} attempts at each",
+        "epochs": f"{settings.epochs} epochs",
+        "max_tokens": f"at most {settings.max_tokens:,} tokens an answer",
+    }
+    if settings.top_k:
+        words["top_k"] = f"the {settings.top_k} experiences that fit a problem best in its prompt"
+    checked = max(len(problems.gate), len(problems.heldout))
+    if checked > (settings.heldout_problems or 0):
+        words["heldout_problems"] = f"{settings.heldout_problems} problems of those that check it"
+    if checked:
+        times = settings.heldout_samples
+        words["heldout_samples"] = f"{times} attempts at each" if times > 1 else "one attempt each"
+    return words
+
+
+def _tells(name: str, before: TrainSettings, after: TrainSettings) -> bool:
+    return bool(getattr(before, name) != getattr(after, name))

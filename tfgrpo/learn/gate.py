@@ -1,0 +1,146 @@
+"""The gate: a candidate library grows the branch only if held-out problems speak for it.
+
+The library in force and the candidate are put to the same held-out problems, sample by sample
+side by side, and compared by problem. The run's rule (gate_rules.py) decides from the mean
+difference and its standard error whether the candidate is *accepted* or *rejected*; beside that
+the record says whether the difference is significant, since a rule may go by less.
+
+A candidate is judged before it is a version, from answers that are in the journal. So a run
+that is killed in between asks for nothing twice and comes to the same verdict, and the verdict
+stands in the version's record, which its digest covers. A rejected one becomes a version of a
+side branch, in the transaction that gives its own branch a version without events: `step_N`
+names the library in force whatever the gate said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tfgrpo.data import problems
+from tfgrpo.evaluate import scoring, statistics
+from tfgrpo.evaluate.scoring import EvalProgress, EvalTask
+from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.learn.gate_rule import passes
+from tfgrpo.learn.library_draft import Draft
+from tfgrpo.session import Session
+from tfgrpo.settings import GateRule, TrainSettings
+from tfgrpo.store.activity.runs import Run, Score
+from tfgrpo.store.records import Json, Library, Operation, Version
+from tfgrpo.store.store import Store
+
+Verdict: TypeAlias = Literal["accepted", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A candidate's scores on the gate's problems, beside those of the library in force."""
+
+    library: Library
+    candidate: Library
+    scores: tuple[Score, ...]
+    candidate_scores: tuple[Score, ...]
+    difference: Difference
+    rule: GateRule
+
+    @property
+    def verdict(self) -> Verdict:
+        """Accepted when the difference passes the rule."""
+        mean, error, quantile = self._measured
+        return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
+
+    @property
+    def _measured(self) -> tuple[float, float, float]:
+        """The mean difference, its standard error, and how many of those its interval reaches."""
+        mean, _, high, n = self.difference.estimate
+        quantile = statistics.t_quantile(0.975, n - 1) if n > 1 else 1.0
+        return mean, (high - mean) / quantile, quantile
+
+    def to_json(self) -> Json:
+        """Returns the figures as they stand in a version's record."""
+        estimate = self.difference.estimate
+        bounds = [estimate.mean, estimate.low, estimate.high]
+        return {
+            "difference_is": self.difference.verdict,
+            "problems": estimate.problems,
+            "before": _mean(self.scores),
+            "after": _mean(self.candidate_scores),
+            "difference": [None if abs(v) == float("inf") else round(v, 6) for v in bounds],
+            "p": round(self.difference.p, 6),
+            "problems_needed": self.difference.problems_needed,
+        }
+
+
+class Gate:
+    """Tries candidates of one run on its held-out problems."""
+
+    def __init__(self, session: Session, run: Run, task: EvalTask, settings: TrainSettings) -> None:
+        self._session, self._run, self._task = session, run, task
+        self._rule = settings.gate_rule
+
+    async def trial(
+        self,
+        library: Library,
+        operations: Sequence[Operation],
+        progress: EvalProgress | None = None,
+    ) -> Trial | None:
+        """Returns how the library fares with these operations; None where they change no text.
+        `progress` is told of each attempt."""
+        progress = progress or EvalProgress(0, meter=self._session.meter)
+        candidate = Draft(library).after(operations).library
+        if candidate == library:
+            return None
+        known = self._recorded(library.version)
+        libraries = [candidate] if known else [library, candidate]
+        scored = await scoring.examine(
+            self._session, libraries, self._task, run=self._run, progress=progress
+        )
+        scores, after = known or scored[0], scored[-1]
+        rewards = scoring.rewards(scores), scoring.rewards(after)
+        if rewards[0].keys() & rewards[1].keys():
+            difference = statistics.paired(*rewards)
+        else:  # no problem could be judged under both: nothing is known
+            none = statistics.Estimate(0.0, float("-inf"), float("inf"), 0)
+            difference = Difference(none, "inconclusive")
+        return Trial(library, candidate, tuple(scores), tuple(after), difference, self._rule)
+
+    def record(self, trial: Trial) -> Json:
+        """Returns a trial as it stands in a version's record."""
+        return {
+            "verdict": trial.verdict,
+            "rule": self._rule,
+            "dataset": self._task.settings.data,
+            "digest": problems.digest(self._task.problems),
+            "samples": self._task.settings.samples,
+            **trial.to_json(),
+        }
+
+    def keep(self, trial: Trial, versions: Iterable[Version]) -> None:
+        """Keeps a trial's scores with the versions that they are scores of: the one in force, and
+        of these `versions` those whose library was tried."""
+        store = self._session.store
+        scoring.record(store, trial.library.version, self._task, trial.scores)
+        for version in versions:
+            if _texts(store.library(version)) == _texts(trial.candidate):
+                scoring.record(store, version, self._task, trial.candidate_scores)
+
+    def _recorded(self, version: Version) -> list[Score] | None:
+        runs = self._session.store.runs
+        evaluation = runs.evaluation(version.number, self._task.key)
+        return None if evaluation is None else runs.scores(evaluation)
+
+
+def side_branch(store: Store, run: Run, step: int) -> str:
+    """Returns the name of a branch, not taken yet, for a step's rejected candidate."""
+    stem = f"rejected/{run.name}/step_{step + 1}"
+    names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 1000))
+    return next(name for name in names if name not in store.branches())
+
+
+def _texts(library: Library) -> list[str]:
+    return [experience.text for experience in library.readable]
+
+
+def _mean(scores: Sequence[Score]) -> float:
+    return round(scoring.figures(scores).mean.mean, 6)

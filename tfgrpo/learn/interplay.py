@@ -1,0 +1,123 @@
+"""What two experiences do together, from attempts that were shown either, both or neither.
+
+Two lessons that each help may harm together, or help no more than either alone; their words do not
+tell. Attempts of a trial are shown a random half of what belongs to their problem (`assign.py`), so
+each pair of things that belong to one problem is there in all four ways. For a pair the learner's
+estimator (`advantage.py`) is asked for three things: what the one does where the other is not
+shown, what it does beside the other, and how far the two are from adding up. A sum that is below
+nothing is looked for with the rewards turned around.
+
+**A conflict** is a pair of which each helps alone and takes away beside the other. **Redundant** is
+a pair of which each helps alone, which together do less than their sum, and of which neither helps
+beside the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from tfgrpo.learn.advantage import Advantages, Effect, Observation
+
+Kind: TypeAlias = Literal["conflict", "redundant"]
+SURE = 0.8
+"""The chance at which a thing is taken to help or to harm. A pair is called something where several
+are that sure at once, so false alarms are rarer (benchmarks/RESULTS-interplay.md)."""
+DOUBTED = 0.5
+"""The chance below which a thing is not taken to help beside another."""
+FEWEST = 16
+"""Attempts with both, and with neither, below which nothing is said of a pair."""
+Coding: TypeAlias = tuple[tuple[str, ...], Callable[[frozenset[str]], frozenset[str]]]
+"""What there is to be shown, and what of that an attempt was shown, from the names it was."""
+ONE, OTHER, ALONE, BESIDE, BOTH = "one", "other", "alone", "beside", "both"
+
+
+class Together(NamedTuple):
+    """What is known of a pair: what each does where the other is not shown, and beside it."""
+
+    kind: Kind
+    names: tuple[str, str]
+    alone: tuple[Effect, Effect]
+    beside: tuple[Effect, Effect]
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """The same for a record."""
+        return {
+            "kind": self.kind,
+            "experiences": list(self.names),
+            "alone": [_figures(one) for one in self.alone],
+            "beside": [_figures(one) for one in self.beside],
+        }
+
+
+def interplay(
+    observations: Sequence[Observation], ours: Sequence[str], theirs: Sequence[str]
+) -> list[Together]:
+    """Returns the conflicts and the redundant pairs of one thing of ours and one of theirs."""
+    shared: dict[tuple[str, str], list[Observation]] = {}
+    left, right = set(ours), set(theirs)
+    for one in observations:
+        belonging = list(dict.fromkeys(one.belongs))
+        for pair in product(
+            [name for name in belonging if name in left],
+            [name for name in belonging if name in right],
+        ):
+            shared.setdefault(pair, []).append(one)
+    judged = (_judged(pair, attempts) for pair, attempts in sorted(shared.items()))
+    return [one for one in judged if one is not None]
+
+
+def _judged(pair: tuple[str, str], attempts: Sequence[Observation]) -> Together | None:
+    one, other = pair
+    counts = [len(attempt.shown & {one, other}) for attempt in attempts]
+    if min(counts.count(0), counts.count(2)) < FEWEST:
+        return None
+    helps = [_effects(attempts, *names) for names in (pair, pair[::-1])]
+    alone = helps[0][ALONE], helps[1][ALONE]
+    beside = helps[0][BESIDE], helps[1][BESIDE]
+    if min(effect.chance for effect in alone) < SURE:
+        return None
+    turned = [attempt._replace(reward=1 - attempt.reward) for attempt in attempts]
+    harms = [_effects(turned, *names)[BESIDE].chance for names in (pair, pair[::-1])]
+    if min(harms) >= SURE:
+        return Together("conflict", pair, alone, beside)
+    less = _estimated(turned, _parts_of_sum(one, other))[BOTH].chance
+    if less >= SURE and max(effect.chance for effect in beside) < DOUBTED:
+        return Together("redundant", pair, alone, beside)
+    return None
+
+
+def _effects(attempts: Iterable[Observation], one: str, other: str) -> dict[str, Effect]:
+    """Returns what `one` does alone and beside the other."""
+
+    def parts(shown: frozenset[str]) -> frozenset[str]:
+        there = {OTHER} if other in shown else set()
+        if one in shown:
+            there.add(BESIDE if other in shown else ALONE)
+        return frozenset(there)
+
+    return _estimated(attempts, ((OTHER, ALONE, BESIDE), parts))
+
+
+def _parts_of_sum(one: str, other: str) -> Coding:
+    """Returns how attempts are taken apart into each of a pair, and both at once."""
+
+    def parts(shown: frozenset[str]) -> frozenset[str]:
+        there = {name for name, id in ((ONE, one), (OTHER, other)) if id in shown}
+        return frozenset(there | ({BOTH} if len(there) == 2 else set()))
+
+    return (ONE, OTHER, BOTH), parts
+
+
+def _estimated(attempts: Iterable[Observation], coding: Coding) -> dict[str, Effect]:
+    """Returns the effects of what attempts are taken apart into."""
+    belongs, parts = coding
+    advantages = Advantages()
+    advantages.add(Observation(a.group, belongs, parts(a.shown), a.reward) for a in attempts)
+    return advantages.effects()
+
+
+def _figures(effect: Effect) -> list[float]:
+    return [round(value, 6) for value in (effect.mean, *effect.interval)]

@@ -1,0 +1,98 @@
+"""The library while a batch is decided: what stands after the operations so far."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from tfgrpo.model.token_counts import count
+from tfgrpo.rendering.render import EMPTY, prompt_text
+from tfgrpo.store.records import Experience, Library, Operation
+
+
+class Draft:
+    """A library that operations are tried on, in library order. Nothing is recorded."""
+
+    def __init__(self, library: Library) -> None:
+        self._version = library.version
+        self._held = {e.id: e for e in library}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Id → text, of what can be read."""
+        return {e.id: e.text for e in self._held.values() if not e.redacted}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Label → id, for the next prompt."""
+        return {f"G{i}": id for i, id in enumerate(self.texts)}
+
+    @property
+    def library(self) -> Library:
+        """The draft as a library."""
+        return Library(self._version, tuple(self._held.values()))
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the draft as lines of a prompt (`tokens.py` says how they are counted)."""
+        return count(prompt_text(self.library))
+
+    def prompt(self, shown: Container[str] | None = None) -> str:
+        """Returns the draft as prompt text; of the ids that are `shown`, if not of all."""
+        lines = (
+            f"[G{i}] {text}"
+            for i, (id, text) in enumerate(self.texts.items())
+            if shown is None or id in shown
+        )
+        return "\n".join(lines) or EMPTY
+
+    def same(self, text: str) -> str | None:
+        """Returns the experience that says just this, give or take case and white space."""
+        wanted = plain(text)
+        return next((id for id, there in self.texts.items() if plain(there) == wanted), None)
+
+    def apply(self, operation: Operation) -> None:
+        """Applies an operation that names its experience."""
+        id, text = operation.experience, operation.text
+        assert id is not None
+        if operation.op == "DELETE":
+            del self._held[id]
+        elif operation.op != "KEEP":
+            assert text is not None
+            self._held[id] = Experience(id, text, 0)
+
+    def after(self, operations: Iterable[Operation]) -> Draft:
+        """Returns a draft of its own, with operations applied to it."""
+        draft = Draft(self.library)
+        for operation in operations:
+            draft.apply(operation)
+        return draft
+
+
+def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
+    """Returns whether an operation leaves a library that is within the cap, in tokens, or at least
+    no longer."""
+    if cap is None or operation.op in ("KEEP", "DELETE"):
+        return True
+    tokens = draft.after([operation]).tokens
+    return tokens <= cap or tokens <= draft.tokens
+
+
+def split_fitting(
+    operations: Sequence[Operation], library: Library, cap: int | None
+) -> tuple[list[Operation], list[Operation]]:
+    """Returns the operations that a library has room for under its cap, and the rest."""
+    draft = Draft(library)
+    fit: list[Operation] = []
+    crowded: list[Operation] = []
+    for operation in operations:
+        if fits(draft, operation, cap):
+            draft.apply(operation)
+            fit.append(operation)
+        else:
+            crowded.append(operation)
+    return fit, crowded
+
+
+def plain(text: str) -> str:
+    """Returns a text without what does not matter when it is compared."""
+    return " ".join(text.casefold().split()).rstrip(".! ")

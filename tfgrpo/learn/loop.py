@@ -1,0 +1,371 @@
+"""Training: batches of problems in, versions of the library out.
+
+    problem → rollout → reward → semantic advantage → operation → event → version
+
+A step takes a batch and lets the run's policy learn from it (`learn/policies/protocol.py`):
+attempts are made, groups compared, and operations decided. Then one version is appended, tagged
+`<run>/step_N`. Every call is journalled, every rollout recorded as it is judged, and a version
+lands whole, so a run that was killed goes on from the call it was in. What is decided follows from
+the answers in the order of the batch, never from the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tfgrpo import domains
+from tfgrpo.data import problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains import math
+from tfgrpo.domains.base import Domain
+from tfgrpo.evaluate.scoring import EvalProgress, EvalTask
+from tfgrpo.learn.collector import Collector
+from tfgrpo.learn.gate import Gate, Trial, side_branch
+from tfgrpo.learn.groups import Makers, RunParts
+from tfgrpo.learn.library_draft import split_fitting
+from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
+from tfgrpo.learn.pool import append_to_pool
+from tfgrpo.learn.progress import Progress
+from tfgrpo.learn.rebase import still_apply
+from tfgrpo.learn.reflection import Reflection, StepOrigin, manner_of
+from tfgrpo.notices import OnProgress, StepFinished, ignore
+from tfgrpo.rendering.render import AGENT_OBJECTIVE
+from tfgrpo.rollout.agent_loop import equipped
+from tfgrpo.rollout.attempt import Group, mean_reward
+from tfgrpo.runs.gate_words import describe_gate
+from tfgrpo.runs.run_problems import RunProblems
+from tfgrpo.session import Session
+from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
+from tfgrpo.store.history.name_moves import check_branch
+from tfgrpo.store.records import Operation, Version
+from tfgrpo.tools.tool_call_record import ToolRecord
+
+
+def plan_steps(
+    dataset: Sequence[Problem], settings: TrainSettings
+) -> list[tuple[int, tuple[Problem, ...]]]:
+    """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    return [
+        (epoch, batch)
+        for epoch in range(1, settings.epochs + 1)
+        for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
+    ]
+
+
+def _rendering(settings: TrainSettings) -> dict[str, str]:
+    """Returns how a library is put into prompts where that is not the usual way: a clone has no
+    record of the run, and reads it from the version."""
+    values = {"domain": settings.domain, "agent_objective": settings.agent_objective}
+    usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
+    other: dict[str, Any] = {key: value for key, value in values.items() if value != usual[key]}
+    if settings.top_k:
+        other |= {"top_k": settings.top_k}
+    return other
+
+
+def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
+    """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
+    return Reflection(
+        summary=domain.template("summary", prompts),
+        comparison=domain.template("comparison", prompts),
+        lesson=domain.template("lesson", prompts),
+        plan=domain.template("plan", prompts),
+        agent_objective=settings.agent_objective,
+        learning_objective=settings.learning_objective,
+        ground_truth=settings.ground_truth,
+        manner=manner_of(settings),
+        seed=settings.seed,
+        reconcile=domain.template("reconcile", prompts) if domain.reconcile else None,
+        shared_answers=domain.shared_answers,
+    )
+
+
+class Training:
+    """One run at work. `run()` does what is left of it and returns the versions it made."""
+
+    def __init__(
+        self,
+        session: Session,
+        run: Run,
+        data: RunProblems,
+        *,
+        domain: Domain = math.DOMAIN,
+        prompts: Path | None = None,
+        on_progress: OnProgress = ignore,
+        keep_going: bool = True,
+    ) -> None:
+        self.settings = TrainSettings(**run.config)
+        self._dataset = data.train
+        self.steps = plan_steps(self._dataset, self.settings)
+        self._on_progress = on_progress
+        self.progress = Progress(
+            run.name,
+            len(self.steps),
+            self.settings.epochs,
+            meter=session.meter,
+            on_change=None if on_progress is ignore else on_progress,
+        )
+        self._session, self._store, self._run = session, session.store, run
+        self._domain = domain
+        if prompts is None and self.settings.prompts:
+            prompts = Path(self.settings.prompts)
+        self._gate: Gate | None = None
+        if self.settings.gate is not None:
+            how = EvalSettings.of_run(self.settings, "gate", self.settings.heldout_samples)
+            how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
+            held = data.gate[: self.settings.heldout_problems]
+            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
+        self._policy, self._reflector = session.model_calls(run.uid, run)
+        self.calls = [self._policy, self._reflector]
+        parts = RunParts(
+            session,
+            run,
+            self.settings,
+            domain,
+            domain.template("rollout", prompts),
+            reflection_of(self.settings, domain, prompts),
+            self._policy,
+            self._reflector,
+            self.progress,
+            keep_going,
+            on_progress,
+            prompts,
+            data.train,
+        )
+        self._is_over = False
+        self._parts, self._collector = parts, Collector(parts)
+        self._learner = find_policy(self.settings.policy)(parts, self._collector)
+
+    def hand_out(self, makers: Callable[[RunParts, Makers], Makers]) -> None:
+        """Has the run's groups made by others than this process: workers on other machines."""
+        self._collector.hand_out(partial(makers, self._parts))
+
+    async def run(self, *, finish: bool = True) -> list[Version]:
+        """Does the steps that are left. The run's last state says how it ended, whatever comes.
+
+        Without `finish` it is left to the caller to note that the run is finished, after the
+        comparison that still belongs to it.
+        """
+        runs, run = self._store.runs, self._run
+        check_branch(self._store, run.branch)  # before a call is paid for
+        self.progress.first = self._done()
+        runs.note(run, "resumed" if runs.states(run) else "started")
+        try:
+            async with equipped(
+                self._domain,
+                self.settings,
+                ToolRecord(
+                    self._session.journal, runs, scope=run.uid, run=run, shared=self._session.shared
+                ),
+                folder=self._session.folder,
+                functions=self._session.functions,
+            ) as (domain, agent):
+                self._collector.equip(domain, agent)
+                done = self._done()
+                await self._collector.recall([batch for _, batch in self.steps[:done]])
+                left = range(done, len(self.steps))
+                versions: list[Version] = []
+                while left and not self._is_over:
+                    versions.append(await self._step(left[0]))
+                    left = left[1:]
+        except BaseException as error:
+            reason = str(error) if isinstance(error, TfgrpoError) else None
+            self.progress.stopping = True
+            await asyncio.gather(*(calls.finish_in_flight() for calls in self.calls))
+            state = "stopped" if reason is not None else "interrupted"
+            with suppress(StoreError):  # the disk may be full; `error` is what matters
+                runs.note(run, state, reason or self.progress.stopped_by)
+            raise
+        if finish:
+            runs.note(run, "finished")
+        self.progress.enter("finished")
+        return versions
+
+    def _done(self) -> int:
+        tags = self._store.tags()
+        return next(
+            n for n in range(len(self.steps) + 1) if f"{self._run.name}/step_{n + 1}" not in tags
+        )
+
+    async def _step(self, step: int) -> Version:
+        epoch, batch = self.steps[step]
+        progress = self.progress
+        base = self._in_force(step)
+        library = self._store.library(base)
+        progress.step, progress.epoch, progress.library = step, epoch, len(library)
+        progress.reflected = progress.lessons = progress.decided = 0
+        if self._gate is not None:
+            progress.trial = EvalProgress(
+                0, meter=progress.meter, on_change=lambda _: progress.announce()
+            )
+        left = sum(len(batch) for _, batch in self.steps[step + 1 :]) * self.settings.group_size
+        origin = StepOrigin(self._run.uid, step, self._evidence(step))
+        learned = await self._learner.learn(Step(step, batch, base, library, origin, left))
+        self._is_over = learned.is_over
+        groups = learned.groups
+        self._enter("gate")
+        trial = None
+        if self._gate is not None:
+            trial = await self._gate.trial(library, learned.operations, progress.trial)
+        for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
+            await self._collector.record(step, rollout, library)
+        version = self._commit(step, base, learned, trial)
+        self._enter("rollouts")
+        self.progress.step = step + 1
+        return version
+
+    def _enter(self, phase: str) -> None:
+        self.progress.enter(phase)
+        self.progress.announce()
+
+    def _in_force(self, step: int) -> Version:
+        """Returns the library this step works under, and makes sure that `step_N` names it.
+
+        A person may have moved the branch since the last step; their version is then the one
+        that this step is about, unless the step had already begun.
+        """
+        tag = f"{self._run.name}/step_{step}"
+        if self._store.runs.is_pending(self._run):  # it begins with the first answer
+            return self._store.version(self._run.base)
+        if tag not in self._store.tags():  # somebody deleted the name
+            self._store.create_tag(tag, self._store.version(self._run.base))
+        tagged = self._store.version(self._store.tags()[tag])
+        tip = self._store.tip(self._run.branch)
+        if tagged.number != tip.number and not self._store.runs.rollouts(self._run, step):
+            return self._store.create_tag(tag, tip, force=True)
+        return tagged
+
+    def _commit(
+        self,
+        step: int,
+        base: Version,
+        learned: Learned,
+        trial: Trial | None,
+    ) -> Version:
+        """Appends the step's version.
+
+        When somebody else has moved the branch meanwhile, operations that no longer apply are
+        refused on record, and the others go onto what is there now. A candidate that the gate
+        rejects goes onto a side branch, and the step's version has no events.
+        """
+        store, run = self._store, self._run
+        store.runs.row_id(run)  # a step that asks for nothing may be its first
+        failed = [*(f for c in learned.comparisons for f in c.failures), *learned.failures]
+        failures = [asdict(failure) for failure in failed]
+        refused = [asdict(refusal) for refusal in learned.refused]
+        while True:
+            tip = store.tip(run.branch)
+            operations = list(learned.operations)
+            lost: list[dict[str, Any]] = []
+            if tip.number != base.number:
+                there = store.library(tip)
+                operations, lost = still_apply(operations, store.library(base), there)
+                cap = self.settings.library_tokens
+                operations, crowded = split_fitting(operations, there, cap)
+                lost += [_crowded(operation, cap) for operation in crowded]
+            meta: dict[str, Any] = {
+                "run": run.name,
+                "step": step,
+                "epoch": self.steps[step][0],
+                "stats": self._stats(learned.groups),
+            }
+            rendering = _rendering(self.settings)
+            if rendering:
+                meta["rendering"] = rendering
+            if refused or lost:
+                meta["refused"] = refused + lost
+            if failures:
+                meta["failed"] = failures
+            repaired = learned.repaired + sum(c.repaired for c in learned.comparisons)
+            if repaired:
+                meta["repaired"] = repaired
+            message = _message(step, self.steps, learned.groups, operations)
+            if trial is not None and self._gate is not None:
+                meta["gate"] = self._gate.record(trial)
+                message += f"; {describe_gate(meta['gate'])}"
+            author = f"tfgrpo ({self._reflector.endpoint.model})"
+            try:
+                with store.operation(f"commit: {message}"):
+                    rejected = None
+                    if trial is not None and trial.verdict == "rejected":
+                        side = side_branch(store, run, step)
+                        store.create_branch(side, tip)
+                        rejected = store.commit(
+                            side, operations, message=message, author=author, meta=meta
+                        )
+                        here = {"branch": side, "candidate": rejected.digest.hex()}
+                        meta = {**meta, "gate": {**meta["gate"], **here}}
+                        operations = []
+                    version = store.commit(
+                        run.branch,
+                        operations,
+                        message=message,
+                        author=author,
+                        meta=meta,
+                        expected=tip,
+                        tags=[f"{run.name}/step_{step + 1}"],
+                    )
+                    if learned.candidates:
+                        append_to_pool(store, run, version, learned.candidates, message)
+                    if trial is not None and self._gate is not None:
+                        self._gate.keep(trial, [version, *([rejected] if rejected else [])])
+            except StaleVersion:
+                continue
+            self.progress.library = len(store.library(version))
+            self._on_progress(StepFinished(version))
+            return version
+
+    def _evidence(self, step: int) -> dict[str, Any]:
+        """Returns what every operation of a step says of where it comes from."""
+        parts, reflection = self._parts, self._parts.reflection
+        lesson = reflection.comparison if parts.settings.policy == PAPER else reflection.lesson
+        used = (parts.template, reflection.summary, lesson)
+        return {
+            "run": self._run.name,
+            "step": step,
+            "model": parts.policy.endpoint.model,
+            "reflection_model": self._reflector.endpoint.model,
+            "prompts": {template.name: template.digest[:16] for template in used},
+        }
+
+    def _stats(self, groups: Sequence[Group]) -> dict[str, Any]:
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        counts = {
+            outcome: sum(rollout.outcome == outcome for rollout in rollouts)
+            for outcome in ("truncated", "unverifiable", "failed")
+        }
+        mean = mean_reward(groups)
+        return {
+            "problems": len(groups),
+            "rollouts": len(rollouts),
+            "mixed": sum(group.mixed for group in groups),
+            "mean_reward": None if mean is None else round(mean, 6),
+        } | {name: count for name, count in counts.items() if count}
+
+
+def _message(
+    step: int,
+    steps: Sequence[tuple[int, Sequence[Problem]]],
+    groups: Sequence[Group],
+    operations: Sequence[Operation],
+) -> str:
+    place = f"step {step + 1} of {len(steps)}"
+    mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
+    scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
+    summary = f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
+    return summary if operations else summary + "; nothing learned"
+
+
+def _crowded(operation: Operation, cap: int | None) -> dict[str, Any]:
+    """Returns the record of an operation that found no room when somebody else moved the branch."""
+    problem = (operation.evidence or {}).get("problem", "")
+    reason = f"no room under {cap} tokens: another writer has just filled it"
+    return {"text": operation.text, "problem": problem, "reason": reason}

@@ -1,0 +1,205 @@
+"""A look at a run's first attempts: whether anything can be learned from attempts like these.
+
+Lessons come from groups with winners and losers. Where the first attempts are all right, all
+wrong, or no answer can be read in them, a run would pay for hundreds more and learn nothing. So it
+is said at once, with the cause as far as it can be told and with one attempt, and the run stops
+unless it was told to go on. It is a pure function of the attempts; `collector.py` calls it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.answer_reading import NoAnswer, last_json, variants
+from tfgrpo.domains.choice import fold
+from tfgrpo.domains.mathematics.extract import spoken
+from tfgrpo.learn.examples import are_answers_alone
+from tfgrpo.notices import NothingToLearn
+from tfgrpo.rollout.attempt import Group, Rollout
+from tfgrpo.settings import PAPER, TrainSettings
+from tfgrpo.store.activity.runs import RolloutRow
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.store import Store
+
+Finding: TypeAlias = Literal["unreadable", "wrong", "right", "unjudged"]
+ENOUGH: dict[Finding, int] = {"unreadable": 50, "right": 50, "unjudged": 50, "wrong": 100}
+"""Attempts that have to be alike before a step is over. Hard problems get more of them, as one
+answer in fifty may still be right."""
+FEWEST = 20
+"""Attempts that have to be alike at the end of a step: of the first, or of as many as it takes."""
+HALF = 0.5
+"""The mean reward below which a model is told to be short at too high a price."""
+UNREAD = 0.8
+"""The share of wrong attempts without an answer from which on that is the cause."""
+READERS = ("math", "choice", "exact", "json")
+"""The kinds of problems whose verdict has no answer only where none could be read."""
+QUOTED = 120
+NUMBER = re.compile(r"[-+$€£]?\d[\d,.]*(?:/\d+)?%?\Z")
+
+
+class StoppedEarly(TfgrpoError):
+    """A run whose first attempts leave nothing to learn. It can be resumed with `keep_going`.
+
+    `notice` says what was found, with an attempt.
+    """
+
+    exit_code = 3
+
+    def __init__(self, notice: NothingToLearn, run: str) -> None:
+        super().__init__(
+            f"stopped after {notice.attempts} attempts: {notice.text}",
+            hint=f"{notice.advice}; or go on: `tfgrpo train --resume {run} --keep-going`",
+        )
+        self.notice = notice
+
+
+def look(
+    rollouts: Sequence[Rollout],
+    problems: Sequence[Problem],
+    settings: TrainSettings,
+    *,
+    whole: bool = False,
+) -> NothingToLearn | None:
+    """Returns why nothing can be learned from attempts like these; None where it can, or where
+    there are too few to say so. `whole` says that these are all attempts of the steps so far."""
+    there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
+    finding = _finding(there, settings)
+    if len(there) < (FEWEST if whole else min(ENOUGH.values())):
+        return None
+    if finding is None or (not whole and len(there) < ENOUGH[finding]):
+        return None
+    if finding == "wrong" and settings.policy != PAPER and settings.ground_truth:
+        return None  # what all attempts miss is told by the ground truth
+    count = len(there)
+    if finding == "right":
+        text, advice = (
+            f"{count} of {count} right: nothing to learn here",
+            ("harder problems or a smaller model would leave something"),
+        )
+    elif finding == "unjudged":
+        text = f"{count} of {count} could not be judged: {_most_common(there)}"
+        advice = "`tfgrpo verify` tries the verifier on cases of your own"
+    elif finding == "wrong":
+        text = f"{count} of {count} wrong: answers are read, and none is right"
+        advice = (
+            "look at the ground truths and the domain (`tfgrpo verify`), or take easier problems, "
+            "a stronger model"
+        )
+    else:
+        text, advice = _unreadable(there, problems, settings)
+    return NothingToLearn(finding, count, text, advice, _quote(there[0], finding))
+
+
+def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:
+    """Returns whether attempts of whole steps are enough for a look, or differ already."""
+    there = [attempt for attempt in attempts if attempt.outcome != "failed"]
+    return len(there) >= FEWEST or len({attempt.reward for attempt in there} - {None}) > 1
+
+
+def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store) -> str | None:
+    """Returns what a person should know where attempts say an answer alone and most are wrong:
+    there is nothing in them to compare. None where that is not so, where answers are labels or
+    objects, and where an attempt is the work of an agent."""
+    rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
+    short = settings.domain.partition(":")[0] in ("choice", "json") or settings.mode == "agent"
+    if (
+        short
+        or len(rewards) < FEWEST
+        or fmean(rewards) >= HALF
+        or not are_answers_alone(groups, store)
+    ):
+        return None
+    return (
+        f"attempts say an answer and nothing else, and their mean reward is {fmean(rewards):.2f}: "
+        "comparisons see no work, and a model that may write some is often right without "
+        "experiences; ask for it with --agent-objective "
+        "('Write the calculation, then the result …')"
+    )
+
+
+def _finding(there: Sequence[Rollout], settings: TrainSettings) -> Finding | None:
+    rewards = {rollout.reward for rollout in there}
+    if rewards == {None}:
+        return "unjudged"
+    rewards -= {None}
+    if rewards == {1.0}:
+        return "right"
+    if rewards != {0.0}:
+        return None
+    unread = [rollout for rollout in there if rollout.answer is None]
+    if settings.domain.partition(":")[0] in READERS and len(unread) >= UNREAD * len(there):
+        return "unreadable"
+    return "wrong"
+
+
+def _unreadable(
+    there: Sequence[Rollout], problems: Sequence[Problem], settings: TrainSettings
+) -> tuple[str, str]:
+    """Returns what is wrong with answers that cannot be read, and what to try."""
+    kind, count = settings.domain.partition(":")[0], len(there)
+    cause = {
+        "math": "no answer in a box",
+        "choice": "no label is given",
+        "json": "no JSON object",
+        "exact": "no answer",
+    }[kind]
+    text = f"{count} of {count} wrong: {cause}"
+    empty = sum(not spoken(rollout.response).strip() for rollout in there)
+    cut = sum(rollout.outcome == "truncated" for rollout in there)
+    if empty > count // 2 and not cut > count // 2:
+        return f"{text}; {empty} are empty", "the model answers nothing: ask it by hand"
+    if cut > count // 2:
+        return (
+            f"{text}; {cut} were cut off at {settings.max_tokens:,} tokens",
+            "raise --max-tokens, or ask for brief answers with --agent-objective",
+        )
+    golds = {gold for problem in problems for gold in problem.ground_truths if gold}
+    numeric = sum(bool(NUMBER.match(gold)) for gold in golds) > len(golds) / 2
+    objects = sum(_is_object(rollout.response) for rollout in there)
+    if kind != "json" and objects > count // 2:
+        return f"{text}; {objects} are JSON objects", "try `--domain json`"
+    known = {fold(gold) for gold in golds}
+    bare = sum(_last_line(rollout.response, known) for rollout in there)
+    few = len(golds) <= max(2, len(problems) // 2) and not numeric
+    if kind not in ("choice", "exact") and bare > count // 2:
+        if few:
+            return f"{text}; {bare} end with a bare label", "try `--domain choice`"
+        if not numeric:
+            return f"{text}; {bare} end with a bare answer", "try `--domain exact`"
+    wording = {
+        "math": "a box: `… then give the final answer in \\boxed{}.`",
+        "choice": "the label alone on the last line",
+        "json": "one JSON object and nothing else",
+        "exact": "the answer alone on the last line",
+    }[kind]
+    return text, f"ask for {wording} with --agent-objective, or take another --domain"
+
+
+def _most_common(there: Sequence[Rollout]) -> str:
+    ((reason, _),) = Counter(rollout.reason for rollout in there).most_common(1)
+    return " ".join(reason.split())[:QUOTED]
+
+
+def _is_object(response: str) -> bool:
+    value = last_json(response)
+    return not isinstance(value, NoAnswer) and isinstance(value[0], dict)
+
+
+def _last_line(response: str, known: set[str]) -> bool:
+    """Returns whether a response ends with a line that is one of some answers."""
+    lines = spoken(response).strip().splitlines()
+    return bool(lines) and any(fold(variant) in known for variant in variants(lines[-1]))
+
+
+def _quote(rollout: Rollout, finding: Finding) -> str:
+    """Returns an attempt in a line: how it ends, and what would have been right."""
+    words = " ".join(spoken(rollout.response).split())
+    ends = words if len(words) <= QUOTED else "…" + words[1 - QUOTED :]
+    gold = " ".join(rollout.problem.ground_truths[0].split())[:QUOTED]
+    right = f"; right is {gold!r}" if gold and finding != "right" else ""
+    return f"{rollout.problem.id} was answered {ends!r}{right}"

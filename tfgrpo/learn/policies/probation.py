@@ -1,0 +1,64 @@
+"""A step that learns what was measured.
+
+    assign → roll out → contrast → propose → measure → decide → commit
+
+Attempts are shown a random part of the candidates that are tried at their problem
+(`learn/assign.py`). Rewards say what each candidate does (`learn/measure.py`). The reflection model
+reads a group beside those most like it, and says what rule right answers follow
+(`learn/propose.py`); it is asked several times, and what it says are candidates for the next step.
+So are right answers, as examples. A rule decides by effects alone (`learn/decide.py`). No text is
+judged by its words.
+
+What comes of a step are operations on the run's branch (an ADD for what is promoted, a DELETE for
+what no longer helps, a KEEP for what a group came to again) and on its branch of candidates
+(`learn/pool.py`). The last step proposes nothing: no attempt would measure it.
+"""
+
+from __future__ import annotations
+
+from tfgrpo.learn.candidates import Proposals, free_places
+from tfgrpo.learn.collector import Batch, Collector
+from tfgrpo.learn.contrast import contrasted
+from tfgrpo.learn.decide import ByChance, Rule, settle
+from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.library_draft import split_fitting
+from tfgrpo.learn.measure import Measurement
+from tfgrpo.learn.policies.protocol import Learned, Step
+from tfgrpo.learn.pool import open_pool
+from tfgrpo.learn.propose import proposing
+
+
+class Probation:
+    """The policy `probation`. `rule` decides what becomes of candidates."""
+
+    def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
+        self._parts, self._collector, self._rule = parts, collector, rule or ByChance()
+        self._store, self._run, self._settings = parts.session.store, parts.run, parts.settings
+        self._measurement = Measurement(parts)
+        self._proposals, self._cap = Proposals(parts, collector), self._settings.library_tokens
+
+    async def learn(self, step: Step) -> Learned:
+        """Learns from one step. See `Policy`."""
+        pool = open_pool(self._store, self._run, step.base)
+        tried = self._measurement.tried(step, pool)
+        batch = Batch(step.number, step.batch, pool.library, step.is_last, step.base.number, tried)
+        free = free_places(step, pool, self._settings.group_size)
+        contrast = proposing(self._parts, step, pool.in_force, free)
+        groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
+        self._measurement.add(step.number, groups)
+        effects = self._measurement.effects(pool.names[1])
+        decided = self._rule.decide(effects, *pool.names)
+        settled = settle(self._store, pool, decided, effects, step.origin)
+        operations, _ = split_fitting(settled.operations, pool.in_force, self._cap)
+        leaving = (*operations, *settled.candidates)
+        self._parts.progress.enter("controller")
+        self._parts.progress.announce()
+        entering = await self._proposals.enter(step, pool, contrasts, leaving)
+        examples = self._proposals.examples(step, pool, groups)
+        return Learned(
+            tuple(groups),
+            tuple(contrasts),
+            (*operations, *entering.votes),
+            (*settled.candidates, *entering.candidates, *examples),
+            entering.refused,
+        )

@@ -1,0 +1,121 @@
+"""How a step learns: policies, each a class in a file of its own.
+
+A policy makes a step's attempts with the run's collector and says what is to be done to the
+library. `probation.py` measures what each lesson does and is the default. `paper.py` is the
+method as it was published. Another one is named `module:Class`, or registered as an entry point of
+the group `tfgrpo.policies`; it needs the methods of `Policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple, Protocol
+
+from tfgrpo.data.problems import Problem
+from tfgrpo.learn.collector import Collector
+from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.reflection import Advantage, Failure, Lesson, StepOrigin
+from tfgrpo.rollout.attempt import Group
+from tfgrpo.settings import PAPER, PROBATION, TRIAL
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import Library, Operation, Version
+
+GROUP = "tfgrpo.policies"
+BUILT_IN = {
+    PROBATION: "tfgrpo.learn.policies.probation:Probation",
+    PAPER: "tfgrpo.learn.policies.paper:Published",
+    TRIAL: "tfgrpo.learn.policies.trial:Trial",
+}
+
+
+class Step(NamedTuple):
+    """A step to learn from: its number from 0 and its problems, the version in force with its
+    library, where its operations come from, and how many attempts come after it."""
+
+    number: int
+    batch: Sequence[Problem]
+    base: Version
+    library: Library
+    origin: StepOrigin
+    attempts_left: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether it is the run's last."""
+        return not self.attempts_left
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A lesson that did not become an operation, and why."""
+
+    text: str
+    problem: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a step came to: its groups in the order of the batch, what each of those that teach
+    taught, the operations on the run's branch and those on the branch of candidates, and what was
+    refused, failed or repaired. With `is_over` the run needs no further step."""
+
+    groups: tuple[Group, ...] = ()
+    comparisons: tuple[Advantage, ...] = ()
+    operations: tuple[Operation, ...] = ()
+    candidates: tuple[Operation, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    repaired: int = 0
+    is_over: bool = False
+
+
+class Policy(Protocol):
+    """Learns from the steps of one run. It is made with the run's parts and its collector."""
+
+    def __init__(self, parts: RunParts, collector: Collector) -> None: ...
+
+    async def learn(self, step: Step) -> Learned:
+        """Makes a step's attempts and returns what they teach.
+
+        Whatever it asks follows from the record, since a step that was interrupted is done again
+        from its beginning. Raises EndpointError, BudgetReached and StoppedEarly.
+        """
+
+
+def find_policy(name: str) -> type[Policy]:
+    """Returns a policy by its name: ours, `module:Class`, or an installed one.
+
+    Raises SettingsError for one that there is not, and for what is none.
+    """
+    there = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
+    if ":" not in name and name not in there:
+        near = get_close_matches(name, there, n=1)
+        raise SettingsError(
+            f"there is no policy {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
+            hint=f"there is {', '.join(there)}, or write module:Class",
+        )
+    place = there.get(name, name)
+    try:
+        policy: object = EntryPoint(name, place, GROUP).load()
+    except Exception as error:  # whatever a module of somebody else's does
+        raise SettingsError(
+            f"cannot load the policy {name}: {type(error).__name__}: {error}",
+            hint="write module:Class, importable from the current folder",
+        ) from None
+    if not (isinstance(policy, type) and callable(getattr(policy, "learn", None))):
+        raise SettingsError(f"{name} is no policy", hint="docs/extending.md says what one has")
+    return policy
+
+
+def evidence_of(lesson: Lesson, calls: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Returns who taught a lesson: the problem, its rollouts with rewards, the calls between."""
+    group = lesson.group
+    return {
+        "problem": group.problem.id,
+        "rollouts": [[rollout.sample, rollout.reward] for rollout in group.rollouts],
+        "calls": [key[:16] for key in (*lesson.calls, *calls)],
+    }

@@ -1,0 +1,264 @@
+"""The policy `trial`: what is in a library is shown to a random half of attempts, and measured.
+
+Nothing is learned. The version that such a run begins with says which versions are on trial: one
+whose experiences are to be proved, or two whose experiences are to be merged. What these have and
+the run's base has not are its candidates (`learn/pool.py`). They are assigned as those of a learner
+(`learn/assign.py`), and every attempt is on record with what belonged to its problem and what it
+was shown. A run with one version on trial ends as soon as all is decided
+(`evaluate/paired_test.py`), and problems to which only decided things belong are passed over. One
+with two makes all its attempts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tfgrpo.evaluate.paired_test import Judged, judge
+from tfgrpo.learn.advantage import Advantages, Effect, Observation
+from tfgrpo.learn.assign import fitting
+from tfgrpo.learn.collector import Batch, Collector
+from tfgrpo.learn.groups import RunParts
+from tfgrpo.learn.policies.protocol import Learned, Step
+from tfgrpo.learn.pool import Pool, append_to_pool, open_pool
+from tfgrpo.rollout.attempt import CONFIRMING, Rollout
+from tfgrpo.runs.run_versions import pool_branch, pool_versions
+from tfgrpo.store.activity.runs import RolloutRow, Run
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.history.merge import change, side, three_way
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.store import Store
+
+TRIAL = "trial"
+"""In the meta of the version that a run begins with: the `versions` on trial, by digest."""
+
+
+class Attempt(NamedTuple):
+    """One attempt: its step and problem, its number among those, what belonged to the problem, what
+    of that it was not shown, and its reward."""
+
+    step: int
+    problem: str
+    sample: int
+    belongs: tuple[str, ...]
+    without: frozenset[str]
+    reward: float
+
+    @property
+    def observation(self) -> Observation:
+        """The same for the learner's estimator."""
+        shown = frozenset(self.belongs) - self.without
+        return Observation(f"{self.step}/{self.problem}", self.belongs, shown, self.reward)
+
+
+class Trial:
+    """The policy. See `Policy`."""
+
+    def __init__(self, parts: RunParts, collector: Collector) -> None:
+        self._store, self._run, self._collector = parts.session.store, parts.run, collector
+        self._size = parts.settings.group_size
+        self._attempts: list[Attempt] = []
+        self._measured = 0
+
+    async def learn(self, step: Step) -> Learned:
+        """Makes the attempts of a step that something undecided belongs to."""
+        pool = self._pool(step)
+        while self._measured < step.number:
+            self._attempts += recorded(self._store, self._run, self._measured)
+            self._measured += 1
+        tried = {p.id: fitting(pool.candidates, p.problem) for p in step.batch}
+        is_proof = len(on_trial(self._store, self._run)) == 1
+        names, _ = pool.names
+        batch = step.batch
+        if is_proof:
+            coming = step.attempts_left + len(step.batch) * self._size
+            undecided = self._undecided(names, coming)
+            batch = [p for p in step.batch if undecided.intersection(tried[p.id])]
+        groups = await self._collector.groups(
+            Batch(step.number, batch, pool.library, step.is_last, step.base.number, tried)
+        )
+        self._attempts += _attempts(step.number, (r for group in groups for r in group.rollouts))
+        self._measured = step.number + 1
+        over = is_proof and not self._undecided(names, step.attempts_left)
+        return Learned(tuple(groups), is_over=over)
+
+    def _undecided(self, names: Sequence[str], left: int) -> set[str]:
+        judged = verdicts(self._attempts, names, left)
+        return {name for name, one in judged.items() if one.verdict == "undecided"}
+
+    def _pool(self, step: Step) -> Pool:
+        store, run = self._store, self._run
+        if pool_branch(run) not in store.branches():
+            store.runs.row_id(run)  # a pool belongs to a run on record
+            append_to_pool(store, run, step.base, candidates(store, run), "what is on trial")
+        return open_pool(store, run, step.base)
+
+
+def on_trial(store: Store, run: Run) -> list[Version]:
+    """Returns the versions that are on trial in a run. Raises SettingsError for another run."""
+    digests = store.version(run.base).meta.get(TRIAL, {}).get("versions", ())
+    if not digests:
+        raise SettingsError(
+            f"nothing is on trial in run {run.name}",
+            hint="`tfgrpo prove` and `tfgrpo merge --measure` make such runs",
+        )
+    return [store.resolve(digest) for digest in digests]
+
+
+def candidates(store: Store, run: Run) -> list[Operation]:
+    """Returns what brings a run's base to the library on trial: that of one version, or of two
+    merged, where texts that both sides changed are as in the first."""
+    versions = on_trial(store, run)
+    base = {e.id: e.text for e in store.library(store.version(run.base))}
+    first = store.library(versions[0])
+    goal = {e.id: e.text for e in first.readable}
+    source = dict.fromkeys(goal, versions[0])
+    for theirs in versions[1:]:
+        library = store.library(theirs)
+        root = store.library(store.version(run.base))
+        for operation in three_way(root, first, library, resolve=side("ours")).operations:
+            id = str(operation.experience)
+            if operation.text is None:
+                goal.pop(id, None)
+            elif not (id in library.by_id and library.by_id[id].redacted):
+                goal[id], source[id] = operation.text, theirs
+    changes = (change(id, base.get(id), goal.get(id)) for id in dict.fromkeys((*base, *goal)))
+    return [
+        one._replace(evidence={"of": source.get(str(one.experience), versions[0]).digest.hex()})
+        for one in changes
+        if one is not None
+    ]
+
+
+def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
+    """Returns the attempts of a run (of one step) that something on trial belonged to."""
+    rows = [row for row in store.runs.rollouts(run, step) if row.sample < CONFIRMING]
+    return [attempt for row in rows if (attempt := _of_row(row)) is not None]
+
+
+def _of_row(row: RolloutRow) -> Attempt | None:
+    if row.reward is None:
+        return None
+    belongs, without = row.verdict.get("belongs", ()), row.verdict.get("without", ())
+    return Attempt(
+        row.step, row.problem, row.sample, tuple(belongs), frozenset(without), row.reward
+    )
+
+
+def _attempts(step: int, rollouts: Iterable[Rollout]) -> Iterable[Attempt]:
+    for r in rollouts:
+        if r.reward is not None:
+            yield Attempt(step, r.problem.id, r.sample, r.belongs, r.without, r.reward)
+
+
+def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
+    """Returns what attempts say of each thing, by its name; `left` attempts may still come.
+
+    They are taken by step, problem and number, in whatever order they came: so a run that looks at
+    them as it goes, one that was resumed, and a reader of the record see the same.
+    """
+    pairs: dict[tuple[int, str, int], list[Attempt]] = {}
+    for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
+        pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
+    differences: dict[str, list[float]] = {name: [] for name in names}
+    for pair in pairs.values():
+        if len(pair) == 2:
+            for name in differences.keys() & set(pair[0].belongs) & set(pair[1].belongs):
+                hidden = [name in one.without for one in pair]
+                if hidden[0] != hidden[1]:
+                    shown, other = pair if hidden[1] else pair[::-1]
+                    differences[name].append(shown.reward - other.reward)
+    coming = left / len(attempts) if attempts else math.inf
+    return {
+        name: judge(values, len(values) * coming if attempts else left)
+        for name, values in differences.items()
+    }
+
+
+class Tried(NamedTuple):
+    """What a trial says of a thing: its name and the ids and the text of what it is, the verdict
+    with the effect that pairs show, and what the learner's estimator makes of it, None where it
+    was in no attempt."""
+
+    name: str
+    ids: tuple[str, ...]
+    text: str
+    judged: Judged
+    belief: Effect | None
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What an event about it says in its evidence."""
+        values = (self.judged.effect, self.judged.low, self.judged.high)
+        belief = self.belief
+        return {
+            "verdict": self.judged.verdict,
+            "effect": [round(value, 6) for value in values],
+            "pairs": self.judged.pairs,
+            "chance": round(belief.chance, 6) if belief else 0.0,
+            "attempts": [belief.shown, belief.hidden] if belief else [0, 0],
+        }
+
+
+def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
+    """Returns what a trial came to, in library order; `left` attempts may still come."""
+    attempts, advantages = recorded(store, run), Advantages()
+    advantages.add(one.observation for one in attempts)
+    beliefs = advantages.effects()
+    pool = _first_pool(store, run)
+    judged = verdicts(attempts, pool.names[0], left)
+    texts = pool.library.by_id
+    return [
+        Tried(name, ids, " / ".join(texts[id].text for id in ids), judged[name], beliefs.get(name))
+        for name in pool.names[0]
+        for ids in [pool.factors[name]]
+    ]
+
+
+def _first_pool(store: Store, run: Run) -> Pool:
+    """Returns a run's pool as it began: later versions lack what was given up."""
+    versions, base = pool_versions(store, run), store.version(run.base)
+    in_force: Library = store.library(base)
+    library = store.library(versions[0]) if versions else in_force
+    return Pool(pool_branch(run), base, in_force, library)
+
+
+def conclude(store: Store, run: Run, model: str) -> tuple[Version, list[Tried]]:
+    """Puts what a proof came to on record, once: what helps as ADDs on the run's branch, the rest
+    as DELETEs on its branch of candidates, each with its figures. Returns that version."""
+    tried = results(store, run)
+    tip = store.tip(run.branch)
+    if "proof" in tip.meta:
+        return tip, tried
+    pool = _first_pool(store, run)
+    events = store.events_at(e.row for e in pool.candidates)
+    origin = {"run": run.name, "model": model, "candidates": pool.name}
+    adds, gone = [], []
+    for one in tried:
+        evidence = {**origin, **one.figures}
+        reason = f"its effect on the reward of {model}: {one.judged}"
+        for id in one.ids:
+            source = events[pool.library.by_id[id].row].evidence or {}
+            grounds = {**source, **evidence}
+            if one.judged.verdict == "helps":
+                text = pool.library.by_id[id].text
+                adds.append(Operation("ADD", id, text, reason, grounds))
+            else:
+                gone.append(Operation("DELETE", id, None, reason, grounds))
+    helps = sum(one.judged.verdict == "helps" for one in tried)
+    message = f"proof: {helps} of {len(tried)} help {model}"
+    meta: dict[str, Any] = {
+        "run": run.name,
+        "proof": {
+            "of": store.version(run.base).meta[TRIAL]["versions"],
+            "model": model,
+            "data": run.config["data"],
+            "data_digest": run.config["data_digest"],
+            "attempts": len(recorded(store, run)),
+        },
+    }
+    with store.operation(message):
+        version = store.commit(run.branch, adds, message=message, expected=tip, meta=meta)
+        append_to_pool(store, run, version, gone, message)
+    return version, tried

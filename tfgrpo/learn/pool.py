@@ -1,0 +1,90 @@
+"""The pool: the library in force and the candidates on probation, as a branch beside the run's.
+
+Attempts of a step run under a version of `RUN/candidates`. Its library is the one in force and the
+candidates after it; the experiences have the same ids on both branches. A candidate that is
+promoted is an ADD on the run's branch with the same id, and one that is given up a DELETE on this
+one, both with their figures. Who reads the run's branch never sees a candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tfgrpo.learn.assign import factors
+from tfgrpo.runs.run_versions import BASE, pool_branch
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.records import Library, Operation, Version
+from tfgrpo.store.store import Store
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The branch of candidates and its library, and the version in force with its own."""
+
+    name: str
+    base: Version
+    in_force: Library
+    library: Library
+
+    @cached_property
+    def candidates(self) -> Library:
+        """The candidates alone."""
+        return self.library.less(frozenset(self.in_force.by_id))
+
+    @cached_property
+    def factors(self) -> dict[str, tuple[str, ...]]:
+        """What candidates and experiences are shown as (`assign.py`), with the ids of each."""
+        return {**factors(self.in_force), **factors(self.candidates)}
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """The factors that are candidates, and those that are in force."""
+        return list(factors(self.candidates)), list(factors(self.in_force))
+
+
+def open_pool(store: Store, run: Run, base: Version) -> Pool:
+    """Returns the pool that goes with a version in force.
+
+    What has changed on the run's branch since the pool's last version (a person's edit) is brought
+    into it, as a version.
+    """
+    in_force, name = store.library(base), pool_branch(run)
+    if name not in store.branches():
+        return Pool(name, base, in_force, in_force)
+    tip = store.tip(name)
+    before = store.library(store.version(int(tip.meta[BASE])))
+    operations = _changes(before, in_force, store.library(tip))
+    if operations:
+        tip = append_to_pool(store, run, base, operations, "what changed in the library meanwhile")
+    return Pool(name, base, in_force, store.library(tip))
+
+
+def append_to_pool(
+    store: Store, run: Run, base: Version, operations: Sequence[Operation], message: str
+) -> Version:
+    """Appends a version to a run's pool, which goes with `base`; makes the branch for the first."""
+    name = pool_branch(run)
+    if name not in store.branches():
+        store.create_branch(name, base)
+    there = store.library(store.tip(name)).by_id  # of the first version what is gone is gone
+    left = [one for one in operations if one.op == "ADD" or one.experience in there]
+    meta: dict[str, Any] = {"run": run.name, BASE: base.number}
+    models = run.config["models"]
+    author = f"tfgrpo ({models['reflection_model'] or models['model']})"  # as of the run's versions
+    return store.commit(name, left, message=message, author=author, meta=meta)
+
+
+def _changes(before: Library, now: Library, pool: Library) -> list[Operation]:
+    """Returns what brings a pool from one library in force to another."""
+    old, new = before.by_id, now.by_id
+    there = pool.by_id
+    operations = [Operation("DELETE", id) for id in old if id not in new and id in there]
+    for id, experience in new.items():
+        if id not in there:
+            operations.append(Operation("ADD", id, experience.text))
+        elif experience.text != there[id].text:
+            operations.append(Operation("MODIFY", id, experience.text))
+    return operations

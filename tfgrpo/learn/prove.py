@@ -1,0 +1,208 @@
+"""From a library, or two, to a trial of what is in it: the run, and what comes of it.
+
+A trial is a run with the policy `trial` on a branch of its own, so it has a budget, is resumed, and
+is seen wherever runs are. Asking again for the same trial goes on with it, or reads what it came
+to. What may be spent is a part of the question: where a budget is reached the trial is over, and
+what is not decided by then is too small to matter for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tfgrpo import interchange
+from tfgrpo.connect import check_endpoints
+from tfgrpo.costs.accounts import Total, costs, total
+from tfgrpo.evaluate.eval_setup import EvalPlan
+from tfgrpo.evaluate.scoring import EvalTask
+from tfgrpo.learn.interplay import Together, interplay
+from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
+from tfgrpo.learn.run import run_to_end
+from tfgrpo.learn.run_estimate import PlannedAttempts, RunEstimate, estimate_attempts
+from tfgrpo.learn.run_setup import PACE, ReadyRun, RunPlan, alike, plan_run, prepare_run, run_budget
+from tfgrpo.model.budget import BudgetReached
+from tfgrpo.notices import OnProgress, ignore
+from tfgrpo.project import Project
+from tfgrpo.session import ToolFunction
+from tfgrpo.settings import TRIAL as POLICY
+from tfgrpo.settings import EvalSettings
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.canonical import digest
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import ROOT, Experience, Library, Version
+from tfgrpo.store.store import Store
+from tfgrpo.trust.trusted_folders import remember_own
+
+PROVE: Mapping[str, Any] = {"batch_size": 8, "group_size": 2, "epochs": 12}
+"""One pair of attempts at each problem of a small step, so that a trial is looked at often."""
+MERGE: Mapping[str, Any] = {"batch_size": 24, "group_size": 8, "epochs": 4}
+"""What two things do together needs several pairs of attempts at a problem at once."""
+ALONE: Mapping[str, Any] = {
+    **dict.fromkeys(("heldout", "gate", "sealed")),
+    "gate_digest": "",
+    "sealed_digest": "",
+}
+"""What a run has beside its attempts, and a trial has not."""
+
+
+class Wanted(NamedTuple):
+    """A trial that is asked for: the versions on trial, what they are called, and the version that
+    it begins with; `budget` as `--budget` writes it, and whether it is `new` come what may."""
+
+    versions: tuple[Version, ...]
+    stem: str
+    base: Version
+    budget: str | None = None
+    new: bool = False
+
+    @property
+    def folder(self) -> str:
+        """How the names of its branches begin."""
+        return "measured" if len(self.versions) == 2 else "proved"
+
+
+class Proof(NamedTuple):
+    """What a trial came to: its run, what it says of each thing, and what it cost. `version` has
+    what helps, where one library was proved."""
+
+    run: Run
+    tried: tuple[Tried, ...]
+    cost: Total
+    version: Version | None = None
+
+
+def plan_trial(store: Store, project: Project, given: Mapping[str, Any], wanted: Wanted) -> RunPlan:
+    """Checks all that can be checked of a trial, and returns it. `given` are settings by name.
+    Raises TfgrpoError; nothing is written."""
+    defaults = PROVE if wanted.folder == "proved" else MERGE
+    named = {key: value for key, value in given.items() if value is not None}
+    branch = f"{wanted.folder}/{wanted.stem}"
+    plan = plan_run(store, project, {**defaults, **named, "policy": POLICY, "branch": branch})
+    if plan.settings.group_size % 2:
+        raise SettingsError(
+            "a trial compares attempts in pairs", hint="--group-size takes an even number"
+        )
+    settings = plan.settings.model_copy(update=dict(ALONE))
+    return replace(plan, settings=settings)
+
+
+def estimate_trial(store: Store, plan: RunPlan, library: Library) -> RunEstimate:
+    """Returns what a trial of a library takes if it is decided by its last attempt alone."""
+    settings, problems = plan.settings, plan.problems.train
+    task = EvalTask(problems, EvalSettings.of_run(settings, "data", 1), plan.domain)
+    attempts = EvalPlan((), task, plan.prices, None, ())
+    planned = PlannedAttempts(library, problems, settings.epochs * settings.group_size)
+    return estimate_attempts(store, attempts, [planned])
+
+
+def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -> ReadyRun:
+    """Returns the run of a trial: the one like it that there is, or a new one on a branch of its
+    own. Raises TfgrpoError."""
+    check_endpoints(plan.settings.models, os.environ, plan.endpoints)
+    digests = [version.digest.hex() for version in wanted.versions]
+    config = plan.settings.model_dump(mode="json", exclude={"branch", *PACE})
+    key = digest([digests, wanted.base.digest.hex(), str(sorted(config.items()))]).hex()[:16]
+    stem = plan.settings.branch
+    for name in chain([stem], (f"{stem}-{number}" for number in count(2))):
+        settings = plan.settings.model_copy(update={"branch": name})
+        if not store.has_branch(name):
+            store.create_branch(name, wanted.base)
+            meta = {TRIAL: {"versions": digests, "key": key}}
+            store.commit(name, [], message=f"on trial: {wanted.stem}", meta=meta)
+            known = None
+        else:
+            known = next((run for run in store.runs.all() if run.branch == name), None)
+            first = store.tip(name) if known is None else store.version(known.base)
+            if wanted.new or first.meta.get(TRIAL, {}).get("key") != key:
+                continue
+            known = alike(store, settings)
+        break
+    run = known or prepare_run(store, settings, None, name.replace("/", "-"))
+    remember_own(project.run_permissions(run.name, run.config))
+    budget = run_budget(store, project, wanted.budget, plan.prices, run)
+    plan = replace(plan, settings=settings)
+    return ReadyRun(run, known is not None, plan, budget, keep_going=True)
+
+
+async def do_trial(
+    store: Store,
+    project: Project,
+    ready: ReadyRun,
+    on_progress: OnProgress = ignore,
+    functions: Sequence[ToolFunction] = (),
+) -> Proof:
+    """Does what is left of a trial, and puts what it came to on record. `functions` are tools of
+    an agent. Raises TfgrpoError."""
+    run = ready.run
+    try:
+        await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
+    except BudgetReached:
+        store.runs.note(run, "finished", "its budget is spent")
+    cost = total(costs(store, project.table("prices"), run))
+    if run.branch.startswith("proved/"):
+        version, tried = conclude(store, run, ready.plan.settings.models.model)
+        return Proof(run, tuple(tried), cost, version)
+    return Proof(run, tuple(results(store, run)), cost)
+
+
+def offered(path: str) -> Library:
+    """Returns what a file holds as a library, for an estimate. Raises UnreadableLibrary."""
+    document = interchange.read(Path(path), None)
+    texts = [item.text for item in document.items]
+    texts += [o.text for batch in document.batches for o in batch.operations if o.text]
+    return Library(ROOT, tuple(Experience(str(n), words, 0) for n, words in enumerate(texts)))
+
+
+def bring_in(store: Store, path: str, stem: str) -> Version:
+    """Returns the version that holds what a file has, on a branch of its own. Raises
+    UnreadableLibrary and StoreError."""
+    document, branch = interchange.read(Path(path), None), f"offered/{stem}"
+    if not store.has_branch(branch):
+        store.create_branch(branch, store.version(0))
+    interchange.bring_in(store, document, branch)
+    return store.tip(branch)
+
+
+def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> list[Together]:
+    """Returns which pairs of one experience of either side are in conflict, or redundant."""
+    ours, theirs = ({e.id for e in store.library(version)} for version in wanted.versions)
+    names = [one.name for one in proof.tried]
+    observations = [attempt.observation for attempt in recorded(store, proof.run)]
+    mine = [name for name in names if name in ours - theirs]
+    return interplay(observations, mine, [name for name in names if name in theirs - ours])
+
+
+def merge_figures(store: Store, proof: Proof, pairs: Sequence[Together]) -> dict[str, Any]:
+    """Returns what the version of a measured merge says of the trial."""
+    config = proof.run.config
+    return {
+        "run": proof.run.name,
+        "model": config["models"]["model"],
+        "data": config["data"],
+        "data_digest": config["data_digest"],
+        "attempts": len(recorded(store, proof.run)),
+        "experiences": {id: one.figures for one in proof.tried for id in one.ids},
+        "pairs": [pair.figures for pair in pairs],
+    }
+
+
+def stem_of(name: str) -> str:
+    """Returns what a branch may be called after a revision or a file."""
+    characters = (c if c.isascii() and (c.isalnum() or c in "_+-.") else "-" for c in name)
+    return "".join(characters).strip("-.") or "library"
+
+
+def tried_object(one: Tried) -> dict[str, Any]:
+    """Returns what a trial says of a thing, for programs."""
+    return {"experiences": list(one.ids), "text": one.text, **one.figures}
+
+
+def sorted_results(tried: Sequence[Tried]) -> list[Tried]:
+    """Returns what helps first, then what was not decided, then what harms."""
+    order = ("helps", "undecided", "too small", "harms", "not tried")
+    return sorted(tried, key=lambda one: (order.index(one.judged.verdict), -one.judged.effect))

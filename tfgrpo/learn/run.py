@@ -1,0 +1,347 @@
+"""A run from its first call to its last: the lock, the training, the comparison at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.costs.accounts import Total, costs, total
+from tfgrpo.evaluate.comparison import Comparison, compared
+from tfgrpo.evaluate.scores import Scores, read_scores
+from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluate.sealed_problems import unseal
+from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
+from tfgrpo.learn.groups import Makers, RunParts
+from tfgrpo.learn.loop import Training, plan_steps
+from tfgrpo.learn.run_setup import ReadyRun, put_on_record
+from tfgrpo.notices import (
+    DownloadProgress,
+    Notice,
+    OnProgress,
+    RunStarted,
+    ScoresReady,
+    SettingsChosen,
+    WarningNotice,
+    ignore,
+)
+from tfgrpo.result_tables import View, Viewed
+from tfgrpo.runs.live_run import LiveReport, RunStopped
+from tfgrpo.runs.run_issues import nothing_learned, report
+from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
+from tfgrpo.settings import EvalSettings, TrainSettings
+from tfgrpo.store.activity.runs import Run, RunBudget
+from tfgrpo.store.address import is_address
+from tfgrpo.store.errors import InvalidOperation, StoreError
+from tfgrpo.store.records import Library, Version
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.project import Project
+    from tfgrpo.runs.run_issues import RunReport
+
+
+HandOut: TypeAlias = Callable[[RunParts, Makers], Makers]
+"""From a run's parts, and who makes groups in this process, to who makes them instead."""
+LOOK_SECONDS = 1.0
+"""How often a run looks whether its store is still there, and tells where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainResult(Viewed):
+    """What came of a run: its versions, oldest first, scores on held-out and on sealed problems
+    where it has them, what it cost over all its sessions, and what went wrong on the way.
+
+    `library` is the one that the run leaves in force: of the version that was `chosen` on the
+    gate's problems, where there was a choice, else of the last. `comparison` says whether it is
+    better than the empty one on the held-out problems, or where there are none on the sealed
+    ones. `seconds` is the time of this session, and `nothing_learned` says why the run has changed
+    nothing in the library, where it has not.
+    """
+
+    run: Run
+    versions: tuple[Version, ...]
+    library: Library
+    chosen: Choice | None
+    heldout: Scores | None
+    sealed: Scores | None
+    comparison: Comparison | None
+    cost: Total
+    report: RunReport
+    seconds: float
+    nothing_learned: str | None = None
+
+    def view(self) -> View:
+        steps = len(self.versions)
+        title = f"run {self.run.name}: {steps} version{'s' * (steps != 1)}"
+        if self.nothing_learned is not None:
+            title = f"run {self.run.name}: learned nothing: {self.nothing_learned}"
+        rows = [(version.name, version.message) for version in self.versions]
+        notes = [f"{len(self.library)} experiences"]
+        notes += [f"[{label}] {self.library.by_id[id].text}" for label, id in self.labels.items()]
+        notes += [str(one) for one in (self.chosen, self.comparison) if one is not None]
+        return View(title, ("version", "message"), rows, notes)
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the library's experiences, each with its id."""
+        return self.library.labels
+
+
+async def run_to_end(
+    store: Store,
+    project: Project,
+    ready: ReadyRun,
+    *,
+    functions: Sequence[ToolFunction] = (),
+    on_progress: OnProgress = ignore,
+    hand_out: HandOut | None = None,
+) -> TrainResult:
+    """Does what is left of a run, and the comparison that belongs to its end.
+
+    One process at a time works on a run. Cancelled, it records what is in flight and can be
+    resumed. Of a run that is finished nothing is left: no model is opened, and no call made.
+    `hand_out` has the groups made elsewhere, as `tfgrpo.workers` does.
+    Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError.
+    """
+    started = time.monotonic()
+    run, plan = ready.run, ready.plan
+    if store.runs.state(run) == "finished":
+        return _result(store, project, ready, started)
+    budget = None if ready.budget is None else ready.budget.on_record
+    with _at_work(store, run, budget):
+        settings = plan.settings
+        for text in plan.warnings:
+            on_progress(WarningNotice(text))
+        on_progress(
+            RunStarted(
+                run.name,
+                ready.resumed,
+                len(plan.problems.train),
+                len(plan_steps(plan.problems.train, settings)),
+                settings.batch_size,
+                settings.group_size,
+                settings.models.model,
+            )
+        )
+        if plan.chosen and not ready.resumed:
+            on_progress(SettingsChosen(plan.chosen))
+        options = SessionOptions(
+            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+            plan.prices,
+            ready.budget,
+            functions,
+            lambda *at: on_progress(DownloadProgress(*at)),
+            lambda text: on_progress(WarningNotice(text)),
+            verifier_seconds=settings.verify_timeout,
+            shared=hand_out is not None,
+            endpoints=plan.endpoints,
+        )
+        async with open_session(store, settings.models, options) as session:
+            training = Training(
+                session,
+                run,
+                plan.problems,
+                domain=plan.domain,
+                prompts=plan.prompts,
+                on_progress=on_progress,
+                keep_going=ready.keep_going,
+            )
+            if hand_out is not None:
+                training.hand_out(hand_out)
+            on_progress(training.progress)
+            with LiveReport(store.runs, run) as live:
+                live.watch(training)
+
+                def tell(notice: Notice) -> None:
+                    if isinstance(notice, EvalProgress):
+                        live.watch_evaluation(notice)
+                    on_progress(notice)
+
+                async def work() -> None:
+                    await training.run(finish=False)
+                    if settings.gate:
+                        choosing = _choice_task(ready)
+                        await choose_version(session, run, choosing, on_progress=tell)
+                    for kind in _compared_kinds(settings):
+                        await _compare_at_end(session, ready, kind, tell)
+                    store.runs.note(run, "finished")
+
+                await _while_there(store, run, training, live, work())
+    return _result(store, project, ready, started)
+
+
+@contextmanager
+def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]:
+    """Holds a run's lock, and while it is not on record its name's; what fails before the first
+    answer leaves neither run nor lock behind. Raises InvalidOperation where it is at work."""
+    runs = store.runs
+    new = not runs.is_on_record(run)
+    paths = [runs.lock_path(run), *([runs.starting_path(run.name)] if new else [])]
+    if new:
+
+        def record() -> None:
+            put_on_record(store, run)
+            runs.note(run, "started")
+            runs.note_budget(run, budget)
+
+        runs.defer(run, record)
+    with ExitStack() as stack:
+        for path in paths:
+            if not stack.enter_context(runs.hold(path)):
+                raise InvalidOperation(
+                    f"run {run.name} is running in another process", hint="see `tfgrpo status`"
+                )
+        try:
+            if not new:
+                runs.note_budget(run, budget)
+            yield
+        finally:
+            for path in paths if runs.is_pending(run) else paths[1:]:
+                with suppress(OSError):  # where a file that is open cannot go
+                    path.unlink()
+
+
+async def _while_there(
+    store: Store,
+    run: Run,
+    training: Training,
+    live: LiveReport,
+    work: Coroutine[Any, Any, None],
+) -> None:
+    """Does work, tells where it is, and ends it when somebody asks for that, or when the store's
+    file is taken away: nothing more would be kept, and every further call be paid for nothing. A
+    database has no such file; but while it was out of reach another process, on any machine, may
+    have gone on with the run. Raises RunStopped, StoreError and InvalidOperation then."""
+    path = None if is_address(store.location) else Path(store.path)
+    inode = 0 if path is None else path.stat().st_ino
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            word = live.look()
+            if word is not None:
+                training.progress.stopping, training.progress.stopped_by = True, word
+                live.look()  # which tells of it
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise RunStopped(training.progress.run, word)
+            await asyncio.wait({task}, timeout=LOOK_SECONDS)
+            if path is not None and not task.done() and not _is_file(path, inode):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise StoreError(
+                    f"the store {path} is gone: somebody moved or deleted it",
+                    hint="put it back, and the same command resumes",
+                )
+            if path is None and not task.done() and not await _is_ours(store, run):
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                raise InvalidOperation(
+                    f"run {run.name} is running in another process, which began with it"
+                    " while this one did not reach the database",
+                    hint="see `tfgrpo status`",
+                )
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
+    await task
+
+
+async def _is_ours(store: Store, run: Run) -> bool:
+    """Returns whether a run's lock is this process's still, as far as anybody can tell."""
+    try:
+        return await asyncio.to_thread(store.runs.is_ours, store.runs.lock_path(run))
+    except StoreError:
+        return True
+
+
+def _is_file(path: Path, inode: int) -> bool:
+    try:
+        return path.stat().st_ino == inode
+    except OSError:
+        return False
+
+
+def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> TrainResult:
+    """Returns what came of a finished run, from its record."""
+    run = ready.run
+    versions = tuple(versions_of(store, run))
+    final, settings = final_version(store, run), ready.plan.settings
+    is_chosen = settings.gate
+    tasks = {kind: _end_task(ready, kind) for kind in _compared_kinds(settings)}
+    scores = {
+        kind: read_scores(store, [final, store.version(0)], task) for kind, task in tasks.items()
+    }
+    heldout = scores.get("heldout")
+    ends = heldout or scores.get("sealed")
+    return TrainResult(
+        run,
+        versions,
+        store.library(final),
+        read_choice(store, run, _choice_task(ready)) if is_chosen else None,
+        heldout,
+        scores.get("sealed"),
+        None if ends is None else heldout_comparison(store, ends),
+        total(costs(store, project.table("prices"), run)),
+        report(store, run),
+        time.monotonic() - started,
+        nothing_learned(store, run),
+    )
+
+
+def heldout_comparison(store: Store, scores: Scores) -> Comparison:
+    """Returns how the first library of some scores compares with the empty one among them."""
+    first, empty = scores.libraries[0], scores.libraries[-1]
+    return compared(store, [empty.evaluation, first.evaluation])[0]
+
+
+def _compared_kinds(settings: TrainSettings) -> list[str]:
+    """Returns the kinds of problems that a run is compared on at its end."""
+    return [kind for kind in ("heldout", "sealed") if getattr(settings, kind)]
+
+
+def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
+    """Returns what a run is evaluated on at its end."""
+    settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
+    if kind == "heldout":
+        problems = problems[: settings.heldout_problems]
+    chosen = EvalSettings.of_run(settings, kind, settings.heldout_samples)
+    prompts = ready.plan.prompts
+    chosen = chosen.model_copy(update={"prompts": str(prompts) if prompts else None})
+    return EvalTask(problems, chosen, ready.plan.domain)
+
+
+def _choice_task(ready: ReadyRun) -> EvalTask:
+    """Returns what a run's libraries are chosen by: the gate's problems, with a seed that makes
+    the attempts other ones than the gate's."""
+    settings, prompts = ready.plan.settings, ready.plan.prompts
+    chosen = EvalSettings.of_run(settings, "gate", settings.heldout_samples)
+    changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
+    held = ready.plan.problems.gate[: settings.heldout_problems]
+    chosen = chosen.model_copy(update=changes)
+    return EvalTask(held, chosen, ready.plan.domain)
+
+
+async def _compare_at_end(
+    session: Session,
+    ready: ReadyRun,
+    kind: str,
+    on_progress: OnProgress,
+) -> None:
+    """Scores what a run learned beside the empty library, on its problems of a kind."""
+    store = session.store
+    if kind == "sealed":
+        unseal(store, ready.run)
+    versions = [final_version(store, ready.run), store.version(0)]
+    task = _end_task(ready, kind)
+    progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
+    on_progress(progress)
+    await evaluate(session, versions, task, run=ready.run, progress=progress)
+    on_progress(ScoresReady(read_scores(store, versions, task)))

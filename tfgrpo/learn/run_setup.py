@@ -1,0 +1,305 @@
+"""From what a person asks for to a run that is ready: everything checked, nothing paid for yet."""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.connect import check_endpoints, named_models
+from tfgrpo.costs import accounts
+from tfgrpo.costs.prices import ModelPrices
+from tfgrpo.data import datasets
+from tfgrpo.domains.base import Domain
+from tfgrpo.domains.lookup import with_data
+from tfgrpo.learn.fitted_defaults import fit
+from tfgrpo.learn.policies.protocol import find_policy
+from tfgrpo.model import budget as budgets
+from tfgrpo.model.budget import Budget
+from tfgrpo.model.fleet import ListedEndpoint
+from tfgrpo.project import PATHS, Project
+from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
+from tfgrpo.runs.run_problems import RunProblems, load_problems, reload_problems
+from tfgrpo.settings import PAPER, TrainSettings, build, named
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.history.name_moves import check_branch
+from tfgrpo.store.history.revisions import check_name
+from tfgrpo.store.store import Store
+from tfgrpo.trust.trusted_folders import remember_own
+
+PACE = ("concurrency", "patience", "verify_timeout")
+"""Settings of how long is waited and how much is done at once: whoever finds that an endpoint takes
+less than was thought resumes the run with other ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """What a run is to do. `settings` are as they go on record, but for `prompts`, which is a
+    folder as seen from here. `stem` is what a run without a name is called after, `chosen`
+    says which settings were chosen to fit the data and the model, and `endpoints` are those listed
+    where it is asked at such."""
+
+    settings: TrainSettings
+    prompts: Path | None
+    domain: Domain
+    problems: RunProblems
+    prices: ModelPrices
+    stem: str | None = None
+    warnings: tuple[str, ...] = ()
+    chosen: str = ""
+    endpoints: tuple[ListedEndpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRun:
+    """A run on record and what is left to do of it."""
+
+    run: Run
+    resumed: bool
+    plan: RunPlan
+    budget: Budget | None
+    keep_going: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunChoice:
+    """Which run: a new one of that `name`, an unfinished one to `resume`, or `new` come what
+    may. `budget` is the most that may be spent, as `--budget` writes it; with `keep_going` it goes
+    on where its first attempts leave nothing to learn."""
+
+    name: str | None = None
+    resume: str | None = None
+    new: bool = False
+    budget: str | None = None
+    keep_going: bool = False
+
+
+def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
+    """Checks all that can be checked of a new run, and returns it.
+
+    `given` are settings by name, which win over the settings file. Raises TfgrpoError.
+    """
+    given = dict(given)
+    project.require_trust(given)
+    train = project.table("train")
+    stem = train.pop("run", None)
+    train.pop("keep_going", None)  # of the command, and no part of what a run is
+    tools = project.tool_layer(given)
+    layers = [given, train, project.table("model"), tools]
+    domain = project.domain(next((x["domain"] for x in layers if x.get("domain")), None))
+    models, notes = named_models(layers, os.environ, project.listed(layers))
+    settings = build(
+        TrainSettings,
+        models,
+        *layers,
+        {"data": "", "branch": store.head.branch},
+        find_domain=project.domain,
+    )
+    if not settings.data:
+        raise SettingsError(
+            "no data was given",
+            hint="use `tfgrpo train DATA`, or set data in [train] of tfgrpo.toml",
+        )
+    if settings.branch == "main" and store.head.branch is None and "branch" not in given:
+        raise InvalidOperation(
+            "HEAD is detached: training needs a branch",
+            hint="switch to one with `tfgrpo checkout main`, or use --branch NAME",
+        )
+    require_search(domain, settings)
+    if domain.group is not None and settings.policy != PAPER:
+        raise SettingsError(
+            "a group strategy of your own needs groups that nothing is measured in: what stops by "
+            "its rewards measures wrongly",
+            hint="--policy paper",
+        )
+    domain = project.by_agent(domain, settings)
+    problems, warnings = load_problems(store, settings, domain)
+    domain, spec = with_data(domain, settings.domain, problems.all)
+    warnings += domain.remarks(problems.all) if domain.remarks else ()
+    settings = settings.model_copy(update={"domain": spec})
+    chosen = ""
+    if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":
+        settings, chosen = fit(settings, problems, named(*layers))
+    find_policy(settings.policy)
+    recorded = {
+        key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
+    }
+    recorded |= {"domain": project.record_domain(settings.domain), **problems.digests()}
+    recorded |= {"domain_identity": domain.identity}
+    return RunPlan(
+        settings.model_copy(update=recorded),
+        Path(settings.prompts) if settings.prompts else None,
+        domain,
+        problems,
+        project.prices(settings.models),
+        stem,
+        (*notes, *sandbox_warnings(settings), *warnings),
+        chosen,
+        project.endpoints(settings.models),
+    )
+
+
+def plan_resumed(project: Project, run: Run) -> RunPlan:
+    """Returns what is to be done of a run on record. Raises DatasetError where its data has
+    changed, NotTrusted where the record came with the store, and TfgrpoError."""
+    settings = TrainSettings(**run.config)
+    project.require_run(run.name, run.config)
+    if settings.models.endpoints:  # which are the settings file's, and not the record's
+        project.require_trust({})
+    domain = project.by_agent(project.domain(settings.domain), settings)
+    return RunPlan(
+        settings,
+        project.open_path(settings.prompts) if settings.prompts else None,
+        domain,
+        reload_problems(project, run, settings, domain),
+        project.prices(settings.models),
+        warnings=tuple(sandbox_warnings(settings)),
+        endpoints=project.endpoints(settings.models),
+    )
+
+
+def plan_choice(
+    store: Store, project: Project, given: Mapping[str, Any], choice: RunChoice
+) -> tuple[RunPlan, Run | None]:
+    """Returns what is to be done, and the unfinished run that it would go on with; None for a new
+    one. Nothing is written. Raises TfgrpoError."""
+    if choice.resume is not None:
+        resumed = store.runs.get(choice.resume)
+        return plan_resumed(project, resumed), resumed
+    plan = plan_run(store, project, given)
+    known = None if choice.new else alike(store, plan.settings, choice.name)
+    return plan, known if known is None or store.runs.state(known) != "finished" else None
+
+
+def ready_run(
+    store: Store,
+    project: Project,
+    given: Mapping[str, Any],
+    choice: RunChoice,
+    *,
+    new_store: Callable[[], Store] | None = None,
+) -> ReadyRun:
+    """Returns the run to work on: the one to resume, or a new one, which is on record from its
+    first answer on: a start that fails leaves nothing behind.
+
+    Where there is no store yet, `store` is an empty one in memory, and `new_store` makes the one
+    for the record when all is checked. Raises TfgrpoError; no run and no store is made then.
+    """
+    if choice.resume is not None:
+        run = store.runs.get(choice.resume)
+        plan, resumed = plan_resumed(project, run), True
+    else:
+        plan = plan_run(store, project, given)
+        run_budget(store, project, choice.budget, plan.prices)
+        check_endpoints(plan.settings.models, os.environ, plan.endpoints)
+        if new_store is not None:
+            check_name("branch", plan.settings.branch)
+            check_name("run", choice.name or "run")
+            store = new_store()
+        known = None if choice.new else alike(store, plan.settings, choice.name)
+        resumed = known is not None
+        run = known or prepare_run(store, plan.settings, choice.name, plan.stem)
+        remember_own(project.run_permissions(run.name, run.config))
+    keep_going = choice.keep_going or bool(project.table("train").get("keep_going"))
+    budget = run_budget(store, project, choice.budget, plan.prices, run)
+    return ReadyRun(run, resumed, plan, budget, keep_going)
+
+
+def begin(
+    store: Store,
+    settings: TrainSettings,
+    *,
+    name: str | None = None,
+    stem: str | None = None,
+    new: bool = False,
+) -> tuple[Run, bool]:
+    """Returns the run to work on, on record, and whether there was one.
+
+    One with the very same settings is resumed, unless `new`. Otherwise a run is made on the branch
+    that the settings name. Without a `name` it is called after `stem`, or the data.
+    """
+    known = None if new else alike(store, settings, name)
+    if known is not None:
+        return known, True
+    run = prepare_run(store, settings, name, stem)
+    put_on_record(store, run)
+    return store.runs.get(run.name), False
+
+
+def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:
+    """Returns the run (of that name) with the very same settings, but for those of `PACE`.
+
+    That is the last unfinished one, else the last that is finished, of which nothing is left.
+    """
+    same = {name: getattr(settings, name) for name in PACE}
+    matches = [
+        run
+        for run in store.runs.listed()
+        if name in (None, run.name) and TrainSettings(**{**run.config, **same}) == settings
+    ]
+    unfinished = [run for run in matches if store.runs.state(run) != "finished"]
+    return next(iter((unfinished or matches)[::-1]), None)
+
+
+def prepare_run(
+    store: Store, settings: TrainSettings, name: str | None = None, stem: str | None = None
+) -> Run:
+    """Returns a new run that is not on record yet, called `name`, or else after `stem` or the
+    data, with a number where that is taken. Raises TfgrpoError where it could not be."""
+    check_branch(store, settings.branch)
+    name = name or _free_name(store, stem or datasets.stem(settings.data))
+    there = settings.branch in store.branches()
+    if not there:
+        check_name("branch", settings.branch)
+    base = store.tip(settings.branch) if there else store.head.version
+    config = settings.model_dump(mode="json")
+    return store.runs.prepare(
+        name, uuid.uuid4().hex, settings.branch, base.number, config, store.author
+    )
+
+
+def put_on_record(store: Store, run: Run) -> None:
+    """Records a prepared run, its first step's tag, and its branch where there is none."""
+    base = store.version(run.base)
+    with store.port.transaction():
+        if run.branch not in store.branches():
+            store.create_branch(run.branch, base)
+        store.runs.append(run)
+        store.create_tag(f"{run.name}/step_0", base)
+
+
+def remove_run(store: Store, run: Run, reason: str | None = None) -> None:
+    """Hides an unfinished run, on record, with the name of its first step where it has made no
+    other. Raises InvalidOperation where it is at work or finished."""
+    with store.port.transaction():
+        store.runs.remove(run, reason)
+        names = [tag for tag in store.tags() if tag.startswith(f"{run.name}/step_")]
+        if names == [f"{run.name}/step_0"]:  # others name versions that it has made
+            store.delete_tag(names[0])
+
+
+def run_budget(
+    store: Store, project: Project, amount: str | None, prices: ModelPrices, run: Run | None = None
+) -> Budget | None:
+    """Returns the budget of a run, with what it has spent before; None where no amount is given.
+
+    Raises BudgetInvalid, also where it is in dollars and a price is unknown.
+    """
+    budget = budgets.open_budget(amount, prices)
+    if budget is not None and run is not None:
+        table = project.table("prices")
+        budget.spent = accounts.spent(store, run, table, in_tokens=budget.in_tokens)
+    return budget
+
+
+def _free_name(store: Store, stem: str) -> str:
+    stem = re.sub(r"[^A-Za-z0-9_+-]+", "-", stem).strip("-") or "run"
+    taken = {run.name for run in store.runs.all()}
+    taken |= {tag.rpartition("/step_")[0] for tag in store.tags()}  # of runs made elsewhere
+    numbers = (f"{stem}-{n}" for n in range(2, len(taken) + 3))
+    return next(name for name in (stem, *numbers) if name not in taken)

@@ -1,0 +1,39 @@
+"""One process at a time works on a model's files.
+
+The lock file is removed by whoever holds the lock, so that none is left in the folder; whoever
+was waiting on the removed file goes on with a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.store.process_lock import held
+
+_POLL_SECONDS = 0.1
+
+
+@contextmanager
+def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock file `path` for the block.
+
+    While another process holds it, call `waiting` ten times a second; without
+    `waiting`, raise LocalModelError at once. Raises StoreError where there can be no file.
+    """
+    while True:
+        with held(path, patience=0 if waiting is None else _POLL_SECONDS) as free:
+            if free:
+                try:
+                    yield
+                finally:
+                    path.unlink(missing_ok=True)
+                return
+        if waiting is None:
+            raise LocalModelError(
+                f"another process is working on {path.with_suffix('').name}",
+                hint="wait for it to finish, or stop it, then try again",
+            )
+        waiting()

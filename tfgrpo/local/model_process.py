@@ -1,0 +1,160 @@
+"""The process that holds the weights: `python -m tfgrpo.local.model_process --model … --port 0`.
+
+The engine lives in a child because it takes gigabytes, computes with the interpreter's
+lock held while it loads, and can only be stopped by ending its process. Four things
+are its duty besides serving:
+
+- It says where it listens with one line of JSON on standard output, then closes it.
+  The port is open before the weights are loaded, so that no other program can take it in
+  between. Everything else, from C++ too, goes to standard error, the log.
+- It answers to whoever has the key alone, the first line of its standard input (in its
+  arguments everybody on the machine could read it), and under this machine's own name
+  (`guard`).
+- It outlives no parent. After the key nobody writes to standard input; the pipe ends
+  when the parent does, even by kill -9. Because a forked sibling may hold the other end
+  open, the parent's process id is watched as well. (PR_SET_PDEATHSIG would do neither: it
+  fires when the *thread* that started the child ends.)
+- It ignores SIGINT: on Ctrl-C the parent finishes what is in flight, then stops it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.local.host_check import guard
+
+_HOST = "127.0.0.1"
+# Elsewhere the engine has no sockets in folders, and the key alone keeps others away.
+_GUARDED = os.name == "posix"
+_ENGINE = "engine.sock"
+
+_WATCH_SECONDS = 0.5
+# Prompts whose slot was taken by others are kept in main memory up to this much. The
+# engine's own limit is 8192 MiB, which a long run would really use.
+_PROMPT_CACHE_MIB = 512
+
+
+def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; `LocalServer` writes it, any stand-in has to accept it."""
+    parser = argparse.ArgumentParser(prog="python -m tfgrpo.local.model_process")
+    parser.add_argument("--model", required=True, help="path of a GGUF file")
+    parser.add_argument("--alias", required=True, help="the model's name in answers")
+    parser.add_argument("--port", type=int, required=True, help="0: any free one")
+    parser.add_argument("--slots", type=int, required=True, help="answers at once")
+    parser.add_argument("--context", type=int, required=True, help="tokens per slot")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--parent", type=int, required=True, help="end with this process")
+    return parser.parse_args(argv)
+
+
+def read_key() -> str:
+    """Return the first line of standard input: the key that requests have to bring."""
+    line = b""
+    while (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    return line.decode("ascii")
+
+
+def end_with_parent(parent: int, rooms: Sequence[Path] = ()) -> None:
+    """End this process as soon as standard input ends or `parent` is no longer our parent.
+
+    `rooms` are folders that are removed then.
+    """
+
+    def end() -> None:
+        for room in rooms:
+            shutil.rmtree(room, ignore_errors=True)
+        os._exit(0)
+
+    def read_to_end() -> None:
+        while os.read(0, 1 << 16):  # sys.stdin's lock would break an exit by the main thread
+            pass
+        end()
+
+    def watch_parent() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        end()
+
+    threading.Thread(target=read_to_end, daemon=True).start()
+    if os.name == "posix":  # elsewhere a launcher may stand between the two
+        threading.Thread(target=watch_parent, daemon=True).start()
+
+
+def main() -> None:
+    """Serve until the parent ends or closes our standard input."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    options = arguments()
+    key = read_key()
+    room = Path(tempfile.mkdtemp(prefix="tfgrpo-")) if _GUARDED else None
+    end_with_parent(options.parent, [room] if room else [])
+    announce = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        listener = _listen(options.port) if room else None
+        if room:
+            options.model = os.path.abspath(options.model)
+            os.chdir(room)  # the path of a socket cannot be as long as that of a folder
+        server = _start(options, key)
+    except (RuntimeError, OSError) as error:  # the engine's; it has logged why
+        if room:
+            shutil.rmtree(room, ignore_errors=True)
+        sys.exit(str(error))
+    if listener is not None:
+        port = listener.getsockname()[1]
+    else:
+        port = int(server.listening_address.rsplit(":", 1)[1])
+    with announce:
+        announce.write(json.dumps({"port": port}) + "\n")
+    if listener is not None:
+        asyncio.run(guard(listener, _ENGINE))
+    threading.Event().wait()
+
+
+def _listen(port: int) -> socket.socket:
+    try:
+        return socket.create_server((_HOST, port), backlog=128)
+    except OSError as error:
+        raise OSError(f"couldn't bind port {port}: {error.strerror}") from None
+
+
+def _start(options: argparse.Namespace, key: str) -> Any:
+    import xllamacpp  # it has no types
+
+    params = xllamacpp.CommonParams()
+    params.model.path = options.model
+    params.model_alias = {options.alias}
+    params.hostnames = [_ENGINE if _GUARDED else _HOST]
+    params.port = 0 if _GUARDED else options.port
+    params.api_keys = [key]
+    # No page that the user's browser shows may talk to the model or look at prompts.
+    params.cors_origins = ""
+    params.ui = False
+    params.endpoint_slots = False
+    params.n_parallel = options.slots
+    params.n_ctx = options.context * options.slots
+    params.fit_params = False  # never less context than was asked for
+    params.cont_batching = True
+    params.cache_prompt = True
+    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.cpuparams.n_threads = options.threads
+    params.cpuparams_batch.n_threads = options.threads
+    params.use_jinja = True
+    return xllamacpp.Server(params)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,294 @@
+"""A model on this machine behind an OpenAI-compatible address on loopback.
+
+`LocalServer` starts the engine in a child process (see `child` for why, and for how it
+ends with us), waits until it answers, and stops it. The rest of the product sees only
+`base_url`, as it would any other endpoint.
+
+Each slot has its own context, so that a long answer never costs another one its room;
+a request that does not fit is refused by the engine with an error and not cut.
+
+A prompt's prefix is reused by the slot that has seen it, and by no other. Eight requests
+with one prompt, sent at once, therefore compute it eight times; one request with `n=8`
+computes it once (10 s instead of 33 s for 300 tokens of prompt and 40 of answer, 0.5B on
+two busy cores). `n` may not exceed `n_parallel`, and the engine's `usage` then counts the
+tokens of the first answer alone.
+"""
+
+from __future__ import annotations
+
+import http.client
+import importlib.util
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from tfgrpo.local.cache import check_weights
+from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.store import child_processes
+from tfgrpo.store.errors import install_hint
+
+_HOST = "127.0.0.1"
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 5.0
+_LOG_LINES = 8
+
+
+def available_cpus() -> int:
+    """How many CPUs this process may use: its affinity, and its control group's quota."""
+    if sys.platform == "linux":
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        count = min(count, max(1, int(quota) // int(period)))
+    except (OSError, ValueError):  # no control groups, or no quota ("max")
+        pass
+    return count
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a local model is served.
+
+    `n_parallel` requests are answered at once, each in a context of `context` tokens
+    (prompt and answer together); more wait their turn. `threads` defaults to the
+    available CPUs, `port` to any free one. The engine's output goes to `log`, by default
+    to a temporary file that is deleted when the server stops. It has to be ready within
+    `ready_timeout` seconds. `command` replaces the program that is started; it gets the
+    options of `child`, and the key on its standard input. `sha256` is what the weights have
+    to be.
+    """
+
+    n_parallel: int = 8
+    context: int = 4096
+    threads: int | None = None
+    port: int = 0
+    log: Path | None = None
+    ready_timeout: float = 180.0
+    command: Sequence[str] | None = None
+    sha256: str | None = None
+
+
+class LocalServer:
+    """A running llama.cpp server for one GGUF file; a context manager that stops it.
+
+    The constructor returns when the server answers. `path` is the weights' file and
+    `model` the name that requests and answers use. `key` is new at every start, and nobody
+    is answered without it.
+
+    Raises LocalModelError when the weights are not those of `sha256`, the engine is not
+    installed, the port is taken, the child dies (with the last lines of its log), or it is
+    not ready after `ready_timeout` seconds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        model: str,
+        options: ServerOptions = ServerOptions(),
+    ) -> None:
+        if not path.is_file():
+            raise LocalModelError(
+                f"there are no weights at {path}", hint=f"tfgrpo model get {model}"
+            )
+        if options.sha256 is not None:
+            check_weights(path, model, options.sha256)
+        command = options.command
+        if command is None:
+            if importlib.util.find_spec("xllamacpp") is None:
+                raise LocalModelError(
+                    "the engine for local models is not installed",
+                    hint=install_hint("local"),
+                )
+            command = child_processes.python("-m", "tfgrpo.local.model_process")
+        self.model = model
+        self.key = secrets.token_urlsafe(24)
+        self._temporary_log = options.log is None
+        self.log = options.log or _new_log(model)
+        arguments: dict[str, object] = {
+            "--model": path,
+            "--alias": model,
+            "--port": options.port,
+            "--slots": options.n_parallel,
+            "--context": options.context,
+            "--threads": options.threads or available_cpus(),
+            "--parent": os.getpid(),
+        }
+        line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
+        self._process = _spawn(line, self.log)
+        try:
+            self._send_key()
+            self.port = self._wait_until_ready(options.port, options.ready_timeout)
+        except BaseException:
+            self._end()
+            raise
+
+    @property
+    def base_url(self) -> str:
+        """The address for OpenAI clients, ending in /v1. Their API key is `key`."""
+        return f"http://{_HOST}:{self.port}/v1"
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the child is alive."""
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        """Wait until the child ends by itself; return its exit code."""
+        return self._process.wait()
+
+    def stop(self) -> None:
+        """End the child. Answers in flight are lost; stopping twice does no harm."""
+        ended_before = not self.running
+        self._end()
+        if self._temporary_log and not ended_before:
+            self.log.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _end(self) -> None:
+        process = self._process
+        if process.stdin is not None:
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+        for end in (process.terminate, process.kill):
+            try:
+                process.wait(_STOP_SECONDS)
+                return
+            except subprocess.TimeoutExpired:
+                end()
+        process.wait()
+
+    def _send_key(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it died at once; whoever waits for it is told why
+            self._process.stdin.write(f"{self.key}\n".encode("ascii"))
+            self._process.stdin.flush()
+
+    def _wait_until_ready(self, wanted_port: int, timeout: float) -> int:
+        announced: list[int] = []
+        stdout = self._process.stdout
+        assert stdout is not None
+        threading.Thread(target=_read_port, args=(stdout, announced), daemon=True).start()
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise self._died(wanted_port)
+            if announced and _healthy(announced[0]):
+                return announced[0]
+            time.sleep(_POLL_SECONDS)
+        raise LocalModelError(
+            f"{self.model} was not ready after {timeout:.0f} s:\n{_tail(self.log)}",
+            hint=f"the full log is {self.log}",
+        )
+
+    def _died(self, wanted_port: int) -> LocalModelError:
+        if wanted_port and "couldn't bind" in _tail(self.log, lines=50):
+            return LocalModelError(
+                f"port {wanted_port} is taken or not allowed",
+                hint="choose another port, or 0 for a free one",
+            )
+        return LocalModelError(
+            f"the server for {self.model} ended with code {self._process.returncode} "
+            f"before it was ready:\n{_tail(self.log)}",
+            hint=f"the full log is {self.log}",
+        )
+
+
+def serve_forever(
+    path: Path,
+    model: str,
+    on_ready: Callable[[LocalServer], None] | None = None,
+    options: ServerOptions = ServerOptions(),
+) -> int:
+    """Serve in the foreground until Ctrl-C (then return 0) or until the child ends by itself.
+
+    `on_ready` is called once it answers, to tell the user where. Returns the child's exit
+    code; errors are those of LocalServer.
+    """
+    with LocalServer(path, model, options) as server:
+        try:
+            if on_ready is not None:
+                on_ready(server)
+            return server.wait()
+        except KeyboardInterrupt:
+            return 0
+
+
+def _new_log(model: str) -> Path:
+    descriptor, name = tempfile.mkstemp(prefix=f"tfgrpo-{model}-", suffix=".log")
+    os.close(descriptor)
+    return Path(name)
+
+
+def _spawn(line: list[str], log: Path) -> subprocess.Popen[bytes]:
+    # Threads that spin while they wait ruin the throughput of a machine with other work.
+    environment = {"OMP_WAIT_POLICY": "passive"} | child_processes.without_keys()
+    try:
+        with log.open("wb") as output:
+            return child_processes.start(
+                line,
+                environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,  # out of reach of the terminal's Ctrl-C
+                creationflags=int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)),
+            )
+    except OSError as error:
+        raise LocalModelError(f"cannot start the engine: {error}") from error
+
+
+def _read_port(stdout: IO[bytes], announced: list[int]) -> None:
+    with stdout:
+        for line in stdout:
+            try:
+                announced.append(int(json.loads(line)["port"]))
+            except (ValueError, KeyError, TypeError):
+                continue
+
+
+def _healthy(port: int) -> bool:
+    # Not urllib: a proxy in the environment must not come between us and loopback.
+    connection = http.client.HTTPConnection(_HOST, port, timeout=5.0)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _tail(log: Path, lines: int = _LOG_LINES) -> str:
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.rstrip().splitlines()[-lines:])

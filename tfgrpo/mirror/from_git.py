@@ -1,0 +1,299 @@
+"""From a git repository back to a store: versions under their digests, and commits by hand."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from tfgrpo.interchange import markdown_lists as lists
+from tfgrpo.mirror import commit_layout as layout
+from tfgrpo.mirror.git_commands import Git, MirrorError
+from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal
+from tfgrpo.store.errors import InvalidName, TransferError
+from tfgrpo.store.history.library_order import inherited
+from tfgrpo.store.history.revisions import BRANCH, TAG, check_name
+from tfgrpo.store.history.walks import common_ancestor
+from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA
+from tfgrpo.store.records import REDACTED, Library, Op, Version
+from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
+from tfgrpo.store.transfer.receive import Receiver, digest_of
+
+
+class Returned(NamedTuple):
+    """What was read: the versions adopted, those made of commits by hand, the names moved here,
+    those that stand elsewhere there and were left alone, and those that cannot be names here."""
+
+    adopted: tuple[Version, ...]
+    by_hand: tuple[Version, ...]
+    moved: tuple[tuple[str, Version], ...]
+    apart: tuple[tuple[str, Version], ...]
+    unnamed: tuple[str, ...]
+
+
+class _Commit(NamedTuple):
+    id: str
+    parents: tuple[str, ...]
+    author: str
+    time: int
+    message: str
+    events: str | None  # the id of its events.jsonl
+
+
+def bring_back(store: Store, folder: Path) -> Returned:
+    """Reads a mirror into the store, all of it or nothing.
+
+    Versions come under the digests they have; each is verified. A commit that somebody made by
+    hand becomes a version by its author, with the operations that its changes of `library.md`
+    are. Branches and tags that are new here are made, branches that are behind are moved
+    forward, and others are left alone. Raises MirrorError, or TransferError with the commit.
+    """
+    if not folder.is_dir() or not Git.is_repository(folder):
+        raise MirrorError(
+            f"{folder} is not a git repository", hint="create a mirror with `tfgrpo mirror git DIR`"
+        )
+    git = Git(folder)
+    git.refuse_shallow()
+    with store.operation(f"import git {folder.name}"):
+        reader = _GitReader(store, git)
+        reader.read()
+        moved, apart, unnamed = _names(store, git.refs(), reader.versions)
+    return Returned(tuple(reader.adopted), tuple(reader.added), moved, apart, unnamed)
+
+
+class _GitReader:
+    def __init__(self, store: Store, git: Git) -> None:
+        self.versions: dict[str, Version] = {}  # by commit
+        self.adopted: list[Version] = []
+        self.added: list[Version] = []
+        self._store = store
+        self._receiver = Receiver(store.port)
+        self._git = git
+        self._rendering = layout.Rendering(store)
+        self._records: dict[str, PackedVersion | None] = {}  # by the id of events.jsonl
+        self._of_hand: dict[str, PackedVersion] = {}  # by commit: versions made of it before
+        self._here: dict[str, Version] | None = None
+
+    def read(self) -> None:
+        """Reads every commit of every branch and tag, parents first."""
+        commits = self._in_time(self._commits())
+        if not any(self._records.values()):
+            raise MirrorError(
+                f"{self._git.folder} is a git repository, but not a mirror of a store",
+                hint="create a mirror with `tfgrpo mirror git DIR`",
+            )
+        for foreign in self._records.values():
+            commit_id = (
+                layout.made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
+            )
+            if foreign and commit_id:
+                self._of_hand[commit_id] = foreign
+        libraries = self._git.objects([f"{id}:{layout.LIBRARY}" for id in commits])
+        for commit, library in zip(commits.values(), libraries, strict=True):
+            text = None if library is None else library[1].decode("utf-8", "replace")
+            self.versions[commit.id] = self._version(commit, commits, text)
+
+    def _commits(self) -> dict[str, _Commit]:
+        """Returns id → commit, parents first, and fills `_records`."""
+        git = self._git
+        order = git("rev-list", "--topo-order", "--reverse", "--parents", "--branches", "--tags")
+        lines = [line.split(" ") for line in order.splitlines()]
+        names = [name for id, *_ in lines for name in (id, f"{id}:{layout.EVENTS}")]
+        objects = git.objects(names)
+        commits = {}
+        for (id, *parents), commit_object, events in zip(lines, objects, objects, strict=False):
+            assert commit_object is not None, "rev-list has just named it"
+            head, _, message = commit_object[1].decode("utf-8", "replace").partition("\n\n")
+            author = next((line for line in head.split("\n") if line.startswith("author ")), "")
+            who, time = layout.author_of(author.removeprefix("author "))
+            if events and events[0] not in self._records:
+                self._records[events[0]] = layout.recorded(events[1])
+            commits[id] = _Commit(
+                id, tuple(parents), who, time, message.strip(), events and events[0]
+            )
+        return commits
+
+    def _in_time(self, commits: dict[str, _Commit]) -> dict[str, _Commit]:
+        """Returns commits by time, parents first: so versions are numbered as they were made."""
+        times, waiting = {}, {id: len(commit.parents) for id, commit in commits.items()}
+        children: dict[str, list[str]] = {id: [] for id in commits}
+        for id, commit in commits.items():
+            record = self._records.get(commit.events or "")
+            whole = record is not None and record.time // 1_000_000 == commit.time // 1_000_000
+            times[id] = record.time if record is not None and whole else commit.time
+            for parent in commit.parents:
+                children[parent].append(id)
+        heap = [(times[id], id) for id, count in waiting.items() if not count]
+        heapq.heapify(heap)
+        ordered = {}
+        while heap:
+            _, id = heapq.heappop(heap)
+            ordered[id] = commits[id]
+            for child in children[id]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    heapq.heappush(heap, (times[child], child))
+        return ordered
+
+    def _version(
+        self, commit: _Commit, commits: Mapping[str, _Commit], text: str | None
+    ) -> Version:
+        parents = [self.versions[p] for p in commit.parents]
+        record = self._records.get(commit.events or "")
+        if record is not None and _tells(commit, record, parents, commits):
+            version = self._adopt(record, commit)
+            if text == self._rendering.at(version):
+                return version
+            base, others = version, []  # amended by hand
+        else:
+            base = parents[0] if parents else self._store.version(0)
+            others = parents[1:]
+        if commit.id in self._of_hand:
+            return self._adopt(self._of_hand[commit.id], commit)
+        before = self._read_before(commit.id)
+        return before or self._by_hand(commit, base, others, text)
+
+    def _adopt(self, foreign: PackedVersion, commit: _Commit) -> Version:
+        known = self._receiver.has(foreign.digest)
+        try:
+            version = self._receiver.record(foreign)
+        except TransferError as error:
+            raise TransferError(f"commit {commit.id[:12]}: {error}", hint=error.hint) from None
+        if not known:
+            self.adopted.append(version)
+        return version
+
+    def _read_before(self, commit: str) -> Version | None:
+        """Returns the version that the store made of a commit by hand on an earlier reading."""
+        if self._here is None:
+            self._here = layout.made_by_hand(self._store)
+        return self._here.get(commit)
+
+    def _by_hand(
+        self, commit: _Commit, base: Version, others: list[Version], text: str | None
+    ) -> Version:
+        if text is None:
+            raise MirrorError(
+                f"commit {commit.id[:12]} has no {layout.LIBRARY}",
+                hint="restore the file; to delete an experience, delete its line",
+            )
+        merged = [
+            other
+            for other in others
+            if common_ancestor(self._store, base, other).number != other.number
+        ]
+        subject = commit.message.partition("\n")[0] or "(no message)"
+        evidence = canonical({"source": layout.LIBRARY, "format": "git", "commit": commit.id})
+        events = []
+        for op, id, text_after in _changes(commit, text, self._store.library(base)):
+            salt = os.urandom(SALT_BYTES)
+            sealed = seal(salt, text_after, subject)
+            events.append(
+                PackedEvent(
+                    op=op,
+                    experience=id,
+                    text=text_after,
+                    reason=subject,
+                    evidence=evidence.decode(),
+                    seal=sealed,
+                    salt=salt,
+                    schema=EVENT_SCHEMA,
+                    redactions=(),
+                )
+            )
+        imported = {"import": {"format": "git", "commit": commit.id}}
+        meta = canonical(imported | dict(inherited(base))).decode()
+        parents = (base.digest, *(other.digest for other in merged[:1]))
+        message = re.sub(rf"\n*^{layout.TRAILER}: .*$", "", commit.message, flags=re.MULTILINE)
+        foreign = PackedVersion(
+            digest=b"",
+            parents=parents,
+            schema=VERSION_SCHEMA,
+            author=commit.author,
+            time=commit.time,
+            message=message.strip() or subject,
+            meta=meta,
+            events=tuple(events),
+        )
+        version = self._receiver.record(foreign._replace(digest=digest_of(foreign)))
+        self.added.append(version)
+        return version
+
+
+def _tells(
+    commit: _Commit,
+    record: PackedVersion,
+    parents: list[Version],
+    commits: Mapping[str, _Commit],
+) -> bool:
+    """Returns whether a commit's record is its own.
+
+    It is where the commit stands on what the version builds on, or on the commit by hand that
+    the version was made of. Elsewhere it came along, as in a revert or a cherry-pick.
+    """
+    digests = tuple(version.digest for version in parents)
+    fresh = all(commits[p].events != commit.events for p in commit.parents)
+    return fresh and (digests == record.parents or record.digest in digests)
+
+
+def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:
+    """Returns what turns a library into what a commit's `library.md` says, as operations."""
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    for number, line in enumerate(lines, 1):
+        if line.startswith(("<<<<<<< ", ">>>>>>> ")):
+            raise MirrorError(
+                f"commit {commit.id[:12]}: {layout.LIBRARY}:{number} is an unresolved conflict",
+                hint="resolve it there and commit",
+            )
+    before = {e.id: e.text for e in library}
+    changes: list[tuple[Op, str, str | None]] = []
+    ids: set[str] = set()
+    for item in lists.items(lines):
+        id = item.id
+        if id is None or id in ids:
+            id = derived_id("git", commit.id, item.line)
+        ids.add(id)
+        if id not in before:
+            changes.append(("ADD", id, item.text))
+        elif item.text not in (before[id], REDACTED):
+            changes.append(("MODIFY", id, item.text))
+    return changes + [("DELETE", id, None) for id in before if id not in ids]
+
+
+def _names(
+    store: Store, refs: Mapping[str, str], versions: Mapping[str, Version]
+) -> tuple[tuple[tuple[str, Version], ...], tuple[tuple[str, Version], ...], tuple[str, ...]]:
+    """Makes and moves branches and tags; returns those moved, left apart, and impossible."""
+    moves: list[tuple[str, int | None, str | None]] = []
+    moved, apart, unnamed = [], [], []
+    here = {BRANCH: store.branches(), TAG: store.tags()}
+    for ref, commit in refs.items():
+        kind, label = (BRANCH, "branch") if ref.startswith("refs/heads/") else (TAG, "tag")
+        name, version = layout.our_name(ref.split("/", 2)[2]), versions[commit]
+        at = here[kind].get(name)
+        if at == version.number:
+            continue
+        try:
+            check_name(label, name)
+        except InvalidName:
+            unnamed.append(name)
+            continue
+        forward = kind == BRANCH and at is not None
+        if at is None or (
+            forward and common_ancestor(store, store.version(at), version).number == at
+        ):
+            moves.append((kind + name, version.number, None))
+            moved.append((name, version))
+        elif (
+            common_ancestor(store, store.version(at), version).number != version.number
+            or kind == TAG
+        ):
+            apart.append((name, version))
+    if moves:
+        store.move_names(moves, "import git")
+    return tuple(moved), tuple(apart), tuple(unnamed)

@@ -1,0 +1,277 @@
+"""From a store to a git repository: what is missing there, as one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tfgrpo.mirror import commit_layout
+from tfgrpo.mirror.git_commands import Git, MirrorError, update_refs
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.history.revisions import BRANCH, TAG
+from tfgrpo.store.history.walks import ancestors
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+from tfgrpo.store.transfer.pack import find
+
+STATUS = ("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all")
+SCRATCH = "refs/tfgrpo/mirror"
+KINDS = {BRANCH: "refs/heads/", TAG: "refs/tags/"}
+
+
+class Mirrored(NamedTuple):
+    """What became of a mirror: versions written, those there before, refs moved and taken away,
+    whether the work tree was brought along, and how many texts of the written are redacted."""
+
+    folder: Path
+    written: int
+    there: int
+    moved: tuple[str, ...]
+    removed: tuple[str, ...]
+    work_tree: bool
+    redacted: int
+
+
+def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
+    """Writes what a git repository in `folder` lacks of the store: commits, branches and tags.
+
+    With a revision, only its history and the names that stand in it. A folder that is not there
+    or empty becomes a repository with a work tree. Raises MirrorError, with nothing moved, for a
+    folder that is something else, a work tree with uncommitted changes, and commits made by hand
+    that the store has not read yet.
+    """
+    with store.port.reading():
+        numbers, names = _selected(store, revision)
+    git = _open(store, folder, names)
+    git.refuse_shallow()
+    refs = git.refs()
+    known = _known(git) if refs else {}
+    if refs and not known:
+        raise MirrorError(
+            f"{folder} is a git repository, but not a mirror of a store",
+            hint="choose an empty or new folder",
+        )
+    head = _head(git)
+    ref_names = _ref_names(names)
+    writer = _GitWriter(store, git, known)
+    new = [n for n in numbers if store.version(n).digest.hex() not in known]
+    if new:
+        writer.write(new)
+    targets = {ref: writer.commits[store.version(n).digest.hex()] for ref, n in ref_names.items()}
+    moves = [(ref, new_, refs.get(ref, "")) for ref, new_ in targets.items()]
+    moves = [move for move in moves if move[1] != move[2]]
+    _refuse_unread(store, git, moves, writer.commits)
+    brought = not git.bare and any(ref == head for ref, _, _ in moves)
+    if brought and git(*STATUS):
+        raise MirrorError(
+            f"{folder} has uncommitted changes",
+            hint="commit them there, or `git stash` them, and run this again",
+        )
+    stale = (
+        [] if revision else _stale_refs(store, refs, ref_names, head, set(writer.commits.values()))
+    )
+    update_refs(git, [(ref, "", refs[ref]) for ref in stale])
+    update_refs(git, moves)
+    if brought:
+        old = refs.get(head)
+        git("read-tree", "-m", "-u", *([old] if old else []), targets[head])
+    return Mirrored(
+        folder,
+        len(new),
+        len(numbers) - len(new),
+        tuple(_short(ref) for ref, _, _ in moves),
+        tuple(map(_short, stale)),
+        brought,
+        writer.redacted,
+    )
+
+
+def _short(ref: str) -> str:
+    return commit_layout.our_name(ref.split("/", 2)[2])
+
+
+def _selected(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
+    """Returns the versions to mirror, ascending, and whole name → version."""
+    names = {BRANCH + name: n for name, n in store.branches().items()}
+    names |= {TAG + name: n for name, n in store.tags().items()}
+    tips = set(names.values()) if revision is None else {store.resolve(revision).number}
+    numbers = [version.number for version in ancestors(store, tips)][::-1]
+    inside = set(numbers)
+    names = {name: n for name, n in names.items() if n in inside}
+    if not tips <= set(names.values()):
+        version = store.resolve("HEAD" if revision is None else revision)
+        raise MirrorError(
+            f"{version.name} has no branch or tag, so git has no name for it",
+            hint=f"`tfgrpo tag NAME {version.name}` creates one",
+        )
+    return numbers, names
+
+
+def _ref_names(names: Mapping[str, int]) -> dict[str, int]:
+    refs: dict[str, int] = {}
+    for kind, prefix in KINDS.items():
+        own = {name[len(kind) :]: n for name, n in names.items() if name.startswith(kind)}
+        refs |= {prefix + commit_layout.ref_name(name, own): n for name, n in own.items()}
+    return refs
+
+
+def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
+    if Git.is_repository(folder):
+        return Git(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise MirrorError(
+            f"{folder} is neither empty nor a git repository",
+            hint="choose an empty or new folder",
+        )
+    branches = [name[len(BRANCH) :] for name in names if name.startswith(BRANCH)]
+    head = store.head.branch
+    first = head if head in branches or not branches else min(branches)
+    return Git.init(folder, commit_layout.ref_name(first or "main", branches))
+
+
+def _head(git: Git) -> str:
+    """Returns the ref that the repository's HEAD follows; nothing when it is detached."""
+    try:
+        return git("symbolic-ref", "-q", "HEAD").strip()
+    except MirrorError:
+        return ""
+
+
+def _known(git: Git) -> dict[str, str]:
+    """Returns digest → commit from the trailers; of several commits the first made counts."""
+    form = f"%H %(trailers:key={commit_layout.TRAILER},valueonly,separator=%x20)"
+    out = git("rev-list", "--topo-order", "--reverse", "--branches", "--tags", f"--format={form}")
+    known: dict[str, str] = {}
+    for line in out.splitlines():
+        commit, *digests = line.split()
+        if commit != "commit" and digests:
+            known.setdefault(digests[-1], commit)
+    return known
+
+
+def _refuse_unread(
+    store: Store, git: Git, moves: list[tuple[str, str, str]], commits: Mapping[str, str]
+) -> None:
+    """Raises MirrorError when a ref would leave commits behind that the store has not read."""
+    digests = {commit: digest for digest, commit in commits.items()}
+    for ref, new, old in moves:
+        left = git("rev-list", old, "--not", new).split() if old else []
+        unread = {
+            commit
+            for commit in left
+            if commit not in digests or find(store.port, bytes.fromhex(digests[commit])) is None
+        }
+        if unread:
+            unread -= commit_layout.made_by_hand(store).keys()
+        if unread:
+            raise MirrorError(
+                f"{_short(ref)} in {git.folder} has {len(unread)} commits that the store has not "
+                "read",
+                hint=f"`tfgrpo import git {git.folder}` imports them",
+            )
+
+
+def _stale_refs(
+    store: Store,
+    refs: Mapping[str, str],
+    ref_names: Mapping[str, int],
+    head: str,
+    ours: set[str],
+) -> list[str]:
+    """Returns refs whose names the store had and has no longer, or writes otherwise now.
+
+    A ref that the store never knew, or that holds commits of others, is somebody else's.
+    """
+    stale = []
+    for ref, commit in refs.items():
+        kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG
+        move = store.port.names.ref(kind + _short(ref))
+        if ref not in ref_names and move is not None and commit in ours and ref != head:
+            stale.append(ref)
+    return stale
+
+
+class _GitWriter:
+    """Writes commits; `commits` has digest → commit, of those there before as well."""
+
+    def __init__(self, store: Store, git: Git, known: Mapping[str, str]) -> None:
+        self.commits = dict(known)
+        self.redacted = 0
+        self._store = store
+        self._git = git
+        self._marks: dict[int, int] = {}
+        self._rendering = commit_layout.Rendering(store)
+
+    def write(self, numbers: list[int]) -> None:
+        """Writes the versions of these numbers, ascending."""
+        store = self._store
+        by_hand = self._by_hand(numbers)
+        with self._git.importing() as stream:
+            # All libraries first: git packs each as what differs from the file before it.
+            for mark, number in enumerate(numbers, len(numbers) + 1):
+                stream.write(b"blob\nmark :%d\n" % mark)
+                stream.writelines(_data(self._rendering.at(store.version(number)).encode()))
+            for mark, number in enumerate(numbers, 1):
+                blob = len(numbers) + mark
+                stream.writelines(self._commit(store.version(number), mark, blob, by_hand))
+                self._marks[number] = mark
+            self._ask(stream)
+        answers = iter(self._git.answers)
+        for number in numbers:
+            self.commits[store.version(number).digest.hex()] = next(answers)
+        update_refs(self._git, [(SCRATCH, "", "")])
+
+    def _ask(self, stream: IO[bytes]) -> None:
+        stream.writelines(b"get-mark :%d\n" % mark for mark in self._marks.values())
+
+    def _by_hand(self, numbers: list[int]) -> dict[int, str]:
+        """Returns version → the commit by hand that it was made of, where that commit is here."""
+        commits = {n: commit_layout.made_of(self._store.version(n).meta) for n in numbers}
+        return {n: commit for n, commit in commits.items() if commit and self._git.exists(commit)}
+
+    def _parents(self, version: Version, by_hand: str | None) -> list[str]:
+        """Returns the commits that a version's commit stands on.
+
+        The commit by hand that it was made of comes first, and takes its parent's place where it
+        stands on that one itself.
+        """
+        names = [self._name(self._store.version(n)) for n in version.parents]
+        if by_hand is None:
+            return names
+        others = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
+        return [by_hand, *others]
+
+    def _commit(
+        self, version: Version, mark: int, library: int, by_hand: Mapping[int, str]
+    ) -> Iterator[bytes]:
+        port = self._store.port
+        rows = list(port.events(version.position - version.events, version.position))
+        self.redacted += sum(row.seal is not None and row.salt is None for row in rows)
+        digests = [self._store.version(n).digest for n in version.parents]
+        who = commit_layout.ident(version.author, version.time)
+        yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
+        yield b"author %s\ncommitter %s\n" % (who, who)
+        yield from _data(commit_layout.message(version, subject(self._store, version)))
+        for n, parent in enumerate(self._parents(version, by_hand.get(version.number))):
+            yield b"%s %s\n" % (b"merge" if n else b"from", parent.encode())
+        if not digests:
+            yield b"M 100644 inline %s\n" % commit_layout.ATTRIBUTES.encode()
+            yield from _data(commit_layout.ATTRIBUTES_TEXT)
+        yield b"M 100644 :%d %s\n" % (library, commit_layout.LIBRARY.encode())
+        meta = next(port.chain([version.number])).meta
+        yield b"M 100644 inline %s\n" % commit_layout.EVENTS.encode()
+        redacted_rows = [row.row for row in rows if row.seal is not None and row.salt is None]
+        redactions = {row: port.redactions.of(row) for row in redacted_rows}
+        yield from _data(commit_layout.record(version, digests, meta, rows, redactions))
+
+    def _name(self, version: Version) -> str:
+        mark = self._marks.get(version.number)
+        return f":{mark}" if mark else self.commits[version.digest.hex()]
+
+
+def _data(content: bytes) -> Iterator[bytes]:
+    """Yields content with its length before it: whatever it holds, it is not a command."""
+    yield b"data %d\n" % len(content)
+    yield content
+    yield b"\n"

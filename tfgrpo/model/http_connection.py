@@ -1,0 +1,188 @@
+"""How an address is reached: the key in its header, other headers, proxies, certificates.
+
+Azure's older addresses end in `?api-version=…`, which goes with every request, and take the key
+in the header `api-key` instead of a bearer token. Proxies come from the usual variables
+(`HTTPS_PROXY`, `NO_PROXY`), authorities for certificates from `SSL_CERT_FILE`, `SSL_CERT_DIR` or
+`REQUESTS_CA_BUNDLE`. A proxy is never asked for this machine's own loopback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+from tfgrpo.model import response as responses
+from tfgrpo.model.error_bodies import no_answer, unreadable
+from tfgrpo.store.errors import TfgrpoError
+
+if TYPE_CHECKING:
+    import openai
+
+OPENAI_HOST = "api.openai.com"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+CONNECT = 20.0
+"""Seconds within which a connection has to stand."""
+LISTING = 30.0
+"""Seconds that a list of models may take."""
+API_VERSION = "api-version"
+
+
+class ModelsUnknown(TfgrpoError):
+    """An endpoint does not say which models it has, or has several."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Where requests go and what every one of them carries. `base_url` None is OpenAI's.
+
+    `watch` is told the headers of every response.
+    """
+
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    watch: Callable[[Mapping[str, str]], object] | None = None
+
+
+def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
+    """Returns a client of an address, whose requests may take `timeout` seconds."""
+    import openai
+
+    return openai.AsyncOpenAI(
+        http_client=openai.DefaultAsyncHttpxClient(
+            **_transport(where, timeout),
+            event_hooks={
+                "request": [_without_bearer_later] if _keyed(where) else [],
+                "response": [responses.read_body, _watching(where)],
+            },
+        ),
+        **_client(where, timeout),
+    )
+
+
+def models_at(where: Connection) -> list[dict[str, Any]]:
+    """Returns what an address says of each model that it serves, each with an `id`.
+
+    Raises ModelsUnknown.
+    """
+    import openai
+
+    address = where.base_url or "the default endpoint"
+    client = openai.OpenAI(
+        http_client=openai.DefaultHttpxClient(
+            **_transport(where, LISTING),
+            event_hooks={"request": [_without_bearer] if _keyed(where) else []},
+        ),
+        **_client(where, LISTING),
+    )
+    try:
+        answer = client.get("/models", cast_to=object)
+    except openai.APIStatusError as error:
+        reason = f"its list of models cannot be had: {error.status_code}"
+    except (openai.APIError, ValueError, TypeError, AttributeError) as error:
+        cause = error.__cause__ or error
+        reason = f"cannot be reached: {str(cause) or type(cause).__name__}"
+        reason = unreadable(getattr(error, "doc", None)) or reason
+    else:
+        listed = responses.field(answer, "data")
+        listed = listed if isinstance(listed, list) else []
+        models = [one for one in listed if isinstance(responses.field(one, "id"), str)]
+        if models:
+            return [{**one, "id": responses.as_text(one["id"], 256)} for one in models]
+        reason = no_answer(answer, "list of models")
+    finally:
+        client.close()
+    secrets = sorted({where.api_key or "", *where.headers.values()} - {""}, key=len, reverse=True)
+    for secret in secrets:
+        reason = reason.replace(secret, "***")
+    raise ModelsUnknown(f"{address}: {reason}", hint="name the model: --model NAME")
+
+
+def only_model_at(where: Connection) -> str:
+    """Returns the one model that an address serves. Raises ModelsUnknown, also where there are
+    several, which are then named."""
+    names = sorted({str(one["id"]) for one in models_at(where)})
+    if len(names) == 1:
+        return names[0]
+    shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+    raise ModelsUnknown(
+        f"{where.base_url} serves {len(names)} models: {shown}", hint="choose one with --model"
+    )
+
+
+def host_of(base_url: str | None) -> str:
+    """Returns the host of an address, OpenAI's where there is none; nothing of what is no
+    address."""
+    try:
+        return (urlsplit(base_url).hostname or "") if base_url else OPENAI_HOST
+    except ValueError:
+        return ""
+
+
+def on_loopback(base_url: str | None) -> bool:
+    """Returns whether an address is on this machine."""
+    return host_of(base_url) in LOOPBACK
+
+
+def _client(where: Connection, timeout: float) -> dict[str, Any]:
+    """Returns how the `openai` client is to be made, whichever of its kinds."""
+    import openai
+
+    # A connection that is kept may hold what answers no request of ours: the next request on it
+    # would take that for its answer.
+    headers: dict[str, Any] = {"Connection": "close", **where.headers}
+    # Named, so that the client looks for none in the environment.
+    parts = urlsplit(where.base_url or f"https://{OPENAI_HOST}/v1")
+    query: dict[str, object] = dict(parse_qsl(parts.query))
+    base_url = urlunsplit(parts._replace(query=""))
+    if _keyed(where):
+        headers["api-key"] = where.api_key
+    return {
+        "api_key": where.api_key or "none",
+        "base_url": base_url,
+        "max_retries": 0,
+        "timeout": openai.Timeout(timeout, connect=min(CONNECT, timeout)),
+        "default_headers": {"Accept-Encoding": responses.PACKINGS, **headers},
+        "default_query": query or None,
+    }
+
+
+def _keyed(where: Connection) -> bool:
+    """Returns whether an address takes the key in `api-key`, and a bearer token for another."""
+    named = dict(parse_qsl(urlsplit(where.base_url or "").query))
+    return API_VERSION in named and bool(where.api_key)
+
+
+def _watching(where: Connection) -> Callable[[Any], Awaitable[None]]:
+    async def watch(response: Any) -> None:
+        if where.watch is not None:
+            where.watch({name.lower(): value for name, value in response.headers.items()})
+
+    return watch
+
+
+def _without_bearer(request: Any) -> None:
+    request.headers.pop("authorization", None)
+
+
+async def _without_bearer_later(request: Any) -> None:
+    _without_bearer(request)
+
+
+def _transport(where: Connection, timeout: float) -> dict[str, Any]:
+    """Returns how the client's HTTP library is to be set up."""
+    import openai
+
+    arguments: dict[str, Any] = {
+        # A proxy from the environment has no way to this machine's own loopback.
+        "trust_env": not on_loopback(where.base_url),
+        "timeout": openai.Timeout(timeout, connect=min(CONNECT, timeout)),
+    }
+    from tfgrpo.model.certificates import authorities
+
+    context = authorities(tls=not (where.base_url or "").lower().startswith("http:"))
+    return {**arguments, "verify": context} if context is not None else arguments

@@ -1,0 +1,290 @@
+"""Answers that have to be of a shape: asked for, checked, asked for again, repaired, or failed.
+
+An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
+or check is sent back with the error, and with the schema in words where it was out of shape, for
+some servers ignore the schema that they are sent. If that does not help either, `json-repair`
+has a last try, and the result says that it was repaired. Where an answer lists several things
+and some of them are out of shape to the end, the others count, and the result says what was
+lost. What is still unreadable raises `Unreadable`, which the caller puts on record. Nothing is
+dropped in silence.
+
+The schema that is asked for comes from the pydantic model that checks the answer (`schema`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar
+
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, ValidationInfo
+
+from tfgrpo.model.client import CallPath, Calls
+from tfgrpo.model.endpoint import Answer, CallFailed, Request
+from tfgrpo.model.repair_json import check_encodable, load_repaired
+from tfgrpo.store.records import Json
+
+T = TypeVar("T", bound=BaseModel)
+TextCheck: TypeAlias = Callable[[str], str]
+"""From a text to what counts of it. Raises ValueError with what is wrong with it."""
+FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
+UNASKED = frozenset({"title", "description", "default", "minLength"})
+"""What pydantic says of a field that an endpoint is not told: strict ones refuse the last."""
+
+
+def _checked(text: str, info: ValidationInfo) -> str:
+    return text if info.context is None else str(info.context(text))
+
+
+CheckedText: TypeAlias = Annotated[str, AfterValidator(_checked)]
+"""A field of a model whose text `ask` has looked at by its `text_check`."""
+
+
+def unbounded_text(limit: int, **more: Any) -> Any:
+    """Returns a model's field for a text whose length the schema says nothing of: an endpoint
+    would cut it off in the middle of a word. Up to `limit` characters check."""
+
+    def untold(part: dict[str, Any]) -> None:
+        del part["maxLength"]
+
+    return Field(max_length=limit, json_schema_extra=untold, **more)
+
+
+def text_field(target: int, limit: int | None = None, **more: Any) -> Any:
+    """Returns a model's field for a text: the schema asks for at most `target` characters, and
+    up to `limit` check, for an endpoint that takes no schema has nothing to count by.
+
+    `more` goes to pydantic's `Field`.
+    """
+    return Field(max_length=limit, json_schema_extra={"maxLength": target}, **more)
+
+
+def schema(shape: type[BaseModel], **narrowed: Json | None) -> Json:
+    """Returns the JSON schema that an answer of a shape is asked for under.
+
+    Every field is required, in the order of the model, and no other is allowed, as strict
+    endpoints want it. `narrowed` gives, for the name of a field, what this request alone knows of
+    it (such as the labels there are) in place of what the model says, or None for a field that
+    this request does not ask for.
+    """
+    whole = _schema(shape)
+    fields = {**whole["properties"], **narrowed}
+    wanted = {name: field for name, field in fields.items() if field is not None}
+    return {**whole, "required": list(wanted), "properties": wanted}
+
+
+@cache
+def _schema(shape: type[BaseModel]) -> Json:
+    whole = shape.model_json_schema()
+
+    def strict(part: Json) -> Json:
+        if "$ref" in part:
+            part = whole["$defs"][part["$ref"].rpartition("/")[2]]
+        order = sorted(part.keys() - UNASKED, key=lambda key: (key != "type", key == "items", key))
+        members = {name: part[name] for name in order}
+        if "items" in members:
+            members["items"] = strict(members["items"])
+        if "properties" in members:
+            fields = {name: strict(field) for name, field in members["properties"].items()}
+            return {
+                "type": "object",
+                "additionalProperties": False,
+                "required": list(fields),
+                "properties": fields,
+            }
+        return members
+
+    return strict(whole)
+
+
+LONGEST = 100_000
+"""Characters of an answer: no answer of a shape has a tenth of it."""
+
+
+class Unreadable(CallFailed):
+    """An answer that stayed out of shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed(Generic[T]):
+    """A checked answer, the journal's key of the call, and whether it had to be repaired.
+
+    `lost` says what is wrong with each item of a list that had to be left out.
+    """
+
+    value: T
+    key: str
+    repaired: bool = False
+    lost: tuple[str, ...] = ()
+
+
+async def ask(
+    calls: Calls,
+    request: Request,
+    shape: type[T],
+    *,
+    call_path: CallPath,
+    check: Callable[[T], str | None] = lambda _: None,
+    text_check: TextCheck | None = None,
+) -> Typed[T]:
+    """Returns an answer of the given shape that `check` has no objection to.
+
+    `check` returns what is wrong with a value, or None, and `text_check` what counts of each field
+    that is a `CheckedText`. The model is asked once to mend its answer. Raises Unreadable,
+    CallFailed, EndpointError.
+    """
+    adaptation = calls.endpoint.adaptation
+    current = request
+    problem, missed = "", False
+    for turn in range(2):
+        in_words = adaptation.in_words or current.in_words
+        recorded = await calls.ask(current, call_path=(*call_path, turn) if turn else call_path)
+        text = recorded.answer.visible
+        answered = bool(text.strip())
+        value, problem = read(text, shape, text_check)
+        shaped = value is not None or read(text, shape)[0] is not None
+        if shaped and missed:
+            adaptation.schema_missed()
+        elif shaped:
+            adaptation.schema_followed(asked_in_words=in_words)
+        missed = not shaped and not in_words and answered
+        if value is None and not answered:
+            problem = why_empty(recorded.answer)
+        elif value is None and recorded.answer.truncated:
+            problem = f"it was cut off at {request.max_tokens} tokens; be brief"
+        if value is not None:
+            problem = check(value) or ""
+            if not problem:
+                return Typed(value, recorded.key)
+        if not answered:  # some endpoints take no empty message
+            current = replace(request, in_words=in_words)
+            continue
+        complaint = f"That cannot be used: {problem}\nGive the whole answer again, mended."
+        current = replace(
+            request,
+            messages=(*request.messages, ("assistant", shortened(text)), ("user", complaint)),
+            in_words=not shaped,
+        )
+    cut = recorded.answer.truncated
+    value = await asyncio.to_thread(repair, text, shape, text_check, cut=cut)
+    if value is not None and check(value) is None:
+        return Typed(value, recorded.key, repaired=True)
+    value, lost = await asyncio.to_thread(salvage, text, shape, text_check, cut=cut)
+    if value is not None and check(value) is None:
+        return Typed(value, recorded.key, repaired=True, lost=lost)
+    raise Unreadable(f"{request.stage}: {problem}")
+
+
+def why_empty(answer: Answer) -> str:
+    """Returns what is wrong with an answer of which nothing can be seen."""
+    if answer.truncated:
+        thought = answer.reasoning_tokens or answer.completion_tokens
+        return (
+            f"it is empty: {thought:,} tokens of thinking took all that it may have "
+            "(max_completion_tokens in [model] allows more, a lower reasoning_effort takes less)"
+        )
+    return f"it is empty (finish_reason {answer.finish_reason})"
+
+
+def shortened(text: str) -> str:
+    """Returns a text of which no more than `LONGEST` characters go back to a model."""
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
+
+
+def read(text: str, shape: type[T], text_check: TextCheck | None = None) -> tuple[T | None, str]:
+    """Returns the value that a text holds, or None and what is wrong with it."""
+    try:
+        return shape.model_validate(parse_json(text), context=text_check), ""
+    except ValidationError as error:
+        first = error.errors()[0]
+        return None, _describe(first["loc"], first["msg"])
+    except (ValueError, RecursionError) as error:
+        return None, f"it is not JSON: {error}"[:300]
+
+
+def parse_json(text: str) -> object:
+    """Returns the JSON that a text is, or that stands in a fence within it.
+
+    Raises ValueError or RecursionError.
+    """
+    try:
+        return check_encodable(json.loads(text))
+    except json.JSONDecodeError:
+        fenced = FENCE.search(text)
+        if fenced is None:
+            raise
+        return check_encodable(json.loads(fenced[1]))
+
+
+def _describe(location: tuple[int | str, ...], message: str) -> str:
+    """Returns what pydantic says is wrong, and where, in one line."""
+    where = ".".join(map(str, location))
+    message = message.removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def repair(
+    text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
+) -> T | None:
+    """Returns what json-repair makes of a text, if that checks. `cut` says that the text was cut
+    off at a limit of tokens."""
+    try:
+        value = _load(text, cut=cut)
+        return shape.model_validate(value, context=text_check) if isinstance(value, dict) else None
+    except (ValueError, RecursionError):  # a ValidationError is a ValueError
+        return None
+
+
+def salvage(
+    text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
+) -> tuple[T | None, tuple[str, ...]]:
+    """Returns what a text holds without the items of its lists that are out of shape, and what
+    was wrong with each; None where something else is wrong, or no list would have anything left.
+    """
+    try:
+        value = _load(text, cut=cut)
+        shape.model_validate(value, context=text_check)
+    except ValidationError as error:
+        wrong: dict[tuple[str, int], str] = {}
+        for one in error.errors():
+            match one["loc"]:
+                case (str(name), int(item), *_):
+                    wrong.setdefault((name, item), _describe(one["loc"], one["msg"]))
+                case _:
+                    return None, ()
+    except (ValueError, RecursionError):
+        return None, ()
+    else:
+        return None, ()
+    if not isinstance(value, dict):
+        return None, ()
+    for name, item in sorted(wrong, reverse=True):
+        del value[name][item]
+    if not any(isinstance(value.get(name), list) and value[name] for name in shape.model_fields):
+        return None, ()
+    try:
+        return shape.model_validate(value, context=text_check), tuple(wrong.values())
+    except ValidationError:
+        return None, ()
+
+
+def _load(text: str, *, cut: bool) -> object:
+    """Returns the JSON that json-repair sees in a text.
+
+    Where the text was `cut` off, what came last is a piece: the last item of the list that the
+    answer ends with is left out. Raises ValueError, also where it ends with no list, or
+    RecursionError.
+    """
+    value = load_repaired(text)
+    if cut:
+        last = [*value.values()][-1:] if isinstance(value, dict) else []
+        if not (last and isinstance(last[0], list) and last[0]):
+            raise ValueError("it was cut off")
+        last[0].pop()
+    return value

@@ -1,0 +1,255 @@
+"""Requests that a program of the user's wrote, in three wire formats: chat completions, responses
+and Anthropic's messages.
+
+A request goes on as it was written, but for the model and the limit of tokens. What comes back is
+handed on as it came, and read here as a chat completion, so that it is counted and kept like every
+other answer. A stream is read to its end first: what its reader acts on is on record then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tfgrpo.model import error_bodies
+from tfgrpo.model.error_bodies import Refusal
+from tfgrpo.model.event_streams import Event, events_of, is_stream, stream_failure
+from tfgrpo.model.response import field
+from tfgrpo.store.records import Json
+
+CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/messages"
+LIMITS: Mapping[str, tuple[str, ...]] = {
+    CHAT: ("max_completion_tokens", "max_tokens"),
+    RESPONSES: ("max_output_tokens",),
+    MESSAGES: ("max_tokens",),
+}
+"""The routes, and what the limit of an answer's tokens is called there."""
+VERSION = "2023-06-01"
+"""Of Anthropic's API, where a request names none."""
+STOPS = {
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_context_window_exceeded": "length",
+}
+
+
+def limit_of(wire: Json) -> int | None:
+    """Returns the most tokens that a request's answer may have, where it says so."""
+    named = (wire["body"].get(name) for name in LIMITS[wire["route"]])
+    return next((n for n in named if isinstance(n, int) and n > 0), None)
+
+
+def arguments(wire: Json, model: str, most: int, *, renamed: bool) -> dict[str, Any]:
+    """Returns the body of a request as it is sent, its answer having at most so many tokens.
+
+    `renamed` says that the endpoint takes the newer name of the limit alone.
+    """
+    route, body = wire["route"], dict(wire["body"])
+    names = [name for name in LIMITS[route] if isinstance(body.get(name), int)]
+    usual = "max_completion_tokens" if renamed and route == CHAT else LIMITS[route][-1]
+    body |= {"model": model, **dict.fromkeys(names or [usual], most)}
+    if route == CHAT and body.get("stream") is True:
+        options = body.get("stream_options")
+        options = options if isinstance(options, dict) else {}
+        body["stream_options"] = {**options, "include_usage": True}
+    return body
+
+
+def headers(wire: Json, key: str | None) -> dict[str, str]:
+    """Returns the headers that go with a request beside the endpoint's own."""
+    more = dict(wire["headers"])
+    if wire["route"] == MESSAGES:
+        more.setdefault("anthropic-version", VERSION)
+        if key:
+            more["x-api-key"] = key
+    return more
+
+
+def failure_in(response: object) -> Refusal | None:
+    """Returns what is wrong with what came under status 200; None for an answer."""
+    if isinstance(response, str) and is_stream(response.encode()):
+        return stream_failure(response.encode())
+    return error_bodies.failure_in(response)
+
+
+def handed_on(wire: Json, response: object) -> object:
+    """Returns an answer as its reader gets it: a chat's stream without the event of usage that the
+    reader did not ask for."""
+    wants_usage = field(wire["body"].get("stream_options"), "include_usage")
+    if wire["route"] != CHAT or wants_usage or not isinstance(response, str):
+        return response
+    pieces = response.replace("\r\n", "\n").split("\n\n")
+    return "\n\n".join(piece for piece in pieces if not _tells_usage_alone(piece))
+
+
+def _tells_usage_alone(piece: str) -> bool:
+    bodies = [event.json() for event in events_of(piece.encode())]
+    return any(isinstance(b, dict) and b.get("usage") and b.get("choices") == [] for b in bodies)
+
+
+def completion(route: str, response: object) -> object:
+    """Returns an answer of a route, which may be a stream, as a chat completion; what is no such
+    answer as it is."""
+    if isinstance(response, str) and is_stream(response.encode()):
+        events = list(events_of(response.encode()))
+        response = {CHAT: _chat_stream, RESPONSES: _last_response, MESSAGES: _message_stream}[
+            route
+        ](events)
+    if not isinstance(response, dict) or route == CHAT:
+        return response
+    return _of_response(response) if route == RESPONSES else _of_message(response)
+
+
+# streams:
+
+
+def _bodies(events: list[Event]) -> list[dict[str, Any]]:
+    return [body for event in events if isinstance(body := event.json(), dict)]
+
+
+def _chat_stream(events: list[Event]) -> Json:
+    """Puts the pieces of a chat completion together: those of its first choice."""
+    message: dict[str, Any] = {"role": "assistant", "content": ""}
+    calls: dict[int, dict[str, Any]] = {}
+    whole: dict[str, Any] = {"choices": [{"index": 0, "message": message}]}
+    for body in _bodies(events):
+        if body.get("usage"):
+            whole["usage"] = body["usage"]
+        for choice in body.get("choices") or ():
+            if not isinstance(choice, dict) or choice.get("index") not in (None, 0):
+                continue
+            if choice.get("finish_reason"):
+                whole["choices"][0]["finish_reason"] = choice["finish_reason"]
+            delta = choice.get("delta") or {}
+            for name in ("content", "reasoning_content", "reasoning", "refusal"):
+                if isinstance(delta.get(name), str):
+                    message[name] = message.get(name, "") + delta[name]
+            for call in delta.get("tool_calls") or ():
+                _add_call(calls, call)
+    if calls:
+        message["tool_calls"] = [calls[number] for number in sorted(calls)]
+    return whole
+
+
+def _add_call(calls: dict[int, dict[str, Any]], delta: Json) -> None:
+    number = delta.get("index") or 0
+    call = calls.setdefault(number, {"id": "", "function": {"name": "", "arguments": ""}})
+    call["id"] = delta.get("id") or call["id"]
+    function = delta.get("function") or {}
+    call["function"]["name"] += function.get("name") or ""
+    call["function"]["arguments"] += function.get("arguments") or ""
+
+
+def _last_response(events: list[Event]) -> object:
+    """Returns the response that the last event of a stream holds."""
+    held = [body["response"] for body in _bodies(events) if isinstance(body.get("response"), dict)]
+    return held[-1] if held else None
+
+
+def response_id(body: object) -> str | None:
+    """Returns the id of a response, or of one that came as a stream."""
+    if isinstance(body, str):
+        body = _last_response(list(events_of(body.encode())))
+    id = field(body, "id")
+    return id if isinstance(id, str) else None
+
+
+def _message_stream(events: list[Event]) -> Json:
+    """Puts the pieces of a message of Anthropic's together."""
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    for body in _bodies(events):
+        match body.get("type"):
+            case "message_start":
+                message = dict(body.get("message") or {})
+            case "content_block_start":
+                blocks[body.get("index", 0)] = dict(body.get("content_block") or {})
+            case "content_block_delta":
+                block, delta = blocks.setdefault(body.get("index", 0), {}), body.get("delta") or {}
+                for name in ("text", "thinking", "partial_json"):
+                    if isinstance(delta.get(name), str):
+                        block[name] = block.get(name, "") + delta[name]
+            case "message_delta":
+                message |= body.get("delta") or {}
+                message["usage"] = {**message.get("usage", {}), **(body.get("usage") or {})}
+    message["content"] = [blocks[number] for number in sorted(blocks)]
+    return message
+
+
+# formats:
+
+
+def _of_response(response: Json) -> Json:
+    """Returns a response as a chat completion."""
+    text, thought, calls = "", "", list[Json]()
+    for item in response.get("output") or ():
+        match field(item, "type"):
+            case "message":
+                text += words(item.get("content"))
+            case "reasoning":
+                thought += words(item.get("summary")) or words(item.get("content"))
+            case "function_call":
+                function = {"name": item.get("name"), "arguments": item.get("arguments")}
+                calls.append({"id": item.get("call_id"), "function": function})
+            case "custom_tool_call":
+                function = {"name": item.get("name"), "arguments": item.get("input")}
+                calls.append({"id": item.get("call_id"), "function": function})
+    reason = field(response.get("incomplete_details"), "reason")
+    usage = response.get("usage") or {}
+    details = usage.get("output_tokens_details") or {}
+    return _completion(
+        (text, thought, calls),
+        STOPS.get(reason or "", reason) or ("tool_calls" if calls else "stop"),
+        {
+            "prompt_tokens": usage.get("input_tokens"),
+            "completion_tokens": usage.get("output_tokens"),
+            "prompt_tokens_details": usage.get("input_tokens_details"),
+            "completion_tokens_details": details,
+        },
+    )
+
+
+def _of_message(message: Json) -> Json:
+    """Returns a message of Anthropic's as a chat completion. Tokens read from its cache, or written
+    to it, are told beside the others there."""
+    text, thought, calls = "", "", list[Json]()
+    for block in message.get("content") or ():
+        match field(block, "type"):
+            case "text":
+                text += block.get("text") or ""
+            case "thinking":
+                thought += block.get("thinking") or ""
+            case "tool_use":
+                given = block.get("partial_json") or json.dumps(block.get("input") or {})
+                function = {"name": block.get("name"), "arguments": given}
+                calls.append({"id": block.get("id"), "function": function})
+    usage, reason = message.get("usage") or {}, message.get("stop_reason") or "stop"
+    read, written = (usage.get(f"cache_{n}_input_tokens") or 0 for n in ("read", "creation"))
+    counted = usage.get("input_tokens")
+    return _completion(
+        (text, thought, calls),
+        "tool_calls" if reason == "tool_use" else STOPS.get(reason, reason),
+        {
+            "prompt_tokens": None if counted is None else counted + read + written,
+            "completion_tokens": usage.get("output_tokens"),
+            "prompt_tokens_details": {"cached_tokens": read},
+        },
+    )
+
+
+def _completion(parts: tuple[str, str, list[Json]], reason: str, usage: Json) -> Json:
+    text, thought, calls = parts
+    message = {"role": "assistant", "content": text, "reasoning_content": thought}
+    if calls:
+        message = {**message, "tool_calls": calls}  # type: ignore[dict-item]
+    return {"choices": [{"message": message, "finish_reason": reason}], "usage": usage}
+
+
+def words(content: object) -> str:
+    """Returns the texts of a content in any provider's shape."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else ()
+    texts = (part if isinstance(part, str) else field(part, "text") for part in parts)
+    return "".join(text for text in texts if isinstance(text, str))

@@ -1,0 +1,172 @@
+"""Production over time: what each day came to, when something else was rolled out, and which
+bounds that somebody set were crossed.
+
+One pass over the record of traffic gives all figures. A day is one of UTC, without calls it is
+not there. What a call cost is unknown where nobody knows its model's price or its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, date, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfgrpo.costs import prices as known_prices
+from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.activity.traffic import (
+    LiveFigures,
+    MeasuredCall,
+    by_version,
+    figures,
+    grouped,
+    served,
+)
+from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.history.revisions import BRANCH
+from tfgrpo.store.opening import open_traffic
+
+if TYPE_CHECKING:
+    from tfgrpo.costs.prices import Price
+    from tfgrpo.store.store import Store
+
+KIND = "bounds"
+"""The kind of the decisions that set bounds."""
+EVERY = "production"
+"""What those decisions are about."""
+DAY = 86_400_000_000
+MOST_ROLLOUTS = 50
+"""Moves of a branch that are told of."""
+
+
+class DayFigures(NamedTuple):
+    """A day's calls under a version, or under all of them, in figures. `dollars` is None where
+    what a call cost is unknown."""
+
+    day: date
+    figures: LiveFigures
+    dollars: float | None
+
+    @property
+    def errors(self) -> float:
+        """The share of calls that failed."""
+        return self.figures.errors / self.figures.calls
+
+
+class Rollout(NamedTuple):
+    """A branch that was put at another version: when (microseconds since 1970), and to what."""
+
+    time: int
+    branch: str
+    version: str
+    author: str
+
+    @property
+    def day(self) -> date:
+        """The day on which that was."""
+        return datetime.fromtimestamp(self.time / 1e6, UTC).date()
+
+
+class ProductionReport(NamedTuple):
+    """Calls in figures: by version, by day, and by day and version, the newest first."""
+
+    versions: list[LiveFigures]
+    days: list[DayFigures]
+    by_day: list[DayFigures]
+
+
+class Bounds(NamedTuple):
+    """From where on a day's figures are an alert: a share of failed calls above, a mean score
+    below, a 95 % latency above (milliseconds), dollars above. None: no bound."""
+
+    errors: float | None = None
+    score: float | None = None
+    latency: float | None = None
+    dollars: float | None = None
+
+
+def production_report(path: str, since: int, prices: Mapping[str, Any]) -> ProductionReport:
+    """Returns the calls since then (microseconds) in figures. Raises StoreError, PriceInvalid."""
+    with closing(open_traffic(path)) as traffic:
+        calls = traffic.measured(since)
+    per: dict[str, Price | None] = {}
+    for name in {call.model or "" for call in calls}:
+        per[name] = known_prices.find(name, None, prices) if name else None
+    days = grouped(calls, lambda call: call.time // DAY)
+    by_day: list[DayFigures] = []
+    whole: list[DayFigures] = []
+    for number in sorted(days, reverse=True):
+        whole.append(_day(number, "every version", days[number], per))
+        versions = grouped(days[number], served)
+        by_day += [_day(number, name, versions[name], per) for name in sorted(versions)]
+    return ProductionReport(by_version(calls), whole, by_day)
+
+
+def _day(
+    number: int, name: str, calls: Sequence[MeasuredCall], per: Mapping[str, Price | None]
+) -> DayFigures:
+    day = datetime.fromtimestamp(number * DAY / 1e6, UTC).date()
+    return DayFigures(day, figures(name, calls), _dollars(calls, per))
+
+
+def _dollars(calls: Iterable[MeasuredCall], per: Mapping[str, Price | None]) -> float | None:
+    dollars = 0.0
+    for call in calls:
+        price = per[call.model or ""]
+        if call.prompt_tokens is None or call.completion_tokens is None:
+            if call.status >= 400 or not call.status:
+                continue  # what failed before it was answered is not paid for
+            return None
+        if price is None:
+            return None
+        dollars += price.of(call.prompt_tokens, call.cached_tokens or 0, call.completion_tokens)
+    return dollars
+
+
+def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]:
+    """Returns when these branches were put elsewhere since then (microseconds), the last of each
+    of them, oldest first."""
+    moves: list[Rollout] = []
+    for branch in branches:
+        for move in islice(store.port.names.ref_log(BRANCH + branch), MOST_ROLLOUTS):
+            if move.time < since:
+                break
+            if move.version is not None:
+                moves.append(Rollout(move.time, branch, f"v{move.version}", move.author))
+    return sorted(moves, key=lambda one: one.time)
+
+
+def bounds(store: Store) -> tuple[Bounds, int]:
+    """Returns the bounds that are set, and how often some were."""
+    listed = decisions(store, kind=KIND, subject=EVERY)
+    if not listed:
+        return Bounds(), 0
+    values = listed[-1].content
+    return Bounds(*(values.get(name) for name in Bounds._fields)), len(listed)
+
+
+def set_bounds(store: Store, new: Bounds, *, seen: int, why: str | None = None) -> None:
+    """Sets the bounds, on record. `seen` is how often some were set before, as whoever asks saw
+    it. Raises StaleVersion where somebody did since, InvalidOperation for a bound that is none."""
+    if any(value is not None and value < 0 for value in new):
+        raise InvalidOperation("a bound is a number from 0 on")
+    with store.port.transaction():
+        if bounds(store)[1] != seen:
+            raise StaleVersion("somebody has set other bounds meanwhile", hint="load the page anew")
+        decide(store, KIND, EVERY, new._asdict(), why=why)
+
+
+def crossed(day: DayFigures, set_to: Bounds) -> list[str]:
+    """Returns which bounds a day crosses, in words."""
+    late, score = day.figures.p95 / 1000, day.figures.score
+    alerts = []
+    if set_to.errors is not None and day.errors > set_to.errors:
+        alerts.append(f"{day.errors:.1%} of calls failed, more than {set_to.errors:.1%}")
+    if set_to.score is not None and score is not None and score < set_to.score:
+        alerts.append(f"the mean score is {score:.3f}, less than {set_to.score:g}")
+    if set_to.latency is not None and late > set_to.latency:
+        alerts.append(f"95 % of calls take up to {late:,.0f} ms, more than {set_to.latency:,.0f}")
+    if set_to.dollars is not None and (day.dollars or 0.0) > set_to.dollars:
+        alerts.append(f"the calls cost ${day.dollars:,.2f}, more than ${set_to.dollars:,.2f}")
+    return alerts

@@ -1,0 +1,454 @@
+"""What the calls of an experiment say: is the candidate worse, or better, or is it too early.
+
+**What counts.** A subject counts once, in the arm that it was seen in first; its calls in the
+other arm, after a change of the share, are left out and counted. To leave out the subject instead
+would leave out those who came back, and who comes back depends on the answers. A subject is judged
+by its first value, which no later one can take back, so that the tests stay exact. Where the unit
+is the call, each call is a subject.
+
+**On what scale.** Scores lie on the scale of their metric, which is on record with the experiment;
+one outside counts as the scale's end, and keeps an experiment from promoting by itself. Latency and
+tokens have no bounds, and are compared by ranks (`evaluate/anytime_tests.py` says what that means).
+
+**How often it errs.** All that can be said of an experiment together errs in at most a share
+`ALPHA` of those without any difference, looked at as often as one likes: two fifths of it for
+harm, two fifths for benefit, and a fifth for all guards together.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy
+
+from tfgrpo.evaluate import anytime_tests
+from tfgrpo.production.arm_of_subject import CANDIDATE, CONTROL, arm_name
+from tfgrpo.production.experiment import MEASURES, Experiment, Scale
+from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
+from tfgrpo.store.history import replay
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.records import Json
+from tfgrpo.store.store import Store
+
+ALPHA = 0.05
+GUARDS_PART = 0.2
+MISMATCH = 1000.0
+"""Evidence that the arms' sizes are wrong, from which on that is said and nothing is promoted."""
+MOST = 690.0
+"""The logarithm of the largest evidence that is told."""
+
+
+class Measured(NamedTuple):
+    """A metric in one arm: of how many subjects, and their mean, higher being better."""
+
+    size: int
+    mean: float
+
+    def said(self, metric: str) -> str:
+        """Returns the mean as people say it."""
+        if not self.size:
+            return "–"
+        if metric == "errors":
+            return f"{abs(100 * self.mean):.1f}%"
+        if metric == "latency":
+            return f"{math.exp(-self.mean) / 1000:.0f} ms"
+        if metric == "tokens":
+            return f"{math.exp(-self.mean):.0f}"
+        return f"{self.mean:.3f}"
+
+
+class Compared(NamedTuple):
+    """A metric in both arms, with the evidence for harm and for benefit; `needed` is how much of
+    either decides. `low` and `high` bound the difference at all times together. `kind` is `right
+    or wrong`, `scale` or `ranks`; `scale` is what values lie between, None for ranks, and
+    `outside` how many values do not."""
+
+    metric: str
+    main: bool
+    kind: str
+    control: Measured
+    candidate: Measured
+    scale: Scale | None
+    outside: int
+    low: float
+    high: float
+    harm: float
+    benefit: float
+    needed: float
+
+    @property
+    def state(self) -> str:
+        """What is shown: `worse`, `better`, or nothing yet."""
+        if self.harm >= self.needed:
+            return "worse"
+        return "better" if self.main and self.benefit >= self.needed else ""
+
+    @property
+    def words(self) -> str:
+        """Both arms in words: `score 0.387 of 31 against 0.517 of 290`."""
+        candidate, control = (
+            f"{arm.said(self.metric)} of {arm.size}" for arm in (self.candidate, self.control)
+        )
+        return f"{self.metric} {candidate} against {control}"
+
+    @property
+    def difference_said(self) -> str:
+        """The difference as people say it, candidate less control, with its bounds."""
+        if not (self.control.size and self.candidate.size):
+            return ""
+        figures = [self.candidate.mean - self.control.mean, self.low, self.high]
+        if self.kind == "ranks":  # of logarithms, and turned round
+            mean, high, low = (100 * math.expm1(min(-x, MOST)) for x in figures)
+            return f"{mean:+.0f}% [{low:+.0f}%, {high:+.0f}%]"
+        if self.metric == "errors":
+            mean, high, low = (-100 * x + 0.0 for x in figures)
+            return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+        mean, low, high = figures
+        return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+
+
+class Verdict(NamedTuple):
+    """What follows: `harm`, `benefit` or `none`; in words; and what stands against promoting."""
+
+    kind: str
+    said: str
+    doubts: tuple[str, ...] = ()
+
+
+class Evidence(NamedTuple):
+    """What an experiment has found: its metrics, what is to be known beside them, the verdict."""
+
+    compared: tuple[Compared, ...]
+    subjects: Mapping[str, int]
+    calls: Mapping[str, int]
+    moved: int
+    mismatch: float
+    notes: tuple[str, ...]
+    verdict: Verdict
+
+    @property
+    def against(self) -> str | None:
+        """What stands against promoting, in words: harm that is shown, or a candidate that was
+        worse so far; None for nothing."""
+        main = self.compared[0]
+        if self.verdict.kind == "harm":
+            return self.verdict.said
+        both = min(main.candidate.size, main.control.size)
+        if self.verdict.kind == "none" and both and main.candidate.mean < main.control.mean:
+            return f"the candidate was worse so far: {main.words}"
+        return None
+
+    def as_object(self) -> dict[str, Any]:
+        """Returns it as JSON, for programs and for the record."""
+        return {
+            "verdict": self.verdict.kind,
+            "subjects": dict(self.subjects),
+            "calls": dict(self.calls),
+            "moved_subjects": self.moved,
+            "mismatch": _short(self.mismatch),
+            "doubts": list(self.verdict.doubts),
+            "metrics": {
+                one.metric: {
+                    "kind": one.kind,
+                    "control": [one.control.size, _short(one.control.mean)],
+                    "candidate": [one.candidate.size, _short(one.candidate.mean)],
+                    "scale": one.scale,
+                    "outside": one.outside,
+                    "low": _short(one.low),
+                    "high": _short(one.high),
+                    "harm": _short(one.harm),
+                    "benefit": _short(one.benefit),
+                    "needed": _short(one.needed),
+                }
+                for one in self.compared
+            },
+        }
+
+
+def evidence(store: Store, experiment: Experiment, tags: Tags = ()) -> Evidence:
+    """Returns what the calls on record, or those with all of some tags, say of an experiment.
+    Raises StoreError."""
+    path = traffic_path(store.path)
+    if not os.path.isfile(path):
+        return weighed(experiment, [], [])
+    with closing(open_traffic(path)) as traffic:
+        return of_traffic(traffic, experiment, tags)
+
+
+def recorded(store: Store, experiment: Experiment) -> Json:
+    """Returns the evidence as it goes on record with a decision. Raises StoreError."""
+    return evidence(store, experiment).as_object()
+
+
+def of_traffic(traffic: Traffic, experiment: Experiment, tags: Tags = ()) -> Evidence:
+    """Returns what calls in a record of traffic say of an experiment. Raises StoreError."""
+    since = experiment.started
+    arms = [arm_name(experiment.name, arm) for arm in (CONTROL, CANDIDATE)]
+    scores = traffic.arm_scores(arms, since, tags)  # first: a score's call is there already
+    return weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
+
+
+def weighed(
+    experiment: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]
+) -> Evidence:
+    """Returns what calls, oldest first, and scores, in the order of their arrival, say."""
+    with replay.without_gc():
+        return _weighed(experiment, calls, scores)
+
+
+def _weighed(
+    experiment: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]
+) -> Evidence:
+    units = _Units(experiment, calls)
+    plan = experiment.plan
+    labels = {m.partition(":")[2] for m, _ in [(plan.metric, 0), *plan.guards] if ":" in m}
+    guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
+    apart = GUARDS_PART if guarded else 0.0
+    sides = ALPHA * (1 - apart) / 2
+    compared = []
+    for metric, tolerance in [(plan.metric, 0.0), *guarded]:
+        main = metric == plan.metric
+        values = units.values(metric, scores, labels)
+        test_of = _Test(
+            metric,
+            main,
+            plan.scale(metric),
+            tolerance,
+            sides if main else ALPHA * apart / len(guarded),
+        )
+        compared.append(_compared(values, test_of))
+    mismatch = _mismatch(experiment, units)
+    notes = [*units.notes(), *_notes(compared)]
+    if mismatch >= MISMATCH:
+        notes.append(
+            f"{units.subjects[CONTROL]} and {units.subjects[CANDIDATE]} subjects are not what the "
+            "shares would give: calls of one arm are lost, or are not sent by chance"
+        )
+    return Evidence(
+        tuple(compared),
+        dict(units.subjects),
+        dict(units.calls),
+        units.moved,
+        mismatch,
+        tuple(notes),
+        _verdict(compared, mismatch),
+    )
+
+
+class _Value(NamedTuple):
+    """A value of a subject, of the candidate or not, higher being better."""
+
+    candidate: bool
+    subject: str
+    value: float
+    sizes: tuple[int, int]
+
+
+class _Place(NamedTuple):
+    """Where a call counts: of the candidate or not, for which subject, in blocks of which sizes."""
+
+    call: ArmCall
+    candidate: bool
+    subject: str
+    sizes: tuple[int, int]
+
+
+class _Units:
+    """Calls by whom they count for, and in which arm."""
+
+    def __init__(self, experiment: Experiment, calls: Iterable[ArmCall]) -> None:
+        digests = {
+            arm_name(experiment.name, CONTROL): experiment.control.digest[:16],
+            arm_name(experiment.name, CANDIDATE): experiment.candidate.digest[:16],
+        }
+        self._by_call = experiment.plan.unit == "call"
+        self._since = [since for since, _ in experiment.shares]
+        self._sizes = [anytime_tests.block_sizes(share) for _, share in experiment.shares]
+        self._arm_of: dict[str, str] = {}
+        self._places: dict[str, _Place] = {}
+        self.first: list[tuple[int, str]] = []
+        """When each subject was seen first, and its arm."""
+        self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
+        self.calls: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
+        self._moved: set[str] = set()
+        self._left_out = self._foreign = 0
+        for call in calls:
+            if call.digest != digests[call.arm]:
+                self._foreign += 1
+                continue
+            arm, subject = call.arm.rpartition("/")[2], self.subject(call)
+            known = self._arm_of.get(subject)
+            if known is None:
+                self._arm_of[subject] = arm
+                self.first.append((call.time, arm))
+                self.subjects[arm] += 1
+            elif known != arm:
+                self._moved.add(subject)
+                self._left_out += 1
+                continue
+            sizes = self._sizes[max(0, bisect_right(self._since, call.time) - 1)]
+            self._places[call.id] = _Place(call, arm == CANDIDATE, subject, sizes)
+            self.calls[arm] += 1
+
+    @property
+    def moved(self) -> int:
+        """Subjects that were seen in both arms."""
+        return len(self._moved)
+
+    def subject(self, call: ArmCall) -> str:
+        return call.id if self._by_call or call.subject is None else call.subject
+
+    def notes(self) -> Iterable[str]:
+        if self._moved:
+            yield (
+                f"{len(self._moved)} subjects were seen in both arms after a change of the share: "
+                f"they count in their first, and {self._left_out} calls are left out"
+            )
+        if self._foreign:
+            yield f"{self._foreign} calls under another version of the library are left out"
+
+    def values(self, metric: str, scores: Iterable[ArmScore], labels: set[str]) -> list[_Value]:
+        """Returns a metric's values in the order in which they became known."""
+        if metric in MEASURES:
+            return [
+                _Value(candidate, subject, value, sizes)
+                for call, candidate, subject, sizes in self._places.values()
+                if (value := _measure(call, metric)) is not None
+            ]
+        label = metric.partition(":")[2]
+        return [
+            _Value(at.candidate, at.subject, one.score, at.sizes)
+            for one in scores
+            if (one.label == label if label else one.label not in labels)
+            and (at := self._places.get(one.call)) is not None
+        ]
+
+
+def _measure(call: ArmCall, metric: str) -> float | None:
+    failed = call.status >= 400 or not call.status
+    if metric == "errors":
+        return -float(failed)
+    if failed:  # what failed was quick and short
+        return None
+    if metric == "latency":
+        return -math.log(max(1, call.latency))
+    if call.prompt_tokens is None and call.completion_tokens is None:
+        return None
+    return -math.log(max(1, (call.prompt_tokens or 0) + (call.completion_tokens or 0)))
+
+
+class _Test(NamedTuple):
+    """What is asked of a metric: on which scale (None for ranks), how much worse it may be, and
+    how often harm and benefit may each be shown falsely at most."""
+
+    metric: str
+    main: bool
+    scale: Scale | None
+    tolerance: float
+    alpha: float
+
+
+def _compared(values: Sequence[_Value], test_of: _Test) -> Compared:
+    """Returns a metric in both arms. The first value of each subject counts."""
+    first: dict[str, _Value] = {}
+    for one in values:
+        first.setdefault(one.subject, one)
+    low, high = test_of.scale or (-math.inf, math.inf)
+    clipped = [one._replace(value=min(max(one.value, low), high)) for one in first.values()]
+    # a scale is brought to 0 to 1, and ranks need none
+    unit, zero = (1.0, 0.0) if test_of.scale is None else (high - low, low)
+    blocks = anytime_tests.blocks_of(
+        anytime_tests.Outcome(one.candidate, (one.value - zero) / unit, one.sizes)
+        for one in clipped
+    )
+    tolerance, reach = test_of.tolerance / unit, 1.0
+    if test_of.scale is None:
+        tolerance = math.log1p(test_of.tolerance)
+        reach = float(numpy.ptp(blocks.values)) if blocks.values.size else 0.0
+    test = anytime_tests.means(blocks) if test_of.scale is not None else anytime_tests.ranks(blocks)
+    between = anytime_tests.bounds(test, reach, -math.log(test_of.alpha))
+    kind = "ranks" if test_of.scale is None else "scale"
+    if test_of.scale is not None and all(one.value in test_of.scale for one in clipped):
+        kind = "right or wrong"
+    arms = [[one.value for one in clipped if one.candidate is arm] for arm in (False, True)]
+    return Compared(
+        test_of.metric,
+        test_of.main,
+        kind,
+        control=_measured(arms[0]),
+        candidate=_measured(arms[1]),
+        scale=test_of.scale,
+        outside=sum(not low <= one.value <= high for one in first.values()),
+        low=unit * between[0],
+        high=unit * between[1],
+        harm=_evidence(test(False, -tolerance)),
+        benefit=_evidence(test(True, 0.0)),
+        needed=1 / test_of.alpha,
+    )
+
+
+def _notes(compared: Sequence[Compared]) -> Iterable[str]:
+    ranked = [one.metric for one in compared if one.kind == "ranks"]
+    if ranked:
+        yield (
+            f"{' and '.join(ranked)}: compared by ranks; the difference shown is that of typical "
+            "(geometric) means"
+        )
+    for one in compared:
+        if one.kind == "scale" and one.scale is not None:
+            yield f"{one.metric}: scores between {one.scale[0]:g} and {one.scale[1]:g}"
+        if one.outside and one.scale is not None:
+            yield (
+                f"{one.metric}: {one.outside} scores are not between {one.scale[0]:g} and "
+                f"{one.scale[1]:g}, and count as the nearer of these: another experiment with "
+                f"--scale {one.metric}=LOW..HIGH has them as they are"
+            )
+
+
+def _measured(values: Sequence[float]) -> Measured:
+    return Measured(len(values), math.fsum(values) / len(values) if values else 0.0)
+
+
+def _evidence(log: float) -> float:
+    return math.exp(min(log, MOST))
+
+
+def _mismatch(experiment: Experiment, units: _Units) -> float:
+    """Returns the evidence that subjects do not come to the arms by their shares: the product of
+    that under each share, of the subjects that were first seen under it."""
+    log, at = 0.0, 0
+    shares = experiment.shares
+    counts: list[Counter[str]] = [Counter() for _ in shares]
+    for time, arm in sorted(units.first):
+        while at + 1 < len(shares) and time >= shares[at + 1][0]:
+            at += 1
+        counts[at][arm] += 1
+    for (_, share), count in zip(shares, counts, strict=True):
+        if 0 < share < 1:
+            log += anytime_tests.log_mismatch(count[CONTROL], count[CANDIDATE], share)
+    return _evidence(log)
+
+
+def _verdict(compared: Sequence[Compared], mismatch: float) -> Verdict:
+    doubts = ["the arms' sizes are not what the shares would give"] * (mismatch >= MISMATCH)
+    doubts += [
+        f"scores of {one.metric} are outside of its scale" for one in compared if one.outside
+    ]
+    for one in compared:
+        if one.state == "worse":
+            what = "the candidate is worse" if one.main else f"the guard {one.metric} is worse"
+            return Verdict("harm", f"{what}: roll back", tuple(doubts))
+    if compared[0].state == "better":
+        but = f", but {doubts[0]}" if doubts else ": promote"
+        return Verdict("benefit", f"the candidate is better{but}", tuple(doubts))
+    return Verdict("none", "no decision yet", tuple(doubts))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")

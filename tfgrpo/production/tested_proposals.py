@@ -1,0 +1,69 @@
+"""Proposals whose candidate an experiment tested: what ends the one decides the other.
+
+A promotion brings the candidate into the branch, which is what accepting its proposal would have
+done. So the proposal counts as accepted, and as waiting again when the promotion is taken back.
+"""
+
+from __future__ import annotations
+
+from tfgrpo.learn.turned_down import PROPOSAL
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+
+def accept_tested(store: Store, experiment: str, branch: str, version: Version) -> list[str]:
+    """Records that the open proposals of a version for a branch were accepted by an experiment's
+    promotion, and takes their branches out of the way; returns their ids."""
+    accepted = []
+    for first, last in _proposals(store):
+        content = first.content
+        of_this = (content["target"], content["candidate"]) == (branch, version.digest.hex())
+        if not of_this or last.content["state"] != "open":
+            continue
+        base = store.resolve(content["base"])
+        taken = [change.experience for change in store.diff(base, version)]
+        decided = {
+            "state": "accepted",
+            "accepted": taken,
+            "version": version.digest.hex(),
+            "experiment": experiment,
+        }
+        decide(store, PROPOSAL, first.subject, decided, why=f"promoted by {experiment}")
+        own = content["branch"]
+        if own in store.branches() and store.head.branch != own:
+            store.delete_branch(own)
+        accepted.append(first.subject)
+    return accepted
+
+
+def reopen_tested(store: Store, experiment: str, version: Version) -> list[str]:
+    """Records that the proposals which an experiment's promotion accepted wait again, with their
+    branches; returns their ids."""
+    reopened = []
+    for first, last in _proposals(store):
+        if last.content.get("experiment") != experiment:
+            continue
+        if first.content["branch"] not in store.branches():
+            store.create_branch(first.content["branch"], version)
+        decided = {"state": "open", "took_back": last.content["state"]}
+        decide(store, PROPOSAL, first.subject, decided, why=f"{experiment} was taken back")
+        reopened.append(first.subject)
+    return reopened
+
+
+def accepted_by(store: Store, proposal: str) -> str | None:
+    """Returns the experiment whose promotion accepted a proposal; None where none did."""
+    for first, last in _proposals(store):
+        if first.subject == proposal:
+            named = last.content.get("experiment")
+            return None if named is None else str(named)
+    return None
+
+
+def _proposals(store: Store) -> list[tuple[Decision, Decision]]:
+    """Returns the first and the last decision about each proposal."""
+    about: dict[str, list[Decision]] = {}
+    for one in decisions(store, kind=PROPOSAL):
+        about.setdefault(one.subject, []).append(one)
+    return [(each[0], each[-1]) for each in about.values()]

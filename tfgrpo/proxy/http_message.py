@@ -1,0 +1,325 @@
+"""HTTP messages as the proxy handles them: heads as they came, and answers of its own."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from tfgrpo.proxy.recorded_call import PACKINGS
+from tfgrpo.store.activity.key_ledger import PREFIX
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.known_heads import KnownHead
+    from tfgrpo.proxy.proxy_settings import Upstream
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+HOP = frozenset(
+    {
+        *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate"),
+        *(b"proxy-authorization", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
+    }
+)
+"""Headers that are about one connection (RFC 9110, section 7.6.1), beside those that the header
+Connection names."""
+OURS = b"x-tfgrpo-"
+"""What the headers begin with that are meant for the proxy; none of them goes on."""
+
+
+FORWARD, DROP, HOST, LENGTH, CODINGS = range(5)
+"""What becomes of a header on its way: it goes on, it does not, it is written anew, or it goes on
+without the codings that no record could be made of."""
+PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
+"""What a header of an answer is: one to go on, one of the connection (the one that names others,
+and the one for chunks, apart), the body's length, how the body is packed."""
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+"""The headers that a caller's key may be in."""
+IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
+READABLE = frozenset({*PACKINGS, b"identity"})
+_zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
+_PARTS = {
+    **dict.fromkeys(HOP, HOPS),
+    b"connection": CONNECTION,
+    b"transfer-encoding": CODING,
+    b"content-length": SIZE,
+    b"content-encoding": PACKING,
+}
+_SINGLE = frozenset({b"host", b"content-length", b"authorization", b"x-api-key", b"content-type"})
+MOST_NAMES = 1000
+"""Names of headers that are remembered: there are few, and each comes with every request."""
+
+
+class HeaderName:
+    """What there is to know of a header by its name."""
+
+    __slots__ = ("fate", "lower", "part", "single")
+
+    def __init__(self, name: bytes) -> None:
+        self.lower = lower = name.lower()
+        ours = lower.startswith(OURS)
+        self.single = ours or lower in _SINGLE
+        """Whether a request with it twice is refused."""
+        self.fate = DROP if ours or lower in HOP or lower == b"expect" else FORWARD
+        if lower == b"host":
+            self.fate = HOST
+        elif lower == b"content-length":
+            self.fate = LENGTH
+        elif lower == b"accept-encoding":
+            self.fate = CODINGS
+        self.part = _PARTS.get(lower, PLAIN)
+
+
+_names: dict[bytes, HeaderName] = {}
+
+
+def header_name(name: bytes) -> HeaderName:
+    """Returns what there is to know of a header."""
+    known = _names.get(name)
+    if known is None:
+        known = HeaderName(name)
+        if len(_names) < MOST_NAMES:
+            _names[name] = known
+    return known
+
+
+class BadRequest(Exception):
+    """A request that is not passed on: a status, why, and after how many seconds it may be."""
+
+    def __init__(self, status: int, message: str, *, after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.after = after
+
+
+class Request:
+    """The head of a request: the target and the headers as they came, in order."""
+
+    __slots__ = (
+        *("began", "chunked", "has_body", "headers", "index", "keep_alive", "known", "length"),
+        *("method", "modern", "path", "target"),
+    )
+    known: KnownHead | None
+    """The head, where it is one that was parsed before."""
+
+    def __init__(
+        self, method: bytes, target: bytes, headers: Headers, *, modern: bool, keep_alive: bool
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.headers = headers
+        self.modern = modern
+        """Whether the client speaks HTTP/1.1, and so takes chunks."""
+        self.keep_alive = keep_alive
+        self.began = 0.0
+        self.known = None
+        self.index: dict[bytes, bytes] = {}
+        index = self.index
+        names = _names
+        for name, value in headers:
+            known = names.get(name) or header_name(name)
+            lower = known.lower
+            if lower not in index:
+                index[lower] = value
+            elif known.single:
+                raise BadRequest(400, f"the header {lower.decode('latin-1')} is there twice")
+        if not target.startswith(b"/"):
+            raise BadRequest(400, "the target is not a path")
+        if modern and b"host" not in index:
+            raise BadRequest(400, "there is no header Host")
+        self.path = target.partition(b"?")[0].decode("latin-1")
+        self.chunked = b"transfer-encoding" in index
+        length = index.get(b"content-length")
+        self.length = int(length) if length is not None else None
+        self.has_body = self.chunked or bool(self.length)
+        """Whether a body follows."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may be sent once more where nobody knows if it was read: what it does is done
+        once (RFC 9110, section 9.2.2, and the key that says so)."""
+        return self.method in IDEMPOTENT or b"idempotency-key" in self.index
+
+    def with_length(self, length: int, known: KnownHead | None) -> Request:
+        """Returns a request with this head, but for the length of its body."""
+        other = Request.__new__(Request)
+        other.method, other.target, other.path = self.method, self.target, self.path
+        other.headers, other.index = self.headers, self.index
+        other.modern, other.keep_alive = self.modern, self.keep_alive
+        other.chunked, other.has_body = False, True
+        other.length, other.known = length, known
+        return other
+
+
+def readable_codings(accepted: bytes) -> bytes:
+    """Returns the value of Accept-Encoding without the codings that cannot be read here: what an
+    answer says of its tokens and in words would be lost on the record."""
+    codings = [one.strip() for one in accepted.split(b",")]
+    refused = [one for one in codings if _refused(one)]
+    readable = [one for one in codings if one not in refused and _named(one) in READABLE]
+    if len(refused) + len(readable) == len(codings):
+        return accepted
+    return b", ".join([*readable, *refused]) if readable else b"identity"
+
+
+def _named(coding: bytes) -> bytes:
+    return coding.partition(b";")[0].strip().lower()
+
+
+def _refused(coding: bytes) -> bool:
+    """Returns whether a coding has the weight 0 (RFC 9110, section 12.4.2): it is not wanted."""
+    return _zero(coding.partition(b";")[2].strip()) is not None
+
+
+def head_around(
+    request: Request, upstream: Upstream, *, chunked: bool = False
+) -> tuple[bytes, bytes]:
+    """Returns the head of a request as it goes on, what stands before the digits of the body's
+    length and what stands behind them: all of the caller's headers, but for those that are about
+    the connection or for the proxy. Without a length, what stands before is empty."""
+    index = request.index
+    dropped = _named_by(index.get(b"connection"))
+    pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
+    authority = upstream.authority
+    before = b""
+    if virtual_key(index.get(b"authorization") or index.get(b"x-api-key")):
+        dropped |= CREDENTIALS
+        if upstream.key:
+            pieces += (upstream.credentials, b"\r\n")
+    for name, value in request.headers:
+        known = _names.get(name) or header_name(name)
+        fate = known.fate
+        if fate in (FORWARD, CODINGS):
+            if dropped and known.lower in dropped:
+                continue
+            if fate == CODINGS:
+                value = readable_codings(value)
+        elif fate == HOST:
+            value = authority.encode()
+        elif fate == DROP or chunked:
+            continue
+        else:
+            before = b"".join((*pieces, name, b": "))
+            pieces = [b"\r\n"]
+            continue
+        pieces += (name, b": ", value, b"\r\n")
+    if chunked:
+        pieces.append(b"Transfer-Encoding: chunked\r\n")
+    if b"host" not in index:
+        pieces.append(b"Host: %b\r\n" % authority.encode())
+    pieces.append(b"\r\n")
+    return before, b"".join(pieces)
+
+
+def request_head(
+    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
+) -> bytes:
+    """Returns the head of a request as it goes on, with a body of that length, or, with None, with
+    the length that it came with, if any."""
+    before, after = head_around(request, upstream, chunked=chunked)
+    if before:  # the caller named a length
+        shown = request.length if length is None else length
+        assert shown is not None
+        return b"%b%d%b" % (before, shown, after)
+    if length is not None:
+        return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
+    return after
+
+
+def virtual_key(sent: bytes | None) -> bytes | None:
+    """Returns the key of this proxy's own that a header of a request has; None for another."""
+    if sent is None:
+        return None
+    if sent[:7].lower() == b"bearer ":
+        sent = sent[7:].strip()
+    return sent if sent.startswith(PREFIX.encode()) else None
+
+
+class Framing(NamedTuple):
+    """How the body of an answer is sent: in chunks, or until the connection is closed."""
+
+    chunked: bool
+    closing: bool
+
+
+class AnswerHeaders:
+    """The headers of an answer as they go to the client, and what they say of its body."""
+
+    __slots__ = ("lines", "packing", "sized")
+
+    def __init__(self, headers: Headers) -> None:
+        self.packing = b""
+        """How the body is packed, in small letters."""
+        dropped: frozenset[bytes] = frozenset()
+        sized = chunked = False
+        lines: list[bytes] = []
+        for name, value in headers:
+            part = (_names.get(name) or header_name(name)).part
+            if part == PLAIN:
+                lines.append(b"%b: %b" % (name, value))
+                continue
+            if part == SIZE:
+                sized = True
+            elif part == PACKING:
+                self.packing = b"" if value.lower() == b"identity" else value.lower()
+            else:
+                chunked = chunked or part == CODING
+                if part == CONNECTION and not dropped:
+                    dropped = _named_by(value)
+                continue
+            lines.append(b"%b: %b" % (name, value))
+        if dropped:
+            lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
+        self.lines = lines
+        self.sized = sized and not chunked
+        """Whether they say how long the body is."""
+
+
+def answer_head(
+    status: int, reason: bytes, headers: AnswerHeaders, more: Iterable[bytes], framing: Framing
+) -> bytes:
+    """Returns the head of an answer as it goes to the client, `more` lines added at its end."""
+    lines = [b"HTTP/1.1 %d %b" % (status, reason), *headers.lines, *more]
+    if framing.chunked:
+        lines.append(b"Transfer-Encoding: chunked")
+    if framing.closing:
+        lines.append(b"Connection: close")
+    lines.append(b"\r\n")
+    return b"\r\n".join(lines)
+
+
+def own_answer(
+    status: int,
+    body: bytes,
+    *,
+    kind: str = "application/json",
+    closing: bool = False,
+    after: float | None = None,
+) -> bytes:
+    """Returns an answer of the proxy's own; `after` is when to ask again, in seconds."""
+    phrase = HTTPStatus(status).phrase.encode()
+    lines = [
+        b"HTTP/1.1 %d %s" % (status, phrase),
+        b"Content-Type: " + kind.encode(),
+        b"Content-Length: %d" % len(body),
+        b"X-Tfgrpo-Proxy: 1",
+    ]
+    if after is not None:
+        lines.append(b"Retry-After: %d" % math.ceil(after))
+    if closing:
+        lines.append(b"Connection: close")
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+def error_body(message: str) -> bytes:
+    """Returns an error in the form that the clients of both providers read."""
+    error: Mapping[str, object] = {"type": "tfgrpo_proxy", "message": message, "code": None}
+    return json.dumps({"type": "error", "error": error}).encode()
+
+
+def _named_by(connection: bytes | None) -> frozenset[bytes]:
+    if connection is None or connection in (b"keep-alive", b"Keep-Alive", b"close"):
+        return frozenset()
+    return frozenset(token.strip().lower() for token in connection.split(b","))

@@ -1,0 +1,189 @@
+"""Who may ask for what: virtual keys, their limits, and budgets that stop.
+
+A request with a virtual key is sent on with the provider's own, which stays here. Such a key
+reaches the routes that get a library and the list of models, and nothing else of the provider's
+unless it says so. What was spent is known a tenth of a second after a call is over
+(`spending.py`), so calls that are under way may go over a budget. Rates hold for all workers.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import mmap
+import os
+import re
+import struct
+import time
+from typing import TYPE_CHECKING
+
+from tfgrpo.proxy.http_message import BadRequest, Request, virtual_key
+from tfgrpo.proxy.library_choice import NONE
+from tfgrpo.proxy.passing_call import sent_key
+from tfgrpo.rendering.request_placement import place_of
+from tfgrpo.store.activity.key_ledger import Budget, VirtualKey, allows, key_digest
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.opening import open_ledger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tfgrpo.proxy.passing_call import Call
+    from tfgrpo.proxy.proxy_settings import ProxySettings
+
+OPEN_PATHS = ("/v1/models", "/v1/models/*", "/models", "/models/*")
+"""What any virtual key may ask for with GET, beside the routes that get a library."""
+_plain = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+)+/?").fullmatch
+"""A path that means one thing to everybody: no dots to go up by, nothing encoded."""
+SLOT = struct.Struct("dd")
+"""What is known of a key's rate: how many requests it has left, and as of when."""
+log = logging.getLogger("tfgrpo.proxy")
+
+
+class Desk:
+    """The keys and what was spent, as they are on record now. Belongs to the event loop."""
+
+    def __init__(self, settings: ProxySettings, path: str) -> None:
+        """Raises StoreError."""
+        self._settings = settings
+        self._ledger = open_ledger(path, create=True)
+        self._rates = Rates(f"{path}-rates")
+        self._keys: Mapping[bytes, VirtualKey] = {}
+        self._spent: Mapping[tuple[str, str], float] = {}
+        self._seen: object = None
+        self._trouble: str | None = None
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._ledger.close()
+        self._rates.close()
+
+    def holds(self, index: Mapping[bytes, bytes]) -> bool:
+        """Returns whether a request has a virtual key that is in force."""
+        try:
+            return self._key(index) is not None
+        except BadRequest:
+            return False
+
+    def admit(self, call: Call, request: Request) -> None:
+        """Takes a request's key, as far as its head says what it asks for. Raises BadRequest."""
+        if call.key is not None:
+            return  # it was taken already: its kind was asked for meanwhile
+        key = self._key(request.index)
+        if key is None:
+            if self._settings.require_key:
+                raise BadRequest(401, "this proxy asks for a key of its own (`tfgrpo key new`)")
+            return
+        call.key = key.name
+        limits = key.limits
+        if not _plain(request.path):
+            raise BadRequest(403, f"the key {key.name} reaches plain paths alone")
+        if place_of(request.method, request.path) is None:
+            reading = request.method in (b"GET", b"HEAD") and allows(OPEN_PATHS, request.path)
+            if not reading and not allows(limits.paths, request.path):
+                raise BadRequest(403, f"the key {key.name} does not reach {request.path}")
+        self._check_budget(f"key:{key.name}", limits.budget)
+        if limits.rate is not None:
+            wait = self._rates.wait(key.number, limits.rate)
+            if wait:
+                per_minute = f"{limits.rate} requests a minute"
+                raise BadRequest(429, f"the key {key.name} has {per_minute}", after=wait)
+
+    def check(self, call: Call, request: Request) -> None:
+        """Takes a request as its body was read, with the library that it gets. Raises
+        BadRequest."""
+        library = NONE if call.chosen is None else call.chosen.name
+        for budget in self._settings.budgets:
+            if budget.stop and budget.library in (None, library):
+                self._check_budget(budget.scope, budget.budget)
+        if call.key is None or place_of(request.method, request.path) is None:
+            return
+        limits = self._keys[key_digest(virtual_key(sent_key(request.index)) or b"")].limits
+        if limits.models is not None and not allows(limits.models, call.model or ""):
+            model = call.model or "in a body that cannot be read"
+            raise BadRequest(403, f"the key {call.key} may not ask {model}")
+        whole = library.partition("@")[0] or self._settings.default
+        if not allows(limits.libraries, library) and not allows(limits.libraries, whole):
+            raise BadRequest(403, f"the key {call.key} may not use the library {library}")
+
+    def _key(self, index: Mapping[bytes, bytes]) -> VirtualKey | None:
+        """Returns the virtual key of a request; None where it has none. Raises BadRequest."""
+        sent = virtual_key(sent_key(index))
+        if sent is None:
+            return None
+        self._refresh()
+        key = self._keys.get(key_digest(sent))
+        if key is None or key.revoked is not None:
+            raise BadRequest(401, "this key is not in force")
+        if key.limits.expires is not None and key.limits.expires <= time.time_ns() // 1000:
+            raise BadRequest(401, f"the key {key.name} has expired")
+        return key
+
+    def _check_budget(self, scope: str, budget: Budget | None) -> None:
+        if budget is None:
+            return
+        self._refresh()
+        began = budget.began(today())
+        spent = sum(
+            dollars for (of, day), dollars in self._spent.items() if of == scope and day >= began
+        )
+        if spent >= budget.dollars:
+            raise BadRequest(402, f"the budget of {scope} is spent: ${spent:.4g} of {budget}")
+
+    def _refresh(self) -> None:
+        """Reads anew what somebody has changed. What cannot be read leaves what was known."""
+        try:
+            seen = self._ledger.changes(), today()
+            if seen == self._seen:
+                return
+            self._keys = {key.digest: key for key in self._ledger.virtual_keys()}
+            self._spent = self._ledger.spent("")
+            self._seen, self._trouble = seen, None
+        except StoreError as error:
+            if str(error) != self._trouble:
+                log.warning("keys and budgets are those of before: %s", error)
+            self._trouble = str(error)
+
+
+class Rates:
+    """How many requests each key has left this minute, in a file that all workers share: a bucket
+    that holds a minute's requests and fills steadily."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._map = self._mapped(4096)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._map.close()
+        os.close(self._file)
+
+    def _mapped(self, size: int) -> mmap.mmap:
+        if os.fstat(self._file).st_size < size:
+            os.ftruncate(self._file, size)
+        return mmap.mmap(self._file, 0)
+
+    def wait(self, number: int, rate: int) -> float:
+        """Takes one request of a key that has `rate` a minute; returns after how many seconds there
+        will be one, where none is left."""
+        at = number * SLOT.size
+        if at + SLOT.size > len(self._map):
+            self._map.close()
+            self._map = self._mapped((at // 4096 + 1) * 4096)
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            left, then = SLOT.unpack_from(self._map, at)
+            now = time.time()
+            if not then or then > now:  # a new key, or the clock was set
+                left, then = float(rate), now
+            left = min(float(rate), left + (now - then) * rate / 60)
+            wait = 0.0 if left >= 1 else (1 - left) * 60 / rate
+            SLOT.pack_into(self._map, at, left if wait else left - 1, now)
+            return wait
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+
+def today() -> str:
+    """Returns the day of UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime())

@@ -1,0 +1,205 @@
+"""What the proxy answers itself: how it is, `/metrics`, and `/feedback` on a call.
+
+How it is are four answers. `/livez`: its loop goes round. `/readyz`: it takes requests, which it
+does not while it ends. `/healthz`: the same, with a report on each library. `/stale`: 503 while a
+library that is served cannot be read, or the calls of one cannot be recorded. Requests are answered
+all the same then, so what takes replicas out must not look there.
+
+Feedback comes from whoever made the call: with the same key, which the record knows as a keyed
+digest, and on a proxy beyond this machine with its token too. Anyone else is refused, as for a
+call that there is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.proxy import metric_names
+from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
+from tfgrpo.proxy.metrics import exposition, sums_of_feedback
+from tfgrpo.proxy.recorder import Recorder, caller
+from tfgrpo.proxy.withheld_words import clean_feedback
+from tfgrpo.store.activity.traffic import (
+    FeedbackRefused,
+    UnknownCall,
+    checked_feedback,
+    recent_call,
+)
+from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.opening import open_traffic
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.client_connection import ClientConnection
+    from tfgrpo.proxy.server import Proxy
+
+log = logging.getLogger("tfgrpo.proxy")
+OPEN = ("/healthz", "/livez", "/readyz", "/stale")
+"""What is answered without a token."""
+OWN = (*OPEN, "/feedback", "/metrics")
+METHODS = {
+    **dict.fromkeys(OPEN, (b"GET", b"HEAD")),
+    "/feedback": (b"POST",),
+    "/metrics": (b"GET", b"HEAD"),
+}
+
+
+class OwnExchange:
+    """A request for the proxy itself."""
+
+    begun = False
+
+    def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
+        self._proxy = proxy
+        self._client = client
+        self.request = request
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, body: bytes | None) -> None:
+        """Answers as soon as that can be done."""
+        self._task = asyncio.get_running_loop().create_task(self._answer(body or b""))
+
+    def slow(self, paused: bool) -> None:
+        """An answer of ours is too short to wait for a slow client."""
+
+    def abandoned(self) -> None:
+        """The client is gone."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _answer(self, body: bytes) -> None:
+        request, proxy = self.request, self._proxy
+        kind, text = "application/json", ""
+        report: dict[str, Any] | None
+        try:
+            if request.method not in METHODS[request.path]:
+                raise BadRequest(405, f"{request.path} takes {METHODS[request.path][0].decode()}")
+            if request.path == "/livez":
+                report, status = {"status": "alive"}, 200
+            elif request.path == "/readyz":
+                report = {"status": "ending" if proxy.stopping else "ready"}
+                status = 503 if proxy.stopping else 200
+            elif request.path in OPEN:
+                report = await asyncio.to_thread(health, proxy)
+                wrong = report["status"] != "ok" if request.path == "/stale" else proxy.stopping
+                status = 503 if wrong else 200
+            elif request.path == "/metrics":
+                text = await asyncio.to_thread(metrics, proxy)
+                report, status, kind = None, 200, "text/plain; version=0.0.4"
+            else:
+                recorders = {one.path: one for one in proxy.recorders.values()}
+                report = await asyncio.to_thread(
+                    take_feedback, list(recorders.values()), request, body
+                )
+                status = 201
+            answer = text.encode() if report is None else json.dumps(report).encode() + b"\n"
+        except BadRequest as refusal:
+            status, answer = refusal.status, error_body(str(refusal))
+        except UnknownCall as error:
+            status, answer = 404, error_body(str(error))
+        except FeedbackRefused as error:
+            status, answer = 400, error_body(f"{error}: {error.hint}")
+        except (StoreError, OSError) as error:
+            status, answer = 503, error_body(str(error))
+        except Exception:  # nobody else would see it, and the client would wait for ever
+            log.exception("a request for %s failed", request.path)
+            status, answer = 500, error_body("this failed in the proxy; its log has the traceback")
+        if request.method == b"HEAD":
+            request.keep_alive, answer = False, b""
+        self._client.write(own_answer(status, answer, kind=kind, closing=not request.keep_alive))
+        self._client.finished(request)
+
+
+def health(proxy: Proxy) -> dict[str, Any]:
+    """Returns how a proxy is: each library with its version, read anew, and what is wrong.
+
+    `status` is `ok`, `stale` while a library cannot be read and its last version goes on, or else
+    `unrecorded` while the calls of one cannot be recorded, though they were to be.
+    """
+    libraries: dict[str, dict[str, object]] = {}
+    served = proxy.chooser.served
+    for name, source in served.items():
+        trouble = source.live.check()
+        library = source.live.library
+        libraries[name] = {
+            "version": library.version.name,
+            "digest": library.version.digest.hex()[:16],
+            "experiences": len(library),
+            "trouble": trouble,
+            "unrecorded": proxy.why_unrecorded(name),
+        }
+    proxy.tell_troubles()
+    status = "ok"
+    if any(library["unrecorded"] for library in libraries.values()):
+        status = "unrecorded"
+    if any(library["trouble"] for library in libraries.values()):
+        status = "stale"
+    return {
+        "status": status,
+        "libraries": libraries,
+        "open": proxy.open,
+        "calls": proxy.calls,
+        "without_library": dict(proxy.passed),
+    }
+
+
+def metrics(proxy: Proxy) -> str:
+    """Returns what Prometheus reads: the sums of all workers, and this one's gauges. Raises
+    StoreError."""
+    totals: dict[tuple[str, str], float] = {}
+    for path in sorted({recorder.path for recorder in list(proxy.recorders.values())}):
+        traffic = open_traffic(path)
+        try:
+            for key, value in {
+                **traffic.totals(),
+                (metric_names.LOST, "{}"): traffic.lost(),
+            }.items():
+                totals[key] = totals.get(key, 0.0) + value
+        finally:
+            traffic.close()
+    gauges: dict[tuple[str, str], float] = {(metric_names.OPEN, "{}"): proxy.open}
+    for path, count in list(proxy.passed.items()):
+        gauges[metric_names.PASSED, json.dumps({"path": path})] = count
+    for name, source in proxy.chooser.served.items():
+        gauges[metric_names.STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
+    return exposition(totals, gauges)
+
+
+def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> dict[str, Any]:
+    """Records feedback that was sent, and returns the call's id. Raises BadRequest, UnknownCall,
+    FeedbackRefused or StoreError."""
+    try:
+        given = json.loads(body)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict) or not isinstance(given.get("call"), str):
+        raise BadRequest(400, 'send JSON such as {"call": "call-…", "score": 1}')
+    unknown: TfgrpoError = UnknownCall("no calls are recorded")
+    for recorder in recorders:
+        recorder.flush()  # it may be about a call of a moment ago
+        traffic = open_traffic(recorder.path)
+        try:
+            call = recent_call(traffic, given["call"])
+            if call.id != given["call"]:
+                raise UnknownCall(f"no call {given['call']!r} is on record")
+            sender = caller(traffic.secret(), request.index)
+            if not hmac.compare_digest(sender or b"", call.caller or b""):
+                raise BadRequest(403, "feedback is sent with the key that the call was made with")
+            author = "caller" if sender is None else f"caller {sender.hex()[:8]}"
+            now, scales = time.time_ns() // 1000, traffic.scales()
+            checked = checked_feedback(call.id, given, author=author, time=now, scales=scales)
+            feedback = clean_feedback(checked, recorder.redact, recorder.personal)
+            traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
+        except UnknownCall as error:
+            unknown = error
+        else:
+            if recorder.telemetry is not None:
+                recorder.telemetry.send_feedback(feedback, call)
+            return {"call": call.id}
+        finally:
+            traffic.close()
+    raise unknown

@@ -1,0 +1,227 @@
+"""Connections to providers: kept open, parsed strictly, passed on as they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol, cast
+
+import httptools
+
+from tfgrpo.proxy.http_message import Headers
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.proxy_settings import Upstream
+
+IDLE = 30.0
+"""Seconds after which a connection that nobody used is closed."""
+
+
+COPIED = 64 << 10
+"""Bytes of a body from which on it is not copied once more, to be sent with its head as one."""
+
+
+SIZED = (b"content-length", b"transfer-encoding")
+SIZES = frozenset(map(len, SIZED))
+"""The headers that say where an answer ends, and their lengths, which rule most others out."""
+
+
+class Asker(Protocol):
+    """Who made a request, and hears what comes of it."""
+
+    def answered(self, status: int, reason: bytes, headers: Headers) -> None:
+        """The head of the answer is here."""
+
+    def body(self, data: bytes) -> None:
+        """A piece of its body is here."""
+
+    def flush(self) -> None:
+        """All that arrived at once has been told."""
+
+    def ended(self) -> None:
+        """The answer is whole. The connection may be used again."""
+
+    def failed(self, why: str, *, untouched: bool) -> None:
+        """The connection broke. `untouched`: it had been kept open, and closed in good order
+        before anything of an answer came. The request may have been read all the same."""
+
+    def hold(self, paused: bool) -> None:
+        """The provider takes no more of the request for the moment, or does so again."""
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One connection to a provider: one request at a time."""
+
+    __slots__ = (
+        *("_done", "_headers", "_informal", "_lasting", "_parser", "_pool", "_reason", "_sized"),
+        *("_upstream", "_used", "asker", "begun", "headless", "idle_since", "transport"),
+    )
+
+    def __init__(self, pool: Pool, upstream: Upstream) -> None:
+        self._pool = pool
+        self._upstream = upstream
+        self.transport: asyncio.Transport | None = None
+        self.asker: Asker | None = None
+        self.idle_since = 0.0
+        self._used = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    def ask(self, asker: Asker, head: bytes, body: bytes, *, headless: bool = False) -> None:
+        """Sends a request, or the beginning of one. `headless`: no body follows the answer."""
+        assert self.transport is not None
+        self.asker = asker
+        self.headless = headless
+        self._headers: Headers = []
+        self._reason = b""
+        self._done = self._informal = self._sized = self._lasting = self.begun = False
+        self._used += 1
+        if len(body) < COPIED:
+            self.transport.write(head + body)
+        else:
+            self.transport.writelines((head, body))
+
+    def leave(self) -> None:
+        """Closes the connection: whoever asked is gone."""
+        self.asker = None
+        if self.transport is not None:
+            self.transport.abort()
+
+    # asyncio:
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is of another family
+
+    def data_received(self, data: bytes) -> None:
+        asker = self.asker
+        if asker is None:  # nothing was asked
+            self.leave()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.leave()
+            asker.failed(f"the provider's answer is not HTTP: {error}", untouched=False)
+            return
+        asker.flush()
+        if self._done:
+            self.asker = None
+            if self._lasting:
+                self._pool.keep(self._upstream, self)
+            elif self.transport is not None:
+                self.transport.close()
+            asker.ended()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._pool.forget(self._upstream, self)
+        asker, self.asker = self.asker, None
+        if asker is None:
+            return
+        if error is None and self.begun and not self._sized and not self._informal:
+            asker.ended()  # a body that goes on until the connection is closed
+            return
+        untouched = error is None and not self.begun and self._used > 1
+        asker.failed(str(error or "the provider closed the connection"), untouched=untouched)
+
+    def pause_writing(self) -> None:
+        if self.asker is not None:
+            self.asker.hold(True)
+
+    def resume_writing(self) -> None:
+        if self.asker is not None:
+            self.asker.hold(False)
+
+    # httptools:
+
+    def on_message_begin(self) -> None:
+        if self._done:
+            raise ValueError("something follows the answer")
+        self._headers, self._reason = [], b""
+
+    def on_status(self, reason: bytes) -> None:
+        self._reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.begun or self._informal:
+            self._headers.append((name, value))
+            if len(name) in SIZES and name.lower() in SIZED:
+                self._sized = True
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self._informal = 100 <= status < 200
+        if self._informal:
+            if status == 101:
+                raise ValueError("the protocol would change")
+            self._sized = False
+            return
+        self.begun = True
+        if status in (204, 304) or self.headless:
+            self._sized = True
+            self._done = self.headless
+        assert self.asker is not None
+        self.asker.answered(status, self._reason, self._headers)
+
+    def on_body(self, data: bytes) -> None:
+        assert self.asker is not None
+        self.asker.body(data)
+
+    def on_message_complete(self) -> None:
+        if not self._informal:
+            self._done = True
+            self._lasting = not self.headless and self._parser.should_keep_alive()
+
+
+class Pool:
+    """The open connections to providers that nobody uses at the moment, the last used first."""
+
+    def __init__(self, timeout: float) -> None:
+        self._idle: dict[Upstream, list[UpstreamConnection]] = {}
+        self._timeout = timeout
+        self._context: ssl.SSLContext | None = None
+
+    def idle(self, upstream: Upstream) -> UpstreamConnection | None:
+        """Returns a connection that is open already, if there is one."""
+        connections = self._idle.get(upstream)
+        while connections:
+            connection = connections.pop()
+            if connection.transport is not None and not connection.transport.is_closing():
+                return connection
+        return None
+
+    async def connect(self, upstream: Upstream) -> UpstreamConnection:
+        """Returns a new connection. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if upstream.tls and self._context is None:
+            self._context = ssl.create_default_context()
+        _, connection = await asyncio.wait_for(
+            loop.create_connection(
+                lambda: UpstreamConnection(self, upstream),
+                upstream.host,
+                upstream.port,
+                ssl=self._context if upstream.tls else None,
+            ),
+            self._timeout,
+        )
+        return connection
+
+    def keep(self, upstream: Upstream, connection: UpstreamConnection) -> None:
+        """Takes a connection back."""
+        connection.idle_since = monotonic()
+        self._idle.setdefault(upstream, []).append(connection)
+
+    def forget(self, upstream: Upstream, connection: UpstreamConnection) -> None:
+        """Lets go of a connection that was closed."""
+        connections = self._idle.get(upstream, [])
+        if connection in connections:
+            connections.remove(connection)
+
+    def sweep(self, everything: bool = False) -> None:
+        """Closes the connections that have been idle for long; all of them with `everything`."""
+        oldest = monotonic() - IDLE
+        for connections in self._idle.values():
+            for connection in list(connections):
+                if everything or connection.idle_since < oldest:
+                    connections.remove(connection)
+                    if connection.transport is not None:
+                        connection.transport.close()

@@ -1,0 +1,302 @@
+"""Which of several providers a request is sent to, and to which again where one fails.
+
+Each provider has the gate of training's client (`model/rate_limits.py`): a limit halves what is in
+flight, a Retry-After closes it, one that does not answer is tried with one request at a time. The
+order of providers is drawn by their weights from whom a request is for (rendezvous hashing,
+Thaler and Ravishankar 1998; weighted as by Schindelhauer and Schomaker 2005): a conversation stays
+with one, whose cache knows it, and goes on to the same next one where that fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import math
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from tfgrpo.model.endpoint import LIMITS, TRANSIENT, Transient
+from tfgrpo.model.rate_limits import Throttle
+from tfgrpo.model.response import wait_of
+from tfgrpo.proxy.exchange import Exchange, unpacked
+from tfgrpo.proxy.http_message import BadRequest, Headers, Request
+from tfgrpo.proxy.recorded_call import CUT
+from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited, escaped
+from tfgrpo.store.canonical import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tfgrpo.proxy.client_connection import ClientConnection
+    from tfgrpo.proxy.proxy_settings import Provider, ProxySettings
+    from tfgrpo.proxy.server import Proxy
+
+PATIENCE = 60.0
+"""Seconds that a request waits at most for a provider that takes it, where no total is set."""
+log = logging.getLogger("tfgrpo.proxy")
+READ = 4 << 10
+"""Bytes of an error that are read for how long to wait."""
+
+
+class Member:
+    """One of the providers, and its gate."""
+
+    def __init__(self, provider: Provider, most: int) -> None:
+        self.provider = provider
+        self.throttle = Throttle(most, alone=False)
+
+    def rank(self, coin: str) -> float:
+        """Returns where it stands in the order of whom a request is for; the lowest is first."""
+        if not self.provider.weight:
+            return math.inf
+        drawn = int.from_bytes(
+            digest(["tfgrpo.proxy.route", coin, self.provider.upstream.name])[:7]
+        )
+        return -math.log((drawn + 1) / (256**7 + 1)) / self.provider.weight
+
+
+class Router:
+    """The providers of a proxy."""
+
+    def __init__(self, settings: ProxySettings) -> None:
+        most = settings.limits.requests
+        self._members = [Member(one, most) for one in settings.providers]
+
+    def order(self, anthropic: bool, model: str | None, coin: str) -> list[Member]:
+        """Returns the providers that a request may be sent to, in its order. Raises BadRequest."""
+        serving = [
+            one
+            for one in self._members
+            if one.provider.upstream.anthropic == anthropic and one.provider.serves(model)
+        ]
+        if not serving:
+            raise BadRequest(404, f"no provider here has the model {model}")
+        return sorted(serving, key=lambda member: member.rank(coin))
+
+
+class RoutedExchange(Exchange):
+    """A request that several providers may answer, or one with time-outs and retries."""
+
+    __slots__ = (
+        *("_entered", "_error", "_first", "_held", "_left", "_order", "_plain", "_status"),
+        *("_swallowing", "_total", "_waits"),
+    )
+
+    def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
+        super().__init__(proxy, client, request)
+        self._order: list[Member] = []
+        self._left = proxy.settings.retries + 1
+        self._held: Member | None = None
+        self._entered = 0.0
+        self._swallowing = False
+        self._status, self._error, self._waits = 0, b"", dict[str, str]()
+        self._first: asyncio.TimerHandle | None = None
+        self._plain: bytes | None = b""
+        total = proxy.settings.timeouts.total
+        loop = asyncio.get_running_loop()
+        self._total = loop.call_later(total, self._expire) if total else None
+
+    # the way there:
+
+    def _aim(self, body: bytes | None) -> None:
+        """Chooses the order of providers; the head is written for each as its turn comes."""
+        call, router = self.call, self.proxy.router
+        assert router is not None
+        self._order = router.order(self._anthropic, call.model, call.subject or call.id)
+        self._plain = body
+        if body is None:
+            self.upstream = self._order[0].provider.upstream
+            super()._aim(None)
+
+    def _send(self) -> None:
+        self._left -= 1
+        self._connecting = asyncio.get_running_loop().create_task(self._try(0.0))
+
+    async def _try(self, pause: float) -> None:
+        try:
+            await self._attempt(pause)
+        except Exception:  # nobody else would see it, and the client would get no answer
+            log.exception("a request for %s failed", self.request.path)
+            self._connecting = None
+            self._refuse(500, "this failed in the proxy; its log has the traceback")
+
+    async def _attempt(self, pause: float) -> None:
+        if pause:
+            await asyncio.sleep(pause)
+        member = self._next()
+        try:
+            async with asyncio.timeout(self.proxy.settings.timeouts.total or PATIENCE):
+                self._entered = await member.throttle.enter(again=self._tried > 0)
+        except TimeoutError:
+            wait = max(1.0, member.throttle.closed_until - monotonic())
+            self._connecting = None
+            self._refuse(503, "no provider takes requests now", wait)
+            return
+        self._held = member
+        self._tried += 1
+        self.upstream = member.provider.upstream
+        if self._plain is not None:
+            self._body = self._named(self._plain, member.provider)
+            super()._aim(self._body)
+        connection = self.proxy.pool.idle(self.upstream)
+        try:
+            if connection is None:
+                connection = await self.proxy.pool.connect(self.upstream)
+        except (OSError, TimeoutError) as error:
+            late = isinstance(error, TimeoutError)
+            why = "it did not answer in time" if late else str(error)
+            self._connecting = None
+            self._trouble(Transient(why, kind="away"))
+            if not self._again():
+                self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
+            return
+        self._connecting = None
+        first = self.proxy.settings.timeouts.first_byte
+        if first:
+            self._first = asyncio.get_running_loop().call_later(first, self._be_late)
+        self._sent(connection)
+
+    def _next(self) -> Member:
+        """Returns whose turn it is: the first that takes requests, of those that were not asked
+        yet; where none does, the one that will first."""
+        start = self._tried % len(self._order)
+        turn: Sequence[Member] = [*self._order[start:], *self._order[:start]]
+        for member in turn:
+            if member.throttle.takes:
+                return member
+        return min(turn, key=lambda member: member.throttle.closed_until)
+
+    def _named(self, body: bytes, provider: Provider) -> bytes:
+        """Returns the body with the model as this provider calls it."""
+        model = self.call.model
+        name = provider.models.get(model or "") if provider.models else None
+        if model is None or name is None or name == model:
+            return body
+        encoding = self.request.index.get(b"content-encoding", b"identity").lower()
+        plain = unpacked(body, encoding, self.proxy.settings.limits.body * 2)
+        try:
+            text = plain.decode()
+            member = document(text, {"model"})["model"]
+        except (NotJson, RepeatedKey, KeyError, UnicodeDecodeError):
+            return body
+        changed = edited(plain, text, [(member.start + 1, member.end - 1, escaped(name))])
+        return gzip.compress(changed, 1) if encoding == b"gzip" else changed
+
+    # what comes of it:
+
+    def answered(self, status: int, reason: bytes, headers: Headers) -> None:
+        self._stop_timer()
+        failed = status in TRANSIENT or status >= 500
+        if failed and self._left > 0 and not self._streaming:
+            self._swallowing, self._status, self._error = True, status, b""
+            self._waits = _waits(headers)
+            return
+        if failed:
+            self._trouble(_transient(status, _waits(headers), ""))
+        elif self._held is not None:
+            self._held.throttle.answered(self._entered)
+        super().answered(status, reason, headers)
+
+    def body(self, data: bytes) -> None:
+        if not self._swallowing:
+            super().body(data)
+        elif len(self._error) < READ:
+            self._error += data
+
+    def ended(self) -> None:
+        if not self._swallowing:
+            super().ended()
+            return
+        self._connection = None
+        self._refused()
+
+    def failed(self, why: str, *, untouched: bool) -> None:
+        self._stop_timer()
+        if self._over or self.begun:
+            super().failed(why, untouched=False)
+            return
+        self._connection = None
+        if self._swallowing:
+            self._refused()
+            return
+        self._trouble(Transient(why))
+        if not (self.request.repeatable and self._again()):
+            super().failed(why, untouched=False)
+
+    def _refused(self) -> None:
+        """Goes on after an answer that is none: it was read to its end, and said how long to
+        wait."""
+        self._swallowing = False
+        text = self._error.decode("utf-8", "replace")
+        self._trouble(_transient(self._status, self._waits, text))
+        if not self._over and not self._again():
+            self._refuse(self._status, f"{self.upstream} answered {self._status}")
+
+    def _again(self) -> bool:
+        """Tries once more, where that may be; returns whether it does."""
+        if self._left <= 0 or self._streaming or self._over:
+            return False
+        self._left -= 1
+        member = self._next()
+        pause = member.throttle.pause(self._tried) if self._tried >= len(self._order) else 0.0
+        self._connecting = asyncio.get_running_loop().create_task(self._try(pause))
+        return True
+
+    def _trouble(self, trouble: Transient) -> None:
+        """Lets go of the provider, which has failed."""
+        member, self._held = self._held, None
+        if member is not None:
+            member.throttle.troubled(self._entered, trouble)
+            member.throttle.leave()
+
+    # time:
+
+    def _be_late(self) -> None:
+        """The provider has not begun to answer in time. It may have read the request."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.leave()
+        self._trouble(Transient("no answer in time", kind="late"))
+        if not self._over and not (self.request.repeatable and self._again()):
+            self._refuse(504, f"{self.upstream} did not begin to answer in time")
+
+    def _expire(self) -> None:
+        """The request took longer than it may."""
+        if self._over:
+            return
+        why = "the answer took longer than it may"
+        self._leave()
+        if not self.begun:
+            self.request.keep_alive = False
+            self._refuse(504, why)
+            return
+        self.flush()
+        self.call.status, self.call.error = CUT, why
+        self._finish()
+        self.client.cut()
+
+    def _stop_timer(self) -> None:
+        timer, self._first = self._first, None
+        if timer is not None:
+            timer.cancel()
+
+    def _finish(self) -> None:
+        self._stop_timer()
+        if self._total is not None:
+            self._total.cancel()
+        member, self._held = self._held, None
+        if member is not None:
+            member.throttle.leave()
+        super()._finish()
+
+
+def _transient(status: int, waits: dict[str, str], text: str) -> Transient:
+    after = wait_of(waits, text)
+    return Transient(f"status {status}", after, "limit" if status in LIMITS else "trouble")
+
+
+def _waits(headers: Headers) -> dict[str, str]:
+    """Returns the headers that say how long to wait."""
+    pairs = ((name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+    return {name: value for name, value in pairs if name in ("retry-after", "retry-after-ms")}

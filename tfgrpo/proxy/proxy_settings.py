@@ -1,0 +1,487 @@
+"""What a proxy is told: where it listens, whom it asks, which libraries it has, and for whom.
+
+upstream = "https://api.openai.com"
+
+[libraries.support]
+store = "agents/support"
+revision = "prod"
+
+[[rules]]
+header = "x-user-kind"
+equals = "enterprise"
+library = "sales@prod"
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tfgrpo.production.webhook import checked_webhook
+from tfgrpo.proxy.personal_data import checked_regions
+from tfgrpo.store.activity.key_ledger import Budget, parse_budget
+from tfgrpo.store.address import anchor, is_address
+from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.trust import trust_gate
+from tfgrpo.trust.permissions import of_proxy
+
+OPENAI = "https://api.openai.com"
+ANTHROPIC = "https://api.anthropic.com"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+SHORTEST_TOKEN = 12
+"""Characters of a token at least."""
+RECORDS = ("off", "counts", "content")
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """A provider: the address to connect to, what its paths begin with, whether that stands before
+    the `/v1` of a request or in its place, and the query that every request gets."""
+
+    host: str
+    port: int
+    tls: bool
+    authority: str
+    prefix: str
+    before_v1: bool = True
+    query: str = ""
+    name: str = ""
+    """What it is called on record: its base URL."""
+    key: str = field(default="", repr=False)
+    """The provider's own key, for callers with a virtual one."""
+    anthropic: bool = False
+
+    def __hash__(self) -> int:
+        return hash(self.authority)  # which is asked for in every request
+
+    def __str__(self) -> str:
+        return f"{'https' if self.tls else 'http'}://{self.authority}{self.prefix}"
+
+    @property
+    def credentials(self) -> bytes:
+        """The header with the provider's own key."""
+        name = "x-api-key: " if self.anthropic else "Authorization: Bearer "
+        return (name + self.key).encode()
+
+    def target(self, wanted: bytes) -> bytes:
+        """Returns what is asked of the provider for the target of a request."""
+        path, mark, query = wanted.partition(b"?")
+        if not self.before_v1 and (path == b"/v1" or path.startswith(b"/v1/")):
+            path = path[3:]
+        if self.query:
+            own = self.query.encode()
+            mark, query = b"?", b"%b&%b" % (query, own) if query else own
+        return b"".join((self.prefix.encode(), path, mark, query))
+
+    def shown(self, path: str) -> str:
+        """Returns the whole address that a request for a path leads to, without the query."""
+        target = self.target(path.encode()).decode().partition("?")[0]
+        return f"{'https' if self.tls else 'http'}://{self.authority}{target}"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryChoice:
+    """One library that is served: a store, the revision that is in force unless a request names
+    another, how many experiences go in (None: as many as in training), and the share that is left
+    out of each request by chance, to learn what each is worth."""
+
+    store: Path
+    revision: str = "HEAD"
+    top_k: int | None = None
+    dropout: float = 0.0
+    allow: tuple[str, ...] | None = None
+    """The revisions beside its own that a request may name; None: any on loopback, none beyond."""
+
+    def allows(self, revision: str, *, local: bool) -> bool:
+        """Returns whether a request may name a revision."""
+        return revision == self.revision or (
+            local if self.allow is None else revision in self.allow
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """A small prompt that says of which kind a subject is: what decides, which model is asked,
+    label → library, and how many seconds a request may wait for it."""
+
+    prompt: str
+    model: str
+    libraries: Mapping[str, str]
+    seconds: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which library a request gets whose header or field has a value: the same, or one that a
+    regular expression is found in. `field` is a path in the body, such as `metadata.workflow`. A
+    rule with a `classifier` fits every request, and that names the library."""
+
+    library: str
+    header: str | None = None
+    field: str | None = None
+    equals: str | None = None
+    matches: re.Pattern[str] | None = None
+    classifier: Classifier | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one worker takes on at most: bytes of a body and of a head, requests under way and
+    connections; seconds for a connection upstream, for a whole request to arrive, and idle."""
+
+    body: int = 64 << 20
+    head: int = 64 << 10
+    requests: int = 2048
+    connections: int = 4096
+    connect: float = 20.0
+    arrive: float = 60.0
+    idle: float = 75.0
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """One of several: its share of requests (0: only where the others fail), and the models that it
+    serves, each with the name that it has there (None: all, as they are)."""
+
+    upstream: Upstream
+    weight: float = 1.0
+    models: Mapping[str, str] | None = None
+
+    def serves(self, model: str | None) -> bool:
+        """Returns whether a request for a model may be sent there."""
+        return self.models is None or model is None or model in self.models
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds until an answer has begun, and until it is over; None for any time."""
+
+    first_byte: float | None = None
+    total: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpendLimit:
+    """US dollars in a period for all calls, or for those of one library; with `stop` more are
+    refused, else that is told alone."""
+
+    budget: Budget
+    library: str | None = None
+    stop: bool = False
+
+    @property
+    def scope(self) -> str:
+        """What the spending counts under."""
+        return "all" if self.library is None else f"library:{self.library}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """All that a proxy is told. Without a `token` it answers only on this machine.
+
+    `record` is `off`, `counts`, or `content` for the words of calls too, less what a built-in
+    pattern or the regular expression `redact` finds; `keep` is for how many seconds (None: for
+    good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
+    requests under way have when the proxy ends, and `access_log` a file that gets a line for each
+    request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
+    Where `personal` are countries, none or more, telephones and addresses of machines are taken out
+    of words too. With `require_key` every request has a virtual key; `budgets` are watched by the
+    table `prices`, and `webhook` is told. Where there are `providers`, they take the place of
+    `openai` and `anthropic`, and what fails is sent again so many `retries`.
+    """
+
+    libraries: Mapping[str, LibraryChoice]
+    default: str
+    openai: Upstream
+    anthropic: Upstream
+    rules: tuple[Rule, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8484
+    token: str | None = None
+    record: str = "counts"
+    keep: float | None = 30 * 86400.0
+    redact: str = ""
+    sample: float = 1.0
+    drain: float = 30.0
+    access_log: str | None = None
+    tags: tuple[str, ...] = ()
+    personal: tuple[str, ...] | None = None
+    require_key: bool = False
+    budgets: tuple[SpendLimit, ...] = ()
+    webhook: str | None = field(default=None, repr=False)
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    providers: tuple[Provider, ...] = ()
+    retries: int = 2
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.record not in RECORDS:
+            raise SettingsError(f"record is no {self.record!r}", hint=", ".join(RECORDS))
+        try:
+            re.compile(self.redact)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise SettingsError(f"redact: {error}", hint="a regular expression") from None
+        if self.personal is not None:
+            checked_regions(self.personal)
+        if isinstance(self.sample, bool) or not 0 <= self.sample <= 1:
+            raise SettingsError(f"sample is no {self.sample!r}", hint="a share, such as 0.1")
+        if isinstance(self.drain, bool) or not 0 <= self.drain <= 86400:
+            raise SettingsError(f"drain is no {self.drain!r}", hint="seconds, such as 30")
+        if not isinstance(self.require_key, bool):
+            raise SettingsError("require_key is true or false", hint="require_key = true")
+        if self.require_key and not self.has_keys:
+            raise SettingsError("require_key needs the provider's key", hint="name it: key_env")
+        if self.record == "off" and (self.has_keys or self.budgets):
+            raise SettingsError(
+                "what is not recorded cannot be counted", hint='record = "counts", or no keys'
+            )
+        if self.host not in LOOPBACK and not (self.token or self.require_key):
+            raise SettingsError(
+                f"listening on {self.host} needs a token",
+                hint="set TFGRPO_PROXY_TOKEN to a long random text; "
+                "clients send it as the header x-tfgrpo-token",
+            )
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise SettingsError(
+                f"the token has {len(self.token)} characters, which can be guessed",
+                hint=f"use {SHORTEST_TOKEN} or more, such as what `openssl rand -hex 32` prints",
+            )
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether virtual keys are taken: the key of a provider is here."""
+        upstreams = (self.openai, self.anthropic, *(one.upstream for one in self.providers))
+        return any(one.key for one in upstreams)
+
+
+def with_key(upstream: Upstream, variable: str | None) -> Upstream:
+    """Returns a provider with its key, which the environment has. Raises SettingsError."""
+    if variable is None:
+        return upstream
+    key = os.environ.get(variable, "").strip()
+    if not key or not key.isascii() or not key.isprintable():
+        raise SettingsError(f"the variable {variable} has no key", hint=f"export {variable}=…")
+    return replace(upstream, key=key)
+
+
+def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
+    """Returns the provider at a base URL as OpenAI's clients take it: what it ends in takes the
+    place of `/v1`, which is added only where there is no path at all. With `anthropic` it is one
+    as Anthropic's clients take it: `/v1` follows it. Raises SettingsError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise SettingsError(f"{url!r} is no URL: {error}", hint="https://host/v1") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or port == 0:
+        raise SettingsError(f"{url!r} is no URL of a provider", hint="such as https://host/v1")
+    path = parts.path.rstrip("/")
+    prefix = path.removesuffix("/v1")
+    before_v1 = anthropic or not path or path != prefix
+    tls = parts.scheme == "https"
+    port = port or (443 if tls else 80)
+    name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    return Upstream(
+        parts.hostname,
+        port,
+        tls,
+        parts.netloc,
+        prefix,
+        before_v1,
+        parts.query,
+        name,
+        anthropic=anthropic,
+    )
+
+
+def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
+    """Returns the providers of the OpenAI and the Anthropic routes: one that is named alone
+    answers both, and where none is they are those companies' own. Raises SettingsError."""
+    return (
+        parse_upstream(openai or anthropic or OPENAI),
+        parse_upstream(anthropic or openai or ANTHROPIC, anthropic=True),
+    )
+
+
+def _store(folder: Path, named: object) -> Path:
+    """Returns the path of a store as a settings file in `folder` names it, or what stands for a
+    database here."""
+    return anchor(named) if isinstance(named, str) and is_address(named) else folder / str(named)
+
+
+def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the settings in a file as arguments of ProxySettings; what it does not say is left
+    out. Paths in it are relative to it.
+
+    Raises SettingsError, and NotTrusted where nobody has allowed the file to say where requests
+    go, or who may send some, other than by what is `given` instead.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}", hint="--config takes a file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
+    plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
+    known = {*plain, *("upstream", "anthropic", "key_env", "anthropic_key_env", "libraries")}
+    known |= {
+        "personal",
+        "rules",
+        "redact",
+        "tags",
+        "budgets",
+        "webhook",
+        "providers",
+        "retries",
+        "timeouts",
+    }
+    if unknown := tables.keys() - known:
+        raise SettingsError(
+            f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
+        )
+    if of_proxy(path, tables, given).needed:
+        trust_gate.require(of_proxy(path, tables))
+    try:
+        settings: dict[str, Any] = {key: tables[key] for key in plain if key in tables}
+        if "redact" in tables:
+            several = tables["redact"]
+            settings["redact"] = either(several if isinstance(several, list) else [several])
+        if "personal" in tables:
+            settings["personal"] = _names(tables["personal"], "personal")
+        settings["tags"] = _names(tables.get("tags", []), "tags")
+        settings["openai"], settings["anthropic"] = upstreams(
+            tables.get("upstream"), tables.get("anthropic")
+        )
+        for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
+            settings[api] = with_key(settings[api], tables.get(variable))
+        settings |= _routes(tables, settings["openai"], settings["anthropic"])
+        settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
+        if "webhook" in tables:
+            settings["webhook"] = checked_webhook(tables["webhook"])
+        settings["libraries"] = {
+            name: _library(path.parent, table)
+            for name, table in tables.get("libraries", {}).items()
+            if _checked(name)
+        }
+        settings["rules"] = tuple(_rule(table) for table in tables.get("rules", ()))
+    except (
+        *(KeyError, TypeError, ValueError, AttributeError),
+        *(re.error, OverflowError, RecursionError, InvalidOperation),
+    ) as error:
+        raise SettingsError(
+            f"{path}: {error}", hint="docs/production.md shows a file with every setting"
+        ) from None
+    return settings
+
+
+def either(patterns: Sequence[str]) -> str:
+    """Returns the regular expression that finds what any of some finds."""
+    return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
+
+
+def _routes(tables: Mapping[str, Any], openai: Upstream, anthropic: Upstream) -> dict[str, Any]:
+    """Returns what a file says of providers, retries and time-outs; `openai` and `anthropic` are
+    the only ones where it names no others."""
+    listed = tuple(_provider(**one) for one in tables.get("providers", ()))
+    if listed and tables.keys() & {"upstream", "anthropic", "key_env", "anthropic_key_env"}:
+        raise SettingsError("providers take the place of upstream", hint="list it among them")
+    if not listed and not tables.keys() & {"retries", "timeouts"}:
+        return {}
+    retries, limits = tables.get("retries", 2), dict(tables.get("timeouts", {}))
+    if isinstance(retries, bool) or not isinstance(retries, int) or not 0 <= retries <= 20:
+        raise SettingsError(f"retries are no {retries!r}", hint="0 to 20")
+    if not all(_is_seconds(value) for value in limits.values()):
+        raise SettingsError("timeouts are seconds", hint="first_byte = 60")
+    connect = limits.pop("connect", Limits().connect)
+    if not listed:
+        listed = Provider(openai), Provider(anthropic)
+    first = {one.upstream.anthropic: one.upstream for one in reversed(listed)}
+    return {
+        "providers": listed,
+        "openai": first.get(False, openai),
+        "anthropic": first.get(True, anthropic),
+        "retries": retries,
+        "timeouts": Timeouts(**limits),
+        "limits": Limits(connect=connect),
+    }
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 86400
+
+
+def _provider(
+    url: str,
+    api: str = "openai",
+    key_env: str | None = None,
+    weight: float = 1.0,
+    models: Mapping[str, str] | Sequence[str] | None = None,
+) -> Provider:
+    if api not in ("openai", "anthropic"):
+        raise SettingsError(f"api is no {api!r}", hint="openai or anthropic")
+    if isinstance(weight, bool) or not 0 <= weight <= 1e6:
+        raise SettingsError(f"a weight is no {weight!r}", hint="1, 3, 0.5; 0 for a fallback")
+    if models is not None and not isinstance(models, Mapping):
+        models = {name: name for name in _names(models, "models")}
+    upstream = with_key(parse_upstream(url, anthropic=api == "anthropic"), key_env)
+    return Provider(upstream, float(weight), models)
+
+
+def _spend_limit(
+    dollars: float, per: str = "month", library: str | None = None, stop: bool = False
+) -> SpendLimit:
+    return SpendLimit(parse_budget(f"{dollars}/{per}"), library, bool(stop))
+
+
+def _names(listed: object, setting: str) -> tuple[str, ...]:
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        raise SettingsError(f"{setting} is a list of names", hint=f'{setting} = ["team"]')
+    return tuple(listed)
+
+
+def _library(folder: Path, table: Mapping[str, Any]) -> LibraryChoice:
+    allow = table.get("allow")
+    if allow is not None:
+        allow = _names(allow, "allow")
+    return LibraryChoice(**{**table, "store": _store(folder, table["store"]), "allow": allow})
+
+
+def _checked(name: str) -> bool:
+    if not NAME.match(name):
+        raise SettingsError(f"{name!r} cannot name a library", hint="use letters, digits, _ . -")
+    return True
+
+
+def _rule(table: Mapping[str, Any]) -> Rule:
+    if "classify" in table:
+        return Rule("", classifier=_classifier(**table))
+    rule = Rule(
+        **{**table, "matches": re.compile(table["matches"]) if "matches" in table else None}
+    )
+    if (rule.header is None) == (rule.field is None):
+        raise SettingsError("a rule looks at a header or at a field", hint='header = "x-user"')
+    if (rule.equals is None) == (rule.matches is None):
+        raise SettingsError("a rule has equals or matches", hint='equals = "enterprise"')
+    return rule
+
+
+def _classifier(
+    classify: str, model: str, libraries: Mapping[str, str], seconds: float = 2.0
+) -> Classifier:
+    if not (isinstance(classify, str) and classify.strip() and isinstance(model, str) and model):
+        raise SettingsError("classify is a prompt for a model", hint='model = "gpt-5-nano"')
+    if len(libraries) < 2 or not all(isinstance(one, str) for one in libraries.values()):
+        raise SettingsError(
+            "a classifier tells kinds apart", hint='libraries = { company = "sales", … }'
+        )
+    if not all(label.strip() for label in libraries) or not 0 < float(seconds) <= 60:
+        raise SettingsError("a classifier has labels, and seconds above 0 and up to 60", hint="2")
+    return Classifier(classify, model, dict(libraries), float(seconds))

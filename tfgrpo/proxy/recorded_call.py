@@ -1,0 +1,297 @@
+"""A call as the process that records it gets it, and what its answer says of tokens and in words.
+
+It goes there as bytes of `marshal`, between two processes of one interpreter, which is the fastest
+that Python has; so it holds nothing but texts, bytes, numbers and tuples of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from json.decoder import JSONDecoder
+from typing import Any, NamedTuple, TypeAlias
+
+from tfgrpo.model.error_bodies import LOOKED_AT, Refusal, failure_in, page_of
+from tfgrpo.model.event_streams import events_of, is_stream, stream_failure
+from tfgrpo.model.response import MARK
+
+RECORDED = 256 << 10
+"""Bytes of a request and of an answer that are kept where words are."""
+OUTPUT = "response.output_text.delta"
+"""Events of a response that bring its text; others bring thoughts, or the words for tools."""
+USAGE = b'"usage"'
+PACKINGS = (b"gzip", b"deflate")
+UNPACKED = 16 << 20
+"""Bytes that an answer which came packed is read up to."""
+TOO_LONG = b"too long"
+"""The packing of an answer of which too little was kept to unpack it."""
+CUT = 599
+"""The status on record where the provider broke off in an answer that was begun."""
+Doubt: TypeAlias = int
+CERTAIN, WHOLE, ENDS = 0, 1, 2
+"""Whether an answer under status 200 may be none: it is one; it may be none, and `pieces` are all
+of it; it may be none, and they are its beginning and its end."""
+GOOD_END = (
+    rb'"(?i:stop|length|tool_calls|function_call|content_filter|eos|end_turn|max_tokens|tool_use'
+    rb'|stop_sequence|refusal|pause_turn)"'
+)
+_other_end = re.compile(rb'_reason"\s*:\s*(?!null\b|' + GOOD_END + rb")").search
+_good_end = re.compile(rb'_reason"\s*:\s*' + GOOD_END).match
+_null_end = re.compile(rb'_reason"\s*:\s*null\b').search
+_end = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
+_traceparent = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?"
+).fullmatch
+MOST_TAGS, MOST_LETTERS = 16, 200
+"""Tags of a call, and letters of each."""
+_name = re.compile(r"[\w.-]{1,64}").fullmatch
+_continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
+_object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
+_decoder = JSONDecoder()
+
+
+class Tokens(NamedTuple):
+    """Tokens by the provider's count: in, of these from its cache, and out."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+
+
+class SeenCall(NamedTuple):
+    """A call that is over; times are microseconds, `time` since 1970. `key` is the caller's, which
+    no file ever holds; `pieces` are the parts of the answer that may say its tokens, `request` and
+    `response` the words, None where they are not kept; with `cut` the answer has more of them."""
+
+    id: str
+    time: int
+    library: str | None
+    version: str | None
+    digest: str | None
+    experiences: tuple[str, ...] | None
+    arm: str | None
+    stale: bool
+    subject: str | None
+    model: str | None
+    path: str
+    status: int
+    streamed: bool
+    latency: int
+    first: int | None
+    added: int
+    key: bytes | None
+    error: str | None
+    packing: bytes
+    pieces: tuple[bytes, ...]
+    request: bytes | None
+    response: bytes | None
+    cut: bool
+    doubt: Doubt
+    traceparent: bytes | None
+    labels: bytes | None
+    metadata: tuple[tuple[str, str], ...]
+    virtual: str | None
+    provider: str | None
+    tries: int
+
+    def trace(self) -> str | None:
+        """Returns the trace that the caller named, the span in it and its flags, in hex; None where
+        it named none (https://www.w3.org/TR/trace-context/)."""
+        match = _traceparent(self.traceparent or b"")
+        return match[1].decode() if match else None
+
+    def tags(self) -> dict[str, str]:
+        """Returns what the application said of the call, by its header and in the metadata that is
+        recorded; of many or long ones a part."""
+        from urllib.parse import unquote
+
+        pairs = [*self.metadata]
+        for pair in (self.labels or b"").decode("latin-1").split(","):
+            name, equals, value = pair.partition("=")
+            if equals and name.strip():
+                pairs.append((unquote(name.strip()), unquote(value.strip())))
+        return {name[:MOST_LETTERS]: value[:MOST_LETTERS] for name, value in pairs[-MOST_TAGS:]}
+
+    def outcome(self) -> tuple[int, str | None]:
+        """Returns the status on record and why the call failed, if it did: of an error under status
+        200 the status that it stands for, else `CUT`. Of the provider's words nothing is told but
+        the name of the error, for they may quote the request."""
+        if self.doubt == CERTAIN or self.error is not None:
+            return self.status, self.error
+        pieces = self._unpacked()
+        if pieces is None:
+            return self.status, None
+        failure = _failure(pieces, whole=self.doubt == WHOLE)
+        if failure is None:
+            return self.status, None
+        name = next((one for one in (failure.code, failure.type) if _name(one)), "")
+        return failure.status or CUT, f"an error under status {self.status}" + (
+            name and f": {name}"
+        )
+
+    def _unpacked(self) -> tuple[bytes, ...] | None:
+        """Returns the parts of the answer as they were before they were packed; None where they
+        cannot be read."""
+        if not self.packing:
+            return self.pieces
+        if self.packing not in PACKINGS:
+            return None
+        unpacking = zlib.decompressobj(wbits=47)
+        try:
+            content = unpacking.decompress(self.pieces[0], UNPACKED)
+        except zlib.error:
+            return None
+        return None if unpacking.unconsumed_tail else (content,)
+
+    def tokens(self) -> tuple[Tokens, str | None]:
+        """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
+        pieces = self.pieces
+        if self.packing == TOO_LONG:
+            return Tokens(), "the answer is not read: it is too long for one that is packed"
+        if self.packing and any(pieces):
+            name = self.packing.decode("latin-1")
+            if self.packing not in PACKINGS:
+                return Tokens(), f"the answer is not read: it came packed as {name}"
+            unpacked = self._unpacked()
+            if unpacked is None:
+                return Tokens(), f"the answer is not read: it is not {name}, as it says"
+            pieces = unpacked
+        total: dict[str, Any] = {}
+        for piece in pieces:
+            if b"data:" in piece:  # an event's data may be several lines
+                piece = _continued.sub(b"\\1", piece)
+            at = piece.find(USAGE)
+            while at >= 0:
+                match = None if piece[at - 1 : at] == b"\\" else _object(piece, at)
+                at = piece.find(USAGE, at + 1)
+                if match is None:
+                    continue
+                try:
+                    usage, _ = _decoder.raw_decode(piece[match.end() :].decode(errors="replace"))
+                except (ValueError, RecursionError):
+                    continue
+                for key, value in usage.items():
+                    if value is not None:
+                        total[key] = value
+        return _tokens(total), None
+
+    def answer(self) -> tuple[bytes, bool]:
+        """Returns the answer's words, where they are kept: its body, or of a stream the text; and
+        whether they are all of it. They are empty where it cannot be read: `tokens` says why.
+
+        What a pattern is to take out may be split between the events of a stream.
+        """
+        content, whole = self.response or b"", not self.cut
+        if self.packing in PACKINGS:
+            unpacking = zlib.decompressobj(wbits=47)
+            try:
+                content = unpacking.decompress(content, RECORDED)
+            except zlib.error:
+                return b"", True
+            whole = whole and not unpacking.unconsumed_tail
+        elif self.packing:
+            return b"", True
+        return (streamed_text(content) if is_stream(content) else content), whole
+
+
+def streamed_text(stream: bytes | bytearray) -> bytes:
+    """Returns the text that the events of a stream bring piece by piece, of any route: that of the
+    answer, without what a model thinks or calls tools with."""
+    pieces: list[str] = []
+    for one in events_of(stream):
+        event = one.json()
+        if not isinstance(event, dict):
+            continue
+        choices = event.get("choices")
+        deltas = [one.get("delta") for one in choices or () if _is_first(one)]
+        if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
+            deltas.append(event.get("delta"))
+        for delta in deltas:
+            if isinstance(delta, dict):
+                delta = delta.get("content", delta.get("text"))
+            if isinstance(delta, str):
+                pieces.append(delta)
+    return "".join(pieces).encode("utf-8", "surrogatepass")
+
+
+def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
+    """Returns whether an answer under status 200 may be none. This is looked for in every answer,
+    and so is quick: what it passes is read by `_failure`."""
+    if any(
+        word in piece for word in (b"error", b"failed", b"cancel") for piece in (beginning, ending)
+    ):
+        return True
+    if _other_end(ending) is not None:
+        return True
+    if is_stream(beginning):
+        at = ending.rfind(b'_reason"')
+        if at >= 0:
+            return _good_end(ending, at) is None
+        return not any(end in ending for end in (b"response.completed", b"response.incomplete"))
+    start, end = beginning[:64].removeprefix(MARK).lstrip()[:1], ending.rstrip()[-1:]
+    if start in (b"", b"<") or (start == b"{" and end != b"}"):
+        return True
+    return _null_end(ending) is not None
+
+
+def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
+    """Returns what is wrong with an answer of which these are the parts, the only one or its
+    beginning and its end; None for an answer."""
+    first, last = pieces[0], pieces[-1]
+    if is_stream(first):  # an event that is cut in two is no JSON, and passed over
+        return stream_failure(last if whole else first + b"\n\n" + last, whole=whole)
+    content = first.removeprefix(MARK).strip()
+    if not content:
+        return Refusal(CUT, "no answer")
+    if page_of(content[:LOOKED_AT].decode("utf-8", "replace")) is not None:
+        return Refusal(0, "a web page")
+    if content[:1] not in (b"{", b"["):
+        return None
+    if not whole:
+        ends = _end.findall(last)
+        reason = json.loads(ends[-1]) if ends and _is_json(ends[-1]) else "stop"
+        return failure_in({"choices": [{"finish_reason": reason}]})
+    try:
+        return failure_in(json.loads(content))
+    except (ValueError, RecursionError):
+        return Refusal(0, "the answer is cut off")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_first(choice: object) -> bool:
+    return isinstance(choice, dict) and choice.get("index") in (None, 0)
+
+
+def _tokens(usage: dict[str, Any]) -> Tokens:
+    """Returns the tokens of a usage in the words of any route."""
+    cached = usage.get("cache_read_input_tokens")
+    for key in ("prompt_tokens_details", "input_tokens_details"):
+        details = usage.get(key)
+        if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
+            cached = details["cached_tokens"]
+    prompt = _first_number(usage, "prompt_tokens", "input_tokens")
+    if prompt is not None and cached is usage.get("cache_read_input_tokens"):
+        # Anthropic counts what was read from the cache, or written to it, beside the others.
+        for key in ("cache_read_input_tokens", "cache_creation_input_tokens"):
+            prompt += _first_number(usage, key) or 0
+    return Tokens(
+        prompt,
+        _first_number({"cached": cached}, "cached"),
+        _first_number(usage, "completion_tokens", "output_tokens"),
+    )
+
+
+def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
+    for key in keys:
+        number = usage.get(key)
+        if isinstance(number, int) and number.bit_length() < 64:  # as a file can hold it
+            return number
+    return None

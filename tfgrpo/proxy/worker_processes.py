@@ -1,0 +1,224 @@
+"""A proxy until it is told to stop: one worker, or several processes on one socket."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from tfgrpo.proxy.proxy_settings import ProxySettings
+from tfgrpo.proxy.server import Proxy, listening
+from tfgrpo.store.errors import SettingsError, TfgrpoError
+from tfgrpo.terminal_safe import complain
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
+RELOAD = signal.SIGHUP
+Read: TypeAlias = Callable[[], ProxySettings]
+"""Reads the settings anew. Raises TfgrpoError."""
+SWITCH = 0.0001
+"""Seconds after which the thread that records calls lets the loop go on: Python's own 5 ms would be
+seen in every hundredth answer."""
+COLLECT = 20_000
+"""Objects after which reference cycles are looked for: a request makes none."""
+
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
+FREED_MEMORY = {M_TRIM_THRESHOLD: 32 << 20, M_TOP_PAD: 4 << 20, M_MMAP_THRESHOLD: 8 << 20}
+"""What the C library does with freed memory (mallopt(3)), in bytes: it keeps some. Otherwise it
+hands the few copies of a body of a megabyte back to the system, and a page fault for every 4 kB of
+the next one takes longer than all that the proxy does with it."""
+
+
+def run(
+    settings: ProxySettings, workers: int, ready: Callable[[int], None], read: Read | None = None
+) -> None:
+    """Answers until SIGTERM or SIGINT, then gives the requests under way the time that the settings
+    say. At SIGHUP the settings are taken from `read`, and the access log is opened anew.
+
+    `ready` is called with the port as soon as requests are taken. A worker that dies is started
+    again. Raises SettingsError where the address cannot be had, and StoreError or
+    UnknownRevision where a library cannot be read to begin with.
+    """
+    allow_files(3 * settings.limits.connections)
+    try:
+        listener = listening(settings)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
+            hint="choose another with --port",
+        ) from error
+    with listener:
+        if workers == 1:
+            _work(settings, listener, ready, read)
+        else:
+            Proxy(settings).chooser.close()  # what cannot be read is an error before any fork
+            _supervise(settings, workers, listener, ready, read)
+
+
+def allow_files(wanted: int) -> None:
+    """Lets this process have so many files open, as far as it may: each stream is two of them, and
+    most systems begin with 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def keep_freed_memory() -> None:
+    """Has this process keep the memory of bodies for the next ones, where its C library can."""
+    import ctypes
+
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        for option, value in FREED_MEMORY.items():
+            mallopt(option, value)
+
+
+def _work(
+    settings: ProxySettings,
+    listener: socket.socket,
+    ready: Callable[[int], None],
+    read: Read | None = None,
+    supervisor: int | None = None,
+) -> None:
+    async def serve() -> None:
+        proxy = Proxy(settings)
+        keep_freed_memory()
+        sys.setswitchinterval(SWITCH)
+        gc.freeze()
+        gc.set_threshold(COLLECT, 20, 20)
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in STOPS:
+            loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(RELOAD, _reload, proxy, read)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [RELOAD])  # one may wait since the start
+        ready(await proxy.start(listener.dup()))
+        watching = asyncio.create_task(_end_with(supervisor, stop))
+        await stop.wait()
+        watching.cancel()
+        await proxy.close()
+
+    run_loop(serve())
+
+
+def _reload(proxy: Proxy, read: Read | None) -> None:
+    """Takes the settings anew; where they are wrong, those that are in force stay."""
+    try:
+        if proxy.access is not None:
+            proxy.access.reopen()
+        if read is not None:
+            proxy.reload(read())
+    except TfgrpoError as error:
+        complain(f"not reloaded: {error}")
+    else:
+        complain("reloaded")
+
+
+async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
+    """Ends a worker whose supervisor was killed: nobody could end it otherwise."""
+    while supervisor is not None and not stop.is_set():
+        if os.getppid() != supervisor:
+            stop.set()
+        await asyncio.sleep(1)
+
+
+def run_loop(main: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine on the fastest loop that is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main)
+
+
+def _supervise(
+    settings: ProxySettings,
+    workers: int,
+    listener: socket.socket,
+    ready: Callable[[int], None],
+    read: Read | None,
+) -> None:
+    children: set[int] = set()
+    stopping = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+        for child in children:
+            with suppress(ProcessLookupError):  # it has ended, and was not taken out yet
+                os.kill(child, signal.SIGTERM)
+
+    def reload(number: int, frame: object) -> None:
+        """Has every worker take the settings anew, and those that are started later too."""
+        nonlocal settings
+        if read is not None:
+            try:
+                settings = replace(read(), port=settings.port)
+            except TfgrpoError as error:
+                complain(f"not reloaded: {error}")
+                return
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(child, RELOAD)
+
+    def start() -> None:
+        """Starts a worker, unless this ends; a signal in the middle of it waits, and is then for
+        the new worker too, which has a reload wait until it has what can be taken anew."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [*STOPS, RELOAD])
+        try:
+            if not stopping:
+                children.add(_fork(settings, listener, read))
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, RELOAD])
+
+    for number in STOPS:
+        signal.signal(number, stop)
+    signal.signal(RELOAD, reload)
+    for _ in range(workers):
+        start()
+    ready(int(listener.getsockname()[1]))
+    while children:
+        try:
+            child, status = os.wait()
+        except InterruptedError:
+            continue
+        children.discard(child)
+        if not stopping:
+            complain(f"worker {child} ended with {status}; starting another")
+            start()
+
+
+def _fork(settings: ProxySettings, listener: socket.socket, read: Read | None) -> int:
+    supervisor = os.getpid()
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        _work(settings, listener, lambda port: None, read, supervisor)
+        code = 0
+    except Exception as error:
+        if isinstance(error, TfgrpoError):
+            complain(f"error: {error}")
+        else:
+            traceback.print_exc()
+        time.sleep(1)  # and not as fast as workers can be started
+    finally:
+        os._exit(code)

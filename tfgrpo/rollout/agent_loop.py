@@ -1,0 +1,229 @@
+"""The agent: a rollout that thinks, acts and looks until it can answer (ReAct, arXiv 2210.03629).
+
+Each turn the model either calls tools, whose results go into the next turn, or gives its
+answer. Turns, tokens and seconds are limited; at a limit the model is asked once more, without
+tools, for the answer it has. Seconds are those of the record, so a run that is resumed comes to
+its limits at the same turn. Every message is in the trajectory; a result that was answered from
+the record is marked `cached`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tfgrpo.agents.agent_attempts import AgentRollout
+from tfgrpo.costs.prices import LOCAL
+from tfgrpo.domains.base import (
+    Context,
+    Domain,
+    Trajectory,
+    answer_once,
+)
+from tfgrpo.model.endpoint import Answer, NoTools
+from tfgrpo.rendering.instruction_texts import instructions
+from tfgrpo.rollout.exact_rewards import exactly
+from tfgrpo.rollout.own_code_attempts import bounded
+from tfgrpo.settings import Settings
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import Json
+from tfgrpo.tools import call_protocol as protocol
+from tfgrpo.tools import toolbox
+from tfgrpo.tools.call_protocol import RequestedCall
+from tfgrpo.tools.tool import Result, Tool
+from tfgrpo.tools.tool_call_record import ToolRecord
+from tfgrpo.tools.toolbox import Toolbox
+
+Protocol: TypeAlias = Literal["auto", "api", "text"]
+FINISH = "No more tools. Give the answer now, with what you know."
+CALLS = 8
+"""The most tool calls of a turn that are made; what a model wants beyond is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLimits:
+    """What one attempt may take: turns, tokens of the model, and seconds."""
+
+    turns: int = 10
+    tokens: int = 32_000
+    seconds: float = 900.0
+
+
+class Agent:
+    """Makes rollouts with the tools of a toolbox."""
+
+    def __init__(
+        self,
+        toolbox: Toolbox,
+        record: ToolRecord,
+        *,
+        limits: AttemptLimits | None = None,
+        protocol: Protocol = "auto",
+    ) -> None:
+        self._toolbox = toolbox
+        self._record = record
+        self._limits = limits or AttemptLimits()
+        self._by_api = protocol != "text"
+        self._forced = protocol == "api"
+
+    def of(self, domain: Domain) -> Domain:
+        """Returns a domain whose attempts are this agent's."""
+        return replace(domain, rollout=self.rollout)
+
+    async def rollout(self, context: Context) -> Trajectory:
+        """Makes one attempt. Raises CallFailed, EndpointError and ToolError."""
+        tools = {tool.spec.name: tool for tool in self._toolbox.tools()}
+        try:
+            if self._by_api:
+                try:
+                    return await self._attempt(context, tools, by_api=True)
+                except NoTools:
+                    if self._forced:
+                        raise
+                    self._by_api = False  # and from now on
+            return await self._attempt(context, tools, by_api=False)
+        finally:
+            await asyncio.gather(*(tool.close() for tool in tools.values()))
+
+    async def _attempt(
+        self, context: Context, tools: dict[str, Tool], *, by_api: bool
+    ) -> Trajectory:
+        limits = self._limits
+        words = instructions(context.library) if context.library is not None else {}
+        specs = [
+            replace(tool.spec, description=words.get(name, tool.spec.description))
+            for name, tool in tools.items()
+        ]
+        messages = context.messages if by_api else protocol.describe_tools(context.messages, specs)
+        turns, calls = list[Json](), list[str]()
+        done = 0
+        tokens, seconds = 0, 0.0
+        while True:
+            last = done + 1 >= limits.turns or tokens >= limits.tokens or seconds >= limits.seconds
+            sent = [*turns, {"role": "user", "content": FINISH}] if last and turns else turns
+            recorded = await context.ask(
+                messages,
+                turn=done,
+                turns=tuple(map(_api_message, sent)),
+                tools=() if last or not by_api else protocol.api_functions(specs),
+            )
+            answer = recorded.answer
+            calls.append(recorded.key)
+            done += 1
+            tokens += answer.completion_tokens
+            seconds += answer.seconds
+            read = protocol.calls_by_api if by_api else protocol.calls_in_text
+            requested = [] if last else (await asyncio.to_thread(read, answer))[:CALLS]
+            turns.append(_assistant_message(answer, by_api=by_api, more=bool(requested)))
+            if not requested:
+                return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(turns))
+            for one in requested:
+                message, took = await self._use(tools, one, context, by_api=by_api)
+                seconds += took
+                turns.append(message)
+
+    async def _use(
+        self, tools: dict[str, Tool], requested: RequestedCall, context: Context, *, by_api: bool
+    ) -> tuple[Json, float]:
+        """Makes a call; returns the message that tells the model of it, and the seconds it took."""
+        tool, cached, seconds = tools.get(requested.name), False, 0.0
+        if requested.arguments is None and (tool is not None or not requested.name):
+            result = Result("the arguments cannot be read: write a JSON object", failed=True)
+        elif tool is None or requested.arguments is None:
+            result = Result(f"there is no tool {requested.name!r}: {', '.join(tools)}", failed=True)
+        else:
+            step = context.call_path[0] if isinstance(context.call_path[0], int) else None
+            result, cached, seconds = await self._record.call(tool, requested.arguments, step=step)
+        text = result.text[: self._toolbox.settings.output]
+        message: dict[str, object] = {
+            "role": "tool" if by_api else "user",
+            "content": text if by_api else f"Result:\n{text}",
+            "name": requested.name,
+            "arguments": requested.arguments,
+            "failed": result.failed,
+            "cached": cached,
+            "seconds": round(seconds, 3),
+        }
+        if by_api:
+            message["tool_call_id"] = requested.id
+        return message, seconds
+
+
+@asynccontextmanager
+async def equipped(
+    domain: Domain,
+    settings: Settings,
+    record: ToolRecord,
+    *,
+    folder: Path,
+    functions: Sequence[Callable[..., object]] = (),
+) -> AsyncIterator[tuple[Domain, Agent | None]]:
+    """Yields a domain whose attempts are made as the settings say: by the user's agent, by ours,
+    with exact rewards, or as they were.
+
+    Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
+    Raises ToolError.
+    """
+    if isinstance(domain.rollout, AgentRollout):
+        async with domain.rollout.opened(settings.task_timeout) as rollout:
+            yield bounded(replace(domain, rollout=rollout), settings.concurrency), None
+        return
+    if settings.mode == "prompt":
+        yield bounded(exactly(domain, settings), settings.concurrency), None
+        return
+    async with toolbox.opened(settings.tools, folder, functions) as box:
+        limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
+        agent = Agent(box, record, limits=limits, protocol=_protocol(settings))
+        yield bounded(agent.of(domain), settings.concurrency), agent
+
+
+def require_search(domain: Domain, settings: Settings) -> None:
+    """Raises SettingsError where a domain's questions take searching, and nothing can search."""
+    if not domain.needs_search or domain.rollout is not answer_once:
+        return
+    tools = settings.tools
+    if settings.mode == "agent" and ("search" in tools.use or tools.functions or tools.mcp):
+        return
+    lacks = "has no search tool" if settings.mode == "agent" else "is no agent"
+    raise SettingsError(
+        f"{domain.name} questions take searching, and what attempts them {lacks}",
+        hint="--mode agent --corpus passages.jsonl, or a provider in [tools] (docs/web.md)",
+    )
+
+
+def sandbox_warnings(settings: Settings) -> list[str]:
+    """Returns a warning where an agent's Python does not run in the strongest sandbox."""
+    if settings.mode != "agent" or "python" not in settings.tools.use:
+        return []
+    from tfgrpo.tools.sandbox import strength
+
+    wall = strength(settings.tools.sandbox)
+    if wall.level == "bubblewrap":
+        return []
+    return [f"Python runs in {wall}, not in bubblewrap; --sandbox require refuses that"]
+
+
+def _protocol(settings: Settings) -> Protocol:
+    """Returns how tools are called: small models follow plain text better."""
+    return "text" if settings.models.model.startswith(LOCAL) else "auto"
+
+
+def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
+    """Returns an answer as a chat message."""
+    content = protocol.until_call(answer.content) if more and not by_api else answer.content
+    message: dict[str, object] = {"role": "assistant", "content": content}
+    if by_api and more:
+        message["tool_calls"] = list(answer.tool_calls)[:CALLS]
+    if answer.uncertainty is not None:
+        message["uncertainty"] = round(answer.uncertainty, 4)
+    return message
+
+
+def _api_message(message: Json) -> Json:
+    """Returns a message of the trajectory as the API takes it."""
+    ours = ("name", "arguments", "failed", "cached", "seconds", "uncertainty")
+    return {key: value for key, value in message.items() if key not in ours}

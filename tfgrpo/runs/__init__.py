@@ -1,0 +1,1 @@
+"""What is read of runs: attempts, groups, where a run is, what went wrong in it."""

@@ -1,0 +1,381 @@
+"""Looking inside: every attempt of a run or an evaluation, with what it was asked and told.
+
+One projection for the terminal, JSON, CSV, notebooks and pages. The list of attempts is read
+from the record alone. What belongs to one (question, prompt as sent, ground truth, messages)
+is read when it is asked for: the prompt and the answer from the journal, the question and the
+ground truth from the data, as long as it is the same that was attempted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tfgrpo.data import problems
+from tfgrpo.data.problems import Problem
+from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.result_tables import View, Viewed
+from tfgrpo.rollout.attempt import CONFIRMING, own_reward, pivot
+from tfgrpo.runs.run_problems import reload_training
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.activity.runs import Evaluation, Run
+from tfgrpo.store.errors import TfgrpoError, UnknownRevision
+from tfgrpo.store.records import Json
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+
+    from tfgrpo.project import Project
+
+SHORT = 60
+WINNER, LOSER = "winner", "loser"
+
+
+class RecordedAttempt(NamedTuple):
+    """One attempt, as recorded. `step` counts from 1; None in an evaluation.
+
+    `reward` is None for what could not be judged. `side` says whether it is a winner or a loser
+    of its group, the attempts at one problem in one step or evaluation; it is empty where all
+    are alike. `calls` are the journal's keys, in hex.
+    """
+
+    step: int | None
+    problem: str
+    sample: int
+    version: int
+    outcome: str
+    reward: float | None
+    side: str
+    calls: tuple[str, ...]
+    verdict: Json
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it has the full reward."""
+        return self.reward is not None and self.reward >= 1
+
+    @property
+    def own_reward(self) -> float | None:
+        """What its own text earned, which an exact reward is the mean of."""
+        return own_reward(self.reward, self.verdict.get("details", {}))
+
+    @property
+    def answer(self) -> str:
+        """What was extracted as its answer; empty where nothing was."""
+        return str(self.verdict.get("answer") or "")
+
+    @property
+    def reason(self) -> str:
+        """Why it got its reward, where that is on record."""
+        return str(self.verdict.get("reason") or "")
+
+
+class AttemptText(NamedTuple):
+    """What an attempt was asked and what it said: the question, the answers that are right (None
+    where the data is not at hand), the prompt as it was sent, and what followed it, as (role,
+    text)."""
+
+    question: str
+    ground_truths: tuple[str, ...] | None
+    prompt: tuple[tuple[str, str], ...]
+    messages: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptList(Viewed):
+    """Attempts by step, problem and sample. `known` are the problems that the data has, by id;
+    `missing` says why there are none, where there are none."""
+
+    title: str
+    store: Store
+    attempts: tuple[RecordedAttempt, ...]
+    known: Mapping[str, Problem] = field(default_factory=dict)
+    missing: str = ""
+
+    def of(
+        self,
+        *,
+        step: int | None = None,
+        problem: str | None = None,
+        sample: int | None = None,
+        failed: bool = False,
+        outcome: str | None = None,
+    ) -> AttemptList:
+        """Returns those of a step (from 1), a problem, a sample or an outcome; with `failed`,
+        those that have less than the full reward."""
+        chosen = tuple(
+            one
+            for one in self.attempts
+            if step in (None, one.step)
+            and problem in (None, one.problem)
+            and sample in (None, one.sample)
+            and outcome in (None, one.outcome)
+            and not (failed and one.is_right)
+        )
+        return AttemptList(self.title, self.store, chosen, self.known, self.missing)
+
+    def text(self, attempt: RecordedAttempt) -> AttemptText:
+        """Returns what an attempt was asked and said. Reads the journal."""
+        prompt = _prompt(self.store, attempt)
+        problem = self.known.get(attempt.problem)
+        question = next((text for role, text in reversed(prompt) if role == "user"), "")
+        return AttemptText(
+            problem.problem if problem else question,
+            problem.ground_truths if problem else None,
+            prompt,
+            tuple(_messages(self.store, attempt)),
+        )
+
+    def groups(self) -> Iterator[tuple[RecordedAttempt, ...]]:
+        """Yields the attempts at each problem in each step, winners first."""
+        groups: dict[tuple[int | None, str], list[RecordedAttempt]] = {}
+        for one in self.attempts:
+            groups.setdefault((one.step, one.problem), []).append(one)
+        order = {WINNER: 0, "": 1, LOSER: 2}
+        for group in groups.values():
+            yield tuple(sorted(group, key=lambda one: (order[one.side], one.sample)))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields a flat row for each attempt, with texts: for CSV and tables."""
+        for one in self.attempts:
+            text = self.text(one)
+            yield {
+                "step": one.step,
+                "problem": one.problem,
+                "sample": one.sample,
+                "version": f"v{one.version}",
+                "outcome": one.outcome,
+                "reward": one.reward,
+                "side": one.side,
+                "answer": one.answer,
+                "ground_truth": " | ".join(text.ground_truths or ()),
+                "reason": one.reason,
+                "question": text.question,
+                "prompt": _transcript(text.prompt),
+                "response": _transcript(text.messages),
+            }
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """Yields each attempt as JSON for programs."""
+        for one in self.attempts:
+            text = self.text(one)
+            yield {
+                "step": one.step,
+                "problem": one.problem,
+                "sample": one.sample,
+                "version": f"v{one.version}",
+                "outcome": one.outcome,
+                "reward": one.reward,
+                "side": one.side or None,
+                "verdict": {k: v for k, v in one.verdict.items() if k != "messages"},
+                "question": text.question,
+                "ground_truths": text.ground_truths,
+                "prompt": [{"role": role, "content": content} for role, content in text.prompt],
+                "messages": [{"role": role, "content": words} for role, words in text.messages],
+            }
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns the rows as a table. Raises ImportError where pandas is not installed."""
+        import pandas
+
+        return pandas.DataFrame(list(self.rows()))
+
+    def by_problem(self) -> View:
+        """Returns a row for each problem: how many attempts were right, and the answers given."""
+        rows = []
+        for group in self.groups():
+            rewards = [one.reward for one in group if one.reward is not None]
+            problem = self.known.get(group[0].problem)
+            answers = dict.fromkeys(one.answer for one in group if one.answer)
+            cells = [
+                group[0].problem,
+                f"{sum(one.is_right for one in group)} of {len(group)}",
+                f"{fmean(rewards):.3f}" if rewards else "–",
+                " | ".join(problem.ground_truths)[:SHORT] if problem else "",
+                " | ".join(answers)[:SHORT],
+            ]
+            rows.append(cells if group[0].step is None else [str(group[0].step), *cells])
+        header = ["problem", "right", "reward", "ground truth", "answers"]
+        steps = bool(self.attempts) and self.attempts[0].step is not None
+        return View(self.title, ["step", *header] if steps else header, rows, self._notes())
+
+    def view(self) -> View:
+        why = all(one.reason and not one.is_right for one in self.attempts)
+        rows = [
+            (
+                "–" if one.step is None else str(one.step),
+                one.problem,
+                str(one.sample),
+                "–" if one.reward is None else f"{one.reward:.2f}",
+                one.outcome,
+                one.answer,
+                *((one.reason,) if why else ()),
+            )
+            for one in self.attempts
+        ]
+        header = ["step", "problem", "sample", "reward", "outcome", "answer"]
+        header += ["reason"] if why else []
+        return View(self.title, header, rows, self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        return (f"ground truths are not shown: {self.missing}",) if self.missing else ()
+
+
+def run_attempts(
+    store: Store, run: Run, project: Project | None = None, *, step: int | None = None
+) -> AttemptList:
+    """Returns the attempts of a run (of one step, from 1), with its problems where `project` is
+    given and its data is at hand and unchanged."""
+    rows = store.runs.rollouts(run, None if step is None else step - 1)
+    attempts = [
+        RecordedAttempt(
+            row.step + 1,
+            row.problem,
+            row.sample,
+            row.version,
+            row.outcome,
+            row.reward,
+            "",
+            row.calls,
+            row.verdict,
+        )
+        for row in rows
+    ]
+    known: Mapping[str, Problem] = {}
+    missing = ""
+    if project is not None:
+        known, missing = known_run_problems(project, run)
+    return AttemptList(f"run {run.name}", store, _sided(attempts), known, missing)
+
+
+def evaluation_attempts(
+    store: Store, evaluation: Evaluation, project: Project | None = None
+) -> AttemptList:
+    """Returns the attempts of an evaluation, with its problems where `project` is given and the
+    data is at hand and unchanged."""
+    attempts = []
+    for score in store.runs.scores(evaluation):
+        calls = () if score.call is None else (score.call.hex(),)
+        outcome = "unverifiable" if score.reward is None else "answered"
+        verdict = {"answer": score.answer}
+        attempts.append(
+            RecordedAttempt(
+                None,
+                score.problem,
+                score.sample,
+                evaluation.version,
+                outcome,
+                score.reward,
+                "",
+                calls,
+                verdict,
+            )
+        )
+    known: Mapping[str, Problem] = {}
+    missing = ""
+    if project is not None:
+        known, missing = known_evaluation_problems(store, project, evaluation)
+    title = f"v{evaluation.version} on {evaluation.dataset}"
+    return AttemptList(title, store, _sided(attempts), known, missing)
+
+
+def recorded_evaluation(store: Store, version: int, dataset: str | None = None) -> Evaluation:
+    """Returns the newest evaluation of a version (on that dataset, as it was recorded).
+
+    Raises UnknownRevision listing what there is.
+    """
+    there = store.runs.evaluations(version)
+    fitting = [one for one in there if dataset in (None, one.dataset)]
+    if not fitting:
+        names = ", ".join(dict.fromkeys(one.dataset for one in there))
+        raise UnknownRevision(
+            f"v{version} was not evaluated" + (f" on {dataset}" if dataset else ""),
+            hint=f"it was on {names}" if there else "`tfgrpo eval DATA` evaluates it",
+        )
+    return fitting[-1]
+
+
+def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
+    """Returns attempts, each with its side of its group; what only confirms a lesson has none."""
+    rewards: dict[tuple[int | None, str], list[float]] = {}
+    for one in attempts:
+        if (own := one.own_reward) is not None and one.sample < CONFIRMING:
+            rewards.setdefault((one.step, one.problem), []).append(own)
+    middles = {group: pivot(there) for group, there in rewards.items() if len(set(there)) > 1}
+
+    def side(one: RecordedAttempt) -> str:
+        middle, own = middles.get((one.step, one.problem)), one.own_reward
+        if own is None or middle in (None, own) or one.sample >= CONFIRMING:
+            return ""
+        assert middle is not None
+        return WINNER if own > middle else LOSER
+
+    return tuple(one._replace(side=side(one)) for one in attempts)
+
+
+def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], str]:
+    """Returns the problems of a run by id, or none and why the data does not have them."""
+    try:
+        settings = TrainSettings(**run.config)
+        loaded = reload_training(project, run, settings, project.problem_domain(settings))
+    except (TfgrpoError, ValueError) as error:
+        return {}, str(error)
+    return {problem.id: problem for problem in loaded}, ""
+
+
+def known_evaluation_problems(
+    store: Store, project: Project, evaluation: Evaluation
+) -> tuple[dict[str, Problem], str]:
+    """Returns the problems of an evaluation by id, or none and why the data does not have them."""
+    config = evaluation.config
+    try:
+        version = store.version(evaluation.version)
+        settings, _ = eval_settings(store, project, [version], {"data": evaluation.dataset})
+        path = project.open_data(evaluation.dataset)
+        loaded = project.problem_domain(settings).problems(path, settings.fields)
+    except (TfgrpoError, ValueError) as error:
+        return {}, str(error)
+    loaded = problems.without(loaded, config.get("skipped", ()))[: config["problems"]]
+    if problems.digest(loaded) != config["dataset"]:
+        return {}, f"{path} has changed since, or its fields were named otherwise"
+    return {problem.id: problem for problem in loaded}, ""
+
+
+def _prompt(store: Store, attempt: RecordedAttempt) -> tuple[tuple[str, str], ...]:
+    """Returns the prompt in an attempt's first request."""
+    call = store.runs.call(bytes.fromhex(attempt.calls[0])) if attempt.calls else None
+    if call is None:
+        return ()
+    sent = json.loads(call.request)  # a prompt's messages are pairs, an agent's turns objects
+    return tuple((str(m[0]), _content(m[1])) for m in sent if isinstance(m, list))
+
+
+def _content(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _messages(store: Store, attempt: RecordedAttempt) -> Iterator[tuple[str, str]]:
+    """Yields what an attempt said and was told, after its prompt."""
+    verdict = attempt.verdict
+    for message in verdict.get("messages", ()):
+        content = str(message.get("content") or "")
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            content += f" {function['name']}({function['arguments']})"
+        yield message["role"] + (" (cached)" if message.get("cached") else ""), content.strip()
+    if "messages" not in verdict and "response" in verdict:
+        yield "assistant", str(verdict["response"])
+    elif "messages" not in verdict and attempt.calls:
+        recorded = store.runs.call(bytes.fromhex(attempt.calls[-1]))
+        if recorded is not None:
+            yield "assistant", str(recorded.answer["content"])
+
+
+def _transcript(messages: Sequence[tuple[str, str]]) -> str:
+    if len(messages) == 1:
+        return messages[0][1]
+    return "\n\n".join(f"{role}: {text}" for role, text in messages)

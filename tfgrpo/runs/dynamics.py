@@ -1,0 +1,135 @@
+"""Learning dynamics: what each step of a run came to, in figures that can be drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import NamedTuple
+
+from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.records import OPS
+from tfgrpo.store.store import Store
+
+BARS = " ▁▂▃▄▅▆▇█"
+WIDTH, HEIGHT, MARGIN = 640, 120, 30
+
+
+class Series(NamedTuple):
+    """One figure over the steps of a run; None where a step has none."""
+
+    name: str
+    values: tuple[float | None, ...]
+
+
+def dynamics(store: Store, run: Run) -> list[Series]:
+    """Returns a run's figures, step by step, from its versions and its journal.
+
+    Mean reward, the share of mixed groups, rollouts, tokens the model wrote for a rollout, tool
+    calls, the size of the library, and operations by kind. A read-only operation.
+    """
+    versions = versions_of(store, run)
+    stats = [version.meta.get("stats", {}) for version in versions]
+    steps = [version.meta.get("step") for version in versions]
+    written: dict[object, int] = {}
+    tools: dict[object, int] = {}
+    for spent in store.runs.spent(run):
+        if spent.stage == "rollout":
+            tokens = spent.usage.completion_tokens
+            written[spent.step] = written.get(spent.step, 0) + tokens
+        elif spent.stage == "tool":
+            tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
+    counts = [store.counts(version) for version in versions]
+    series = [
+        Series("mean reward", tuple(s.get("mean_reward") for s in stats)),
+        Series("mixed groups", tuple(_share(s.get("mixed"), s.get("problems")) for s in stats)),
+        Series("rollouts", tuple(s.get("rollouts") for s in stats)),
+        Series(
+            "tokens a rollout",
+            tuple(
+                _share(written.get(step, 0), s.get("rollouts"))
+                for step, s in zip(steps, stats, strict=True)
+            ),
+        ),
+        Series("library", tuple(float(len(store.library(version))) for version in versions)),
+    ]
+    if tools:
+        series.append(Series("tool calls", tuple(float(tools.get(step, 0)) for step in steps)))
+    series += [Series(op, tuple(float(count.get(op, 0)) for count in counts)) for op in OPS]
+    return series
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def draw(series: Sequence[Series], width: int) -> Iterator[str]:
+    """Yields a line of bars for each figure, with its first and last value, and its range."""
+    name = max((len(one.name) for one in series), default=0)
+    for one in series:
+        known = [value for value in one.values if value is not None]
+        if not known:
+            continue
+        room = max(8, width - name - 32)
+        bars = "".join(_bar(value, known) for value in _thinned(one.values, room))
+        ends = f"{_short(known[0])} → {_short(known[-1])}"
+        spread = f"  ({_short(min(known))} to {_short(max(known))})"
+        yield f"{one.name:<{name}}  {bars}  {ends}{spread if len(known) > 2 else ''}"
+
+
+def _thinned(values: Sequence[float | None], room: int) -> Sequence[float | None]:
+    if len(values) <= room:
+        return values
+    return [values[i * (len(values) - 1) // (room - 1)] for i in range(room)]
+
+
+def _bar(value: float | None, known: Sequence[float]) -> str:
+    if value is None:
+        return "·"
+    top = max(max(known), 0.0)
+    return BARS[1 + round((len(BARS) - 2) * max(0.0, value) / top)] if top else BARS[1]
+
+
+def _short(value: float) -> str:
+    return f"{value:.0f}" if value == round(value) and abs(value) >= 2 else f"{value:.3g}"
+
+
+def page(run: Run, series: Sequence[Series]) -> str:
+    """Returns a web page that draws the figures, whole in itself: no script, nothing to load."""
+    charts = "\n".join(_chart(one) for one in series if any(v is not None for v in one.values))
+    name = escape(run.name)
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>run {name}</title>\n'
+        "<style>body{font:14px system-ui,sans-serif;margin:2rem;max-width:700px}"
+        "svg{width:100%;height:auto}text{font-size:11px;fill:#555}"
+        "polyline{fill:none;stroke:#2563eb;stroke-width:2}circle{fill:#2563eb}"
+        "line{stroke:#ddd}</style>\n"
+        f"<h1>run {name}</h1>\n<p>{escape(str(run.config['models']['model']))}, "
+        f"{escape(str(run.config['data']))}</p>\n{charts}\n</html>\n"
+    )
+
+
+def _chart(one: Series) -> str:
+    known = [value for value in one.values if value is not None]
+    top = max(max(known), 0.0) or 1.0
+    across = (WIDTH - 2 * MARGIN) / max(1, len(one.values) - 1)
+    points = [
+        (MARGIN + across * i, HEIGHT - (HEIGHT - 20) * max(0.0, value) / top)
+        for i, value in enumerate(one.values)
+        if value is not None
+    ]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    dots = "".join(
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"><title>{_short(value)}</title></circle>'
+        for (x, y), value in zip(points, known, strict=True)
+    )
+    return (
+        f"<h2>{escape(one.name)}</h2>\n"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT + 20}" role="img" aria-label="{escape(one.name)}">'
+        f'<line x1="{MARGIN}" y1="{HEIGHT}" x2="{WIDTH - MARGIN}" y2="{HEIGHT}"/>'
+        f'<text x="0" y="24">{_short(top)}</text><text x="0" y="{HEIGHT}">0</text>'
+        f'<polyline points="{line}"/>{dots}'
+        f'<text x="{MARGIN}" y="{HEIGHT + 16}">step 1</text>'
+        f'<text x="{WIDTH - MARGIN}" y="{HEIGHT + 16}" text-anchor="end">'
+        f"step {len(one.values)}</text></svg>"
+    )

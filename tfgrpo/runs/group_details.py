@@ -1,0 +1,371 @@
+"""One group to its ground: the attempts at a problem in a step, what they were asked and said, the
+comparison that was made of them, and what was decided because of it.
+
+Everything is read from the record: attempts and calls from the journal, decisions from the
+events of the run's versions, of what a gate turned down, and of the candidates on probation.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tfgrpo.rendering.example_texts import example_parts
+from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
+from tfgrpo.runs.gate_words import describe_figures, gate_word
+from tfgrpo.runs.run_issues import Issue, issues
+from tfgrpo.runs.run_versions import pool_versions, versions_of
+from tfgrpo.store.activity.runs import Call, Run
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Event, Experience, Json, Library, Version
+from tfgrpo.store.store import Store
+
+COMPARISONS = ("comparison", "reconcile", "controller")
+"""The stages of a run in which a group turns into decisions, in their order."""
+PREFIX = 16
+"""The characters of a call's key that an event's evidence has."""
+
+
+class PromptPart(NamedTuple):
+    """A stretch of a prompt; `experience` is the one whose text it is, with its `label` there."""
+
+    text: str
+    experience: str | None = None
+    label: str | None = None
+
+
+class Message(NamedTuple):
+    """What was said in an attempt. `folded` is what a reader opens when wanted: what a tool gave.
+    `calls` are the tools that were called in it, each with its arguments."""
+
+    role: str
+    text: str
+    folded: bool
+    calls: tuple[tuple[str, str], ...] = ()
+
+
+class ShownAttempt(NamedTuple):
+    """An attempt with its messages. `own_prompt` is its prompt where that is not its group's."""
+
+    attempt: RecordedAttempt
+    messages: tuple[Message, ...]
+    own_prompt: tuple[tuple[str, tuple[PromptPart, ...]], ...] | None
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What its reward is made of."""
+        details = self.attempt.verdict.get("details", {})
+        return details if isinstance(details, dict) else {}
+
+
+class ReflectionCall(NamedTuple):
+    """A call between a group and a decision: what was asked and answered."""
+
+    stage: str
+    call: Call
+    asked: tuple[tuple[str, str], ...]
+    answered: str
+
+
+class ComparedGroup(NamedTuple):
+    """What the reflection model said of a group, in as many answers as it was asked for: what set
+    winners apart in the last, and the lessons of all, each with its reason. Lists are empty where
+    its answers cannot be read; `calls` has the words."""
+
+    right_did: str
+    wrong_did: str
+    lessons: tuple[tuple[str, str], ...]
+    calls: tuple[ReflectionCall, ...]
+
+
+class GroupDecision(NamedTuple):
+    """An event that came of a group. `before` is the text that it started from; `gate` says what a
+    gate did with it, in words, and is None where there was no gate or it was not tried. It
+    `is_kept` on the run's branch; what is not and has no gate is on that of candidates."""
+
+    event: Event
+    version: Version
+    before: str | None
+    gate: str | None
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group and what came of it. `missing` says why the ground truth is not known, where it is
+    not; `issues` are lessons of it that were refused and answers that failed."""
+
+    title: str
+    step: int | None
+    problem: str
+    version: int
+    question: str
+    ground_truths: tuple[str, ...] | None
+    missing: str
+    prompt: tuple[tuple[str, tuple[PromptPart, ...]], ...]
+    attempts: tuple[ShownAttempt, ...]
+    compared: ComparedGroup | None
+    decisions: tuple[GroupDecision, ...]
+    issues: tuple[Issue, ...]
+
+    def side(self, name: str) -> tuple[ShownAttempt, ...]:
+        """Returns the attempts of one side: winner, loser, or the empty one."""
+        return tuple(one for one in self.attempts if one.attempt.side == name)
+
+    @property
+    def right(self) -> int:
+        """How many attempts have the full reward."""
+        return sum(one.attempt.is_right for one in self.attempts)
+
+
+def group_view(
+    store: Store, listed: AttemptList, run: Run | None = None, *, sample: int | None = None
+) -> GroupView:
+    """Returns the view of a list of attempts at one problem in one step (`AttemptList.of`).
+
+    With `sample`, of that attempt alone. `run` is whose attempts they are; without one there is
+    no comparison. A read-only operation. Raises StoreError.
+    """
+    (group,) = listed.groups()
+    first = group[0]
+    text = listed.text(first)
+    library = store.library(store.version(first.version))
+    shown = [one for one in group if sample in (None, one.sample)]
+    attempts = tuple(
+        _attempt(one, text if one is first else listed.text(one), text, library) for one in shown
+    )
+    decisions: tuple[GroupDecision, ...] = ()
+    failed: tuple[Issue, ...] = ()
+    compared = None
+    if run is not None and first.step is not None:
+        decisions, failed = _decided(store, run, first.step, first.problem)
+        beside = _questions_beside(store, run, first)
+        compared = _compared(store, run, first, (text.question, *beside), decisions)
+    return GroupView(
+        listed.title,
+        first.step,
+        first.problem,
+        first.version,
+        text.question,
+        text.ground_truths,
+        listed.missing,
+        highlighted(text.prompt, library),
+        attempts,
+        compared,
+        decisions,
+        failed,
+    )
+
+
+def highlighted(
+    prompt: Sequence[tuple[str, str]], library: Library
+) -> tuple[tuple[str, tuple[PromptPart, ...]], ...]:
+    """Returns a prompt as (role, parts), in which the texts of a library's experiences are parts
+    of their own, and so are the problems of its examples in the turns that have an answer. An
+    experience that is not in the prompt, for only some were put in, has none."""
+    rules: dict[str, Experience] = {}
+    asked: dict[str, Experience] = {}
+    for experience in library.readable:
+        example = example_parts(experience.text)
+        rules.setdefault(experience.text, experience)
+        if example is not None:
+            asked.setdefault(example.problem, experience)
+    answered = [role == "assistant" for role, _ in (*prompt[1:], ("", ""))][: len(prompt)]
+    return tuple(
+        (role, tuple(_marked(text, asked if role == "user" and then else rules, library)))
+        for (role, text), then in zip(prompt, answered, strict=True)
+    )
+
+
+def _marked(text: str, texts: Mapping[str, Experience], library: Library) -> Iterator[PromptPart]:
+    """Yields a text in parts, the texts of experiences by themselves."""
+    longest = sorted(texts, key=len, reverse=True)  # one may begin like another
+    words = "|".join(map(re.escape, longest))
+    at = 0
+    for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", text) if texts else ():
+        if match.start() > at:
+            yield PromptPart(text[at : match.start()])
+        experience = texts[match[0]]
+        yield PromptPart(match[0], experience.id, library.label_of[experience.id])
+        at = match.end()
+    if at < len(text):
+        yield PromptPart(text[at:])
+
+
+def _attempt(
+    one: RecordedAttempt, words: AttemptText, group: AttemptText, library: Library
+) -> ShownAttempt:
+    return ShownAttempt(
+        one,
+        tuple(_messages(one, words)),
+        highlighted(words.prompt, library) if words.prompt != group.prompt else None,
+    )
+
+
+def _messages(one: RecordedAttempt, words: AttemptText) -> Iterator[Message]:
+    recorded: Sequence[Json] = one.verdict.get("messages", ())
+    if not recorded:
+        for role, text in words.messages:
+            yield Message(role, text, False)
+    for message in recorded:
+        calls = tuple(
+            (str(call["function"]["name"]), str(call["function"]["arguments"]))
+            for call in message.get("tool_calls") or ()
+        )
+        role = str(message.get("role"))
+        content = str(message.get("content") or "")
+        yield Message(role, content.strip(), role in ("tool", "function", "files"), calls)
+
+
+class _Source(NamedTuple):
+    """A group by what the evidence of its events says."""
+
+    step: int
+    problem: str
+
+    def taught(self, event: Event) -> bool:
+        """Returns whether an event came of the group, alone or with others."""
+        evidence = event.evidence or {}
+        problems = (evidence.get("problem"), *evidence.get("problems", ()))
+        return self.problem in problems and evidence.get("step") == self.step
+
+
+def _decided(
+    store: Store, run: Run, step: int, problem: str
+) -> tuple[tuple[GroupDecision, ...], tuple[Issue, ...]]:
+    """Returns what came of a step's group: in its version and later ones, in what a gate turned
+    down of it, and among candidates."""
+    versions = [v for v in versions_of(store, run) if v.meta.get("step", 0) >= step - 1]
+    if not versions or versions[0].meta.get("step") != step - 1:
+        return (), ()
+    source = _Source(step - 1, problem)
+    decisions: list[GroupDecision] = list(_on_probation(store, run, source))
+    for version in versions:
+        gate = version.meta.get("gate")
+        words = None if gate is None else f"{gate_word(gate)} by the gate: {describe_figures(gate)}"
+        decisions += _of_group(store, version, source, words, accepted=True)
+        candidate = gate and gate.get("candidate")
+        if candidate:
+            try:
+                aside = store.resolve(candidate)
+            except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
+                continue
+            decisions += _of_group(store, aside, source, words, accepted=False)
+    return tuple(decisions), tuple(i for i in issues(versions[0]) if i.problem == problem)
+
+
+def _on_probation(store: Store, run: Run, source: _Source) -> Iterator[GroupDecision]:
+    """Yields what happened to the candidates that a group taught, oldest first."""
+    texts: dict[str, str | None] = {}
+    own: set[str] = set()
+    for version in pool_versions(store, run):
+        for event in store.events(version):
+            before = texts.get(event.experience)
+            texts[event.experience] = event.text or before
+            if source.taught(event) or (event.op == "DELETE" and event.experience in own):
+                own.add(event.experience)
+                yield GroupDecision(event, version, before, None, False)
+
+
+def _of_group(
+    store: Store, version: Version, source: _Source, gate: str | None, *, accepted: bool
+) -> Iterator[GroupDecision]:
+    before: dict[str, str] = {}
+    if version.parent is not None:
+        before = {e.id: e.text for e in store.library(store.version(version.parent))}
+    for event in store.events(version):
+        if source.taught(event):
+            there = before.get(event.experience)
+            yield GroupDecision(event, version, there, gate, accepted)
+        if event.text is not None:
+            before[event.experience] = event.text
+
+
+def _compared(
+    store: Store,
+    run: Run,
+    of: RecordedAttempt,
+    questions: tuple[str, ...],
+    decisions: Sequence[GroupDecision],
+) -> ComparedGroup | None:
+    """Returns the calls that a group's events name, or a comparison that is about its question, the
+    first of `questions`; the others are those of its step. An event that several groups taught
+    names the comparison of the first."""
+    sources = [one.event.evidence or {} for one in decisions]
+    every, own = (
+        {str(key) for evidence in part for key in evidence.get("calls", ())}
+        for part in (sources, [one for one in sources if one.get("problem") == of.problem])
+    )
+    calls = [
+        (stage, call)
+        for stage in COMPARISONS
+        for call in store.runs.calls(run, stage, None if of.step is None else of.step - 1)
+        if call.key.hex()[:PREFIX] in (every if stage == "controller" else own)
+        or (stage == "comparison" and _is_about(call, *questions))
+    ]
+    if not calls:
+        return None
+    read = tuple(_reflection_call(stage, call) for stage, call in calls)
+    sent_back = {text for one in read for role, text in one.asked if role == "assistant"}
+    answers = [one.answered for one in read if one.stage == "comparison"]
+    values = [_json(one) for one in answers if one not in sent_back]
+    lessons: dict[str, str] = {}
+    for lesson in (one for value in values for one in _list(value.get("lessons"))):
+        if isinstance(lesson, dict):
+            lessons.setdefault(str(lesson.get("text", "")), str(lesson.get("reason", "")))
+    value = values[-1] if values else {}
+    sides = (str(value.get("right_did") or ""), str(value.get("wrong_did") or ""))
+    return ComparedGroup(*sides, tuple(lessons.items()), read)
+
+
+def _questions_beside(store: Store, run: Run, of: RecordedAttempt) -> list[str]:
+    """Returns the other questions of a group's step."""
+    listed = run_attempts(store, run, step=of.step)
+    firsts = {one.problem: one for one in reversed(listed.attempts) if one.problem != of.problem}
+    return [listed.text(one).question for one in firsts.values()]
+
+
+def _is_about(call: Call, question: str, *others: str) -> bool:
+    """Returns whether a question is the last of those that a comparison shows: what it is about
+    comes after what stands beside it."""
+    if not question.strip():
+        return False
+    text = "\n".join(text for _, text in _request_messages(call))
+    at = text.rfind(question)
+    return at >= 0 and all(text.rfind(other) <= at for other in others if other.strip())
+
+
+def _request_messages(call: Call) -> tuple[tuple[str, str], ...]:
+    """Returns the messages of a request; turns after them are objects."""
+    try:
+        sent = json.loads(call.request)
+    except ValueError:
+        return ()
+    pairs = [
+        (m[0], m[1]) if isinstance(m, list) else (m.get("role"), m.get("content"))
+        for m in _list(sent)
+        if isinstance(m, dict) or (isinstance(m, list) and len(m) == 2)
+    ]
+    return tuple((str(role), text if isinstance(text, str) else "") for role, text in pairs)
+
+
+def _reflection_call(stage: str, call: Call) -> ReflectionCall:
+    return ReflectionCall(
+        stage, call, _request_messages(call), str(call.answer.get("content") or "")
+    )
+
+
+def _json(text: str) -> Mapping[str, Any]:
+    begin, end = text.find("{"), text.rfind("}")
+    try:
+        value = json.loads(text[begin : end + 1])
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,209 @@
+"""What a run at work tells other processes beside its lock, and how they ask it to stop.
+
+The store has every answer, every attempt and every version the moment they are there; what it
+cannot have is what is under way: the phase of a step, calls in flight, trouble with an endpoint.
+Once a second a run writes that into a small file beside its lock, whose name ends in `.live`, and
+looks for one that ends in `.stop`. Both go with the run. No text of a model or a problem is in
+them, and a run that cannot write them goes on without.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.store import atomic_write
+from tfgrpo.store.activity.runs import Run, Runs
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.learn.loop import Training
+    from tfgrpo.model.client import Calls
+
+TROUBLE = 200
+"""The characters that are told of an endpoint's trouble."""
+
+
+class RunStopped(TfgrpoError):
+    """A run that somebody asked to stop. What was in flight is recorded, and it can be resumed."""
+
+    exit_code = 3
+
+    def __init__(self, run: str, words: str) -> None:
+        super().__init__(f"run {run}: {words}", hint=f"go on: `tfgrpo train --resume {run}`")
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointHealth:
+    """How an endpoint does: requests in flight, how many it is sent at most now (`limit`) and at
+    best (`most`), and whether it is `answering`, `failing` or `given up`. Of several that serve a
+    model it has the address, and what it has answered here: calls and tokens of their prompts."""
+
+    model: str
+    in_flight: int
+    limit: int
+    most: int
+    state: str
+    address: str = ""
+    calls: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveFigures:
+    """Where a run at work is. `step` counts from 0 and `time` in microseconds since 1970.
+
+    `attempts`, `groups`, `lessons` are those of the present step, `mean_reward` is its mean so
+    far. `fraction` is the share of the run that is done; seconds and dollars left are None where
+    nothing can be said yet. `evaluating` is how many attempts of a comparison at the end are done,
+    and of how many. `trouble` is what the last request met, until one is answered.
+    """
+
+    time: int
+    step: int
+    steps: int
+    epoch: int
+    epochs: int
+    phase: str
+    stopping: bool
+    groups: int
+    groups_done: int
+    teaching: int
+    attempts: int
+    attempts_done: int
+    reflected: int
+    lessons: int
+    decided: int
+    mean_reward: float | None
+    library: int
+    fraction: float
+    seconds_left: float | None
+    dollars_left: float | None
+    in_flight: int
+    retries: int
+    trouble: str | None
+    endpoints: tuple[EndpointHealth, ...] = ()
+    evaluating: tuple[int, int] | None = None
+
+
+def live_path(runs: Runs, run: Run) -> Path:
+    """Returns the file in which a run at work tells where it is."""
+    return runs.lock_path(run).with_suffix(".live")
+
+
+def stop_path(runs: Runs, run: Run) -> Path:
+    """Returns the file whose presence asks a run to stop."""
+    return runs.lock_path(run).with_suffix(".stop")
+
+
+def read_live(store: Store, run: Run) -> LiveFigures | None:
+    """Returns where a run is; None where it tells nothing. Whether it is at work at all is for
+    `store.runs.state` to say: what a run told before it was killed may still be there."""
+    try:
+        values = json.loads(live_path(store.runs, run).read_bytes())
+        values["endpoints"] = tuple(EndpointHealth(**one) for one in values["endpoints"])
+        values["evaluating"] = values["evaluating"] and tuple(values["evaluating"])
+        return LiveFigures(**values)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def ask_to_stop(store: Store, run: Run, author: str) -> None:
+    """Asks a run that is at work in whatever process to stop, as Ctrl-C does: what is in flight is
+    recorded first. It is asked in the name of `author`, which its record then has.
+
+    Raises InvalidOperation where the run is not at work, and OSError.
+    """
+    state = store.runs.state(run)
+    if state != "running":
+        raise InvalidOperation(f"run {run.name} is {state}: there is nothing to stop")
+    words = f"stopped by {' '.join(author.split()) or 'unknown'}"
+    atomic_write.write(stop_path(store.runs, run), words[:TROUBLE])
+
+
+class LiveReport:
+    """What a run tells while it works. A context manager: with its end both files go."""
+
+    def __init__(self, runs: Runs, run: Run) -> None:
+        self._live, self._stop = live_path(runs, run), stop_path(runs, run)
+        self._training: Training | None = None
+        self._evaluation: EvalProgress | None = None
+
+    def __enter__(self) -> LiveReport:
+        self._clear()  # what a run that was killed left behind
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._clear()
+
+    def _clear(self) -> None:
+        for path in (self._live, self._stop):
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+
+    def watch(self, training: Training) -> None:
+        """Tells of that training from now on."""
+        self._training = training
+
+    def watch_evaluation(self, progress: EvalProgress) -> None:
+        """Tells of an evaluation that belongs to the end of the run, from now on."""
+        self._evaluation = progress
+
+    def look(self) -> str | None:
+        """Writes where the run is; returns who asks it to stop, in words, if anybody does."""
+        if self._training is not None:
+            figures = _figures(self._training, self._evaluation)
+            with suppress(OSError):  # a full disk shows where something has to be kept
+                atomic_write.write(self._live, json.dumps(asdict(figures)))
+        try:
+            return self._stop.read_text(errors="replace").strip()[:TROUBLE] or "stopped"
+        except OSError:
+            return None
+
+
+def _figures(training: Training, evaluation: EvalProgress | None) -> LiveFigures:
+    progress = training.progress
+    meter, trouble = progress.meter, progress.meter.trouble
+    values: dict[str, Any] = {
+        name: getattr(progress, name)
+        for name in (
+            *("step", "steps", "epoch", "epochs", "phase", "stopping", "groups", "groups_done"),
+            *("teaching", "attempts", "attempts_done", "reflected", "lessons", "decided"),
+            *("mean_reward", "library", "fraction", "seconds_left", "dollars_left"),
+        )
+    }
+    return LiveFigures(
+        time=time.time_ns() // 1000,
+        in_flight=meter.in_flight,
+        retries=meter.retries,
+        trouble=None if trouble is None else trouble[:TROUBLE],
+        endpoints=_health(training.calls),
+        evaluating=None if evaluation is None else (evaluation.done, evaluation.total),
+        **values,
+    )
+
+
+def _health(calls: Sequence[Calls]) -> tuple[EndpointHealth, ...]:
+    return tuple(
+        EndpointHealth(
+            one.endpoint.model,
+            member.throttle.in_flight,
+            int(member.throttle.limit),
+            member.throttle.most,
+            member.state,
+            member.name,
+            member.calls,
+            member.prompt_tokens,
+            member.cached_tokens,
+        )
+        for one in calls
+        for member in one.fleet.members
+    )

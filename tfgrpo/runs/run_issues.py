@@ -1,0 +1,132 @@
+"""What went wrong in a run and was left out of its library, as its versions have it on record."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tfgrpo.model.request_adaptation import Adaptation
+from tfgrpo.runs.run_versions import pool_versions, versions_of
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+from tfgrpo.wording import plural
+
+
+class Issue(NamedTuple):
+    """A lesson that was `refused`, or a stage that `failed`: what, at which problem, and why."""
+
+    version: Version
+    kind: str
+    what: str
+    problem: str
+    reason: str
+
+
+class RunReport(NamedTuple):
+    """A run's issues, oldest first, and how many answers had to be repaired to be read."""
+
+    issues: tuple[Issue, ...]
+    repaired: int
+
+    @property
+    def refused(self) -> int:
+        """Lessons that did not become an operation."""
+        return sum(issue.kind == "refused" for issue in self.issues)
+
+    @property
+    def failed(self) -> int:
+        """Answers that could not be had or read."""
+        return sum(issue.kind == "failed" for issue in self.issues)
+
+
+def issues(version: Version) -> tuple[Issue, ...]:
+    """Returns what a version has on record as refused or failed."""
+    return tuple(
+        Issue(
+            version,
+            kind,
+            item.get("text") or item.get("stage", ""),
+            item.get("problem", ""),
+            item.get("reason", ""),
+        )
+        for kind in ("refused", "failed")
+        for item in version.meta.get(kind, [])
+    )
+
+
+def nothing_learned(store: Store, run: Run) -> str | None:
+    """Returns why a run has changed nothing in the library, in words; None where it has, or where
+    it has made no version yet."""
+    from tfgrpo.settings import PROBATION, TRIAL
+
+    versions = versions_of(store, run)
+    counts = [store.counts(version) for version in versions]
+    if not versions or any(count.get(op) for count in counts for op in ("ADD", "MODIFY", "DELETE")):
+        return None
+    stats = [version.meta.get("stats", {}) for version in versions]
+    attempts = sum(one.get("rollouts") or 0 for one in stats)
+    groups, mixed = (sum(one.get(k) or 0 for one in stats) for k in ("problems", "mixed"))
+    means = {one.get("mean_reward") for one in stats} - {None}
+    if not means:
+        return f"none of {attempts} attempts could be scored"
+    if not mixed:
+        for reward, word in ((1.0, "right"), (0.0, "wrong")):
+            if means == {reward}:
+                return f"every one of {attempts} attempts was {word}"
+        return f"in each of {groups} groups the attempts were all right or all wrong"
+    if run.config.get("policy") == TRIAL:  # which learns nothing of its own
+        return None
+    mixture = f"{mixed} of {groups} groups had right and wrong attempts"
+    rejected = sum(
+        version.meta.get("gate", {}).get("verdict") == "rejected" for version in versions
+    )
+    if rejected:
+        return (
+            f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
+        )
+    if len(versions) == 1 and run.config.get("policy") == PROBATION:
+        return f"{mixture}, and a run of one step has none left to measure a lesson in (--epochs 2)"
+    candidates = [store.counts(version) for version in pool_versions(store, run)]
+    tried, gone = (sum(count.get(op, 0) for count in candidates) for op in ("ADD", "DELETE"))
+    if tried:
+        return (
+            f"{mixture}, and of {plural(tried, 'candidate')} none was shown to help: {gone} given "
+            f"up, {tried - gone} undecided (more attempts would decide: --epochs)"
+        )
+    if any(count.get("KEEP") for count in counts):
+        return f"{mixture}, and every lesson was known already"
+    account = report(store, run)
+    if account.refused or account.failed:
+        refused, failed = account.refused, account.failed
+        return f"{mixture}, but {refused} lessons were refused and {failed} answers failed"
+    return f"{mixture}, and no comparison gave a lesson"
+
+
+def request_notes(store: Store, run: Run) -> list[str]:
+    """Returns how each model of a run had to be asked, beside what it was asked: with room for
+    thinking, with schemas in words, without parameters that it refused."""
+    adaptations: dict[str, Adaptation] = {}
+    for model, sent in store.runs.sent(run):
+        adaptations.setdefault(model, Adaptation(model)).restore(sent)
+    return [words for one in adaptations.values() if (words := one.words())]
+
+
+def report(store: Store, run: Run) -> RunReport:
+    """Returns what went wrong in a run, so far."""
+    versions = versions_of(store, run)
+    listed = tuple(issue for version in versions for issue in issues(version))
+    return RunReport(listed, sum(version.meta.get("repaired", 0) for version in versions))
+
+
+def issue_counts(account: RunReport) -> str:
+    """Returns what went wrong in a run, in one line; nothing where nothing did."""
+    parts = [
+        plural(count, noun) + end
+        for count, noun, end in (
+            (account.refused, "lesson", " refused"),
+            (account.failed, "answer", " failed"),
+            (account.repaired, "answer", " repaired"),
+        )
+        if count
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,95 @@
+"""A run as its record has it: one projection for the terminal, JSON and pages."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from tfgrpo.evaluate.sealed_problems import Seal, seal
+from tfgrpo.runs.run_issues import RunReport, report, request_notes
+from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.store.activity.runs import Run, RunState, Usage
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+from tfgrpo.wording import iso
+
+
+class ListedRun(NamedTuple):
+    """A run in a list: how many versions it has made."""
+
+    run: Run
+    state: str
+    versions: int
+
+    @property
+    def model(self) -> str:
+        """The model that makes its attempts."""
+        return str(self.run.config["models"]["model"])
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What is on record of a run. `asked` says how its models had to be asked; `sealed` is None
+    where it has no sealed problems."""
+
+    run: Run
+    state: str
+    versions: tuple[Version, ...]
+    report: RunReport
+    asked: tuple[str, ...]
+    sealed: Seal | None
+    usage: dict[str, Usage]
+    states: tuple[RunState, ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings that say something, those of the models first."""
+        config = dict(self.run.config)
+        models = {key: value for key, value in config.pop("models").items() if value is not None}
+        return {k: v for k, v in (models | config).items() if v not in (None, "", {})}
+
+    def object(self) -> dict[str, Any]:
+        """Returns the record as JSON for programs."""
+        run = self.run
+        return {
+            "name": run.name,
+            "state": self.state,
+            "branch": run.branch,
+            "base": f"v{run.base}",
+            "author": run.author,
+            "time": iso(run.time),
+            "config": run.config,
+            "steps": [version.name for version in self.versions],
+            "sealed": self._seal_object(),
+            "issues": [m._asdict() | {"version": m.version.name} for m in self.report.issues],
+            "repaired": self.report.repaired,
+            "asked": list(self.asked),
+            "usage": {stage: usage._asdict() for stage, usage in self.usage.items()},
+            "states": [state._asdict() | {"time": iso(state.time)} for state in self.states],
+        }
+
+    def _seal_object(self) -> dict[str, Any] | None:
+        if self.sealed is None:
+            return None
+        opened = None if self.sealed.opened is None else iso(self.sealed.opened)
+        return {**asdict(self.sealed), "opened": opened, "intact": self.sealed.intact}
+
+
+def run_record(store: Store, run: Run) -> RunRecord:
+    """Returns what is on record of a run. A read-only operation."""
+    return RunRecord(
+        run,
+        store.runs.state(run),
+        tuple(versions_of(store, run)),
+        report(store, run),
+        tuple(request_notes(store, run)),
+        seal(store, run),
+        store.runs.usage(run),
+        tuple(store.runs.states(run)),
+    )
+
+
+def listed_runs(store: Store, *, removed: bool = False) -> list[ListedRun]:
+    """Returns the runs, oldest first; with `removed`, those that are hidden too."""
+    runs = store.runs.all() if removed else store.runs.listed()
+    return [ListedRun(one, store.runs.state(one), len(versions_of(store, one))) for one in runs]

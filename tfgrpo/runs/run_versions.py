@@ -1,0 +1,35 @@
+"""The versions of a run, and the tags and branches that name them."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.history.revisions import TAG
+from tfgrpo.store.history.walks import first_parents
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
+
+BASE = "base"
+"""What a version of the pool says of the version in force that it goes with."""
+
+
+def versions_of(store: Store, run: Run) -> list[Version]:
+    """Returns the versions a run made, oldest first."""
+    moves = store.port.names.refs(f"{TAG}{run.name}/step_")
+    numbers = {move.version for move in moves if move.version is not None}
+    versions = [store.version(number) for number in sorted(numbers)]
+    return [version for version in versions if version.meta.get("run") == run.name]
+
+
+def pool_branch(run: Run) -> str:
+    """Returns the name of a run's branch of candidates."""
+    return f"{run.name}/candidates"
+
+
+def pool_versions(store: Store, run: Run) -> list[Version]:
+    """Returns the versions of a run's pool, oldest first; none where it has no pool."""
+    if (name := pool_branch(run)) not in store.branches():
+        return []
+    listed = takewhile(lambda version: BASE in version.meta, first_parents(store, store.tip(name)))
+    return list(listed)[::-1]

@@ -1,1 +1,0 @@
-"""The training loop and its parts: rollouts, reflection, controller, gate, credit, estimates."""

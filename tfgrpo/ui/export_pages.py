@@ -1,0 +1,274 @@
+"""The pages as files: a folder that opens from a disk, is attached to a report or put on a host.
+
+The application is asked for its first page and for every page that is linked from there, as a
+browser would, and each answer becomes a file. Links between pages become links between files; a
+link to what is not among them becomes plain words. Forms and scripts are left out: the files
+record nothing, load nothing and need no script.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape, unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
+
+from tfgrpo.store.atomic_write import SHARED, write
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.ui.site import create_site
+from tfgrpo.ui.ui_settings import UiSettings
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message
+
+HOST = "127.0.0.1"
+MOST = 5_000
+"""Pages of an export; of a larger store, those that are fewest links from the first."""
+LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad", "as", "after"}
+"""What an address asks for that only another order or choice of a page's rows comes of."""
+TEXTS = ("/group/", "/evaluation-group/", "/call/")
+"""Pages of what was asked and said; left out without content."""
+FORMS = ("/playground", "/search", "/experiment/new")
+"""Pages that only ask for something."""
+ATTRIBUTE = re.compile(r' (href|src)="([^"]*)"')
+DROPPED = re.compile(
+    r"<form\b.*?</form>|<footer\b.*?</footer>|<script\b.*?</script>|<kbd>.*?</kbd>|<!--.*?-->"
+    r'| hx-[a-z-]+="[^"]*"| hx-[a-z-]+=\'[^\']*\'| data-live="[^"]*"| data-key="[^"]*"',
+    re.DOTALL,
+)
+POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"script-src 'none'; object-src 'none'; "
+    "connect-src 'none'; form-action 'none'\">"
+)
+STYLES = re.compile(r' (?:href|src)="(/static/[^"]+)"')
+
+
+class Answer(NamedTuple):
+    """What the application answered."""
+
+    status: int
+    kind: str
+    body: bytes
+    cookie: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written: how many pages and bytes; `left` pages were too many for an export."""
+
+    folder: Path
+    pages: int
+    bytes: int
+    left: int
+
+
+def export_site(
+    store: Path, folder: Path, *, author: str = "export", content: bool = True
+) -> Exported:
+    """Writes the pages of a store into a folder that is new or empty, `index.html` first.
+
+    Without `content`, what was asked and said in attempts and calls is left out. Files of the
+    folder are written whole, each for whoever may read the folder. Raises InvalidOperation where
+    the folder has something in it, StoreError and OSError.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise InvalidOperation(
+            f"{folder} is not empty", hint="name a new folder: an export takes away nothing"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return asyncio.run(_export(store, folder, author, content))
+
+
+def page_alone(store: Path, path: str, *, author: str = "export") -> str:
+    """Returns one page, whole in itself: its style is in it, and its links are plain words.
+
+    Raises InvalidOperation where there is no such page.
+    """
+    return asyncio.run(_alone(store, path, author))
+
+
+async def _alone(store: Path, path: str, author: str) -> str:
+    asker = await _logged_in(store, author, True)
+    answer = await asker.get(path)
+    if answer.status != 200:
+        raise InvalidOperation(f"there is no page {path}")
+    style = (await asker.get("/static/ui.css")).body.decode()
+    page = _shortened(answer.body.decode())
+    page = re.sub(r"<link\b[^>]*>", "", page)
+    page = re.sub(r'<nav aria-label="Pages">.*?</nav>', "", page, flags=re.DOTALL)
+    page = ATTRIBUTE.sub("", page)
+    return page.replace("</head>", f"<style>{style}</style></head>", 1)
+
+
+async def _export(store: Path, folder: Path, author: str, content: bool) -> Exported:
+    asker = await _logged_in(store, author, content)
+    pages: dict[str, str] = {}
+    statics: dict[str, bytes] = {}
+    waiting, queued, left = deque(["/"]), {"/"}, 0
+    while waiting:
+        address = waiting.popleft()
+        answer = await asker.get(address)
+        if answer.status != 200 or not answer.kind.startswith("text/html"):
+            continue
+        page = _shortened(answer.body.decode())
+        pages[address] = page
+        for link in _links(page, address):
+            if link in queued or not _is_followed(link, content):
+                continue
+            if len(queued) >= MOST:
+                left += 1
+                continue
+            queued.add(link)
+            waiting.append(link)
+        for name in STYLES.findall(page):
+            if name not in statics:
+                statics[name] = (await asker.get(name)).body
+    names = file_names(pages)
+    size = 0
+    for name, body in statics.items():
+        target = folder / name.lstrip("/")
+        target.parent.mkdir(exist_ok=True)
+        write(target, body, mode=SHARED)
+        size += len(body)
+    for address, page in pages.items():
+        text = _relinked(page, address, names).encode()
+        write(folder / names[address], text, mode=SHARED)
+        size += len(text)
+    return Exported(folder, len(pages), size, left)
+
+
+def file_names(addresses: Iterable[str]) -> dict[str, str]:
+    """Returns address → the name of its file: readable, good on every system, and no two alike,
+    whatever a system thinks of capitals."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for address in addresses:
+        stem = re.sub(r"[^A-Za-z0-9._]+", "-", unquote(address)).strip("-.")[:80] or "index"
+        if stem.lower() in taken:
+            stem += "-" + hashlib.sha256(address.encode()).hexdigest()[:10]
+        taken.add(stem.lower())
+        names[address] = f"{stem}.html"
+    return names
+
+
+def _shortened(page: str) -> str:
+    """Returns a page without what works only beside a server."""
+    page = DROPPED.sub("", page)
+    return page.replace('<meta charset="utf-8">', f'<meta charset="utf-8">\n  {POLICY}', 1)
+
+
+def _links(page: str, address: str) -> Iterator[str]:
+    """Yields the addresses of pages that a page links to, without what is after `#`."""
+    for name, value in ATTRIBUTE.findall(page):
+        if name == "href" and (link := _normal(unescape(value), address)):
+            yield link
+
+
+def _normal(link: str, address: str) -> str | None:
+    """Returns a link as an address of this server, its query in order; None where it is none.
+
+    One attempt is a place in the page of its group, and no page of its own.
+    """
+    parts = urlsplit(urljoin(f"http://{HOST}{address}", link))
+    if parts.netloc != HOST or parts.path.startswith("/static/"):
+        return None
+    query = sorted(one for one in parse_qsl(parts.query) if one[0] != "sample")
+    return parts.path + (f"?{urlencode(query)}" if query else "")
+
+
+def _is_followed(link: str, content: bool) -> bool:
+    path, _, query = link.partition("?")
+    names = {name for name, value in parse_qsl(query) if value}
+    sorted_anew = any(name.startswith("sort-") for name in names)
+    if names & LEFT_OUT or sorted_anew or path in FORMS:
+        return False
+    return content or not path.startswith(TEXTS)
+
+
+def _relinked(page: str, address: str, names: Mapping[str, str]) -> str:
+    def link(match: re.Match[str]) -> str:
+        name, value = match[1], unescape(match[2])
+        if value.startswith("/static/"):
+            return f' {name}="{escape(value[1:])}"'
+        if value.startswith("#"):
+            return match[0]
+        target = names.get(_normal(value, address) or "")
+        if target is None:
+            return ""
+        parts = urlsplit(value)
+        sample = dict(parse_qsl(parts.query)).get("sample")
+        fragment = parts.fragment or (f"attempt-{sample}" if sample else "")
+        return f' {name}="{escape(target + (f"#{fragment}" if fragment else ""))}"'
+
+    return ATTRIBUTE.sub(link, page)
+
+
+class _Asker:
+    """Asks an application as a browser that is logged in does."""
+
+    def __init__(self, app: ASGIApp, cookie: str = "") -> None:
+        self._app, self._cookie = app, cookie
+
+    async def get(self, address: str) -> Answer:
+        """Returns the answer to a GET."""
+        path, _, query = address.partition("?")
+        headers = [(b"host", HOST.encode()), (b"cookie", self._cookie.encode())]
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": query.encode(),
+            "headers": headers,
+            "server": (HOST, 0),
+            "client": (HOST, 0),
+        }
+        status, answer_headers, body = 500, [], bytearray()
+
+        is_sent = False
+
+        async def receive() -> Message:
+            nonlocal is_sent
+            if is_sent:  # who sends a file waits beside it for us to leave, which we do not
+                await asyncio.Event().wait()
+            is_sent = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            nonlocal status, answer_headers
+            if message["type"] == "http.response.start":
+                status, answer_headers = message["status"], message["headers"]
+            else:
+                body.extend(message.get("body", b""))
+
+        await self._app(scope, receive, send)
+        return Answer(
+            status, _header(answer_headers, b"content-type"), bytes(body), _cookie(answer_headers)
+        )
+
+
+async def _logged_in(store: Path, author: str, content: bool) -> _Asker:
+    token = secrets.token_urlsafe(24)
+    settings = UiSettings(store, {token: author}, read_only=True, content=content)
+    app = create_site(settings)
+    answer = await _Asker(app).get(f"/?token={token}")
+    return _Asker(app, answer.cookie)
+
+
+def _header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
+    return next((value.decode() for key, value in headers if key.lower() == name), "")
+
+
+def _cookie(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    return _header(headers, b"set-cookie").partition(";")[0]

@@ -1,0 +1,143 @@
+"""Telling an address what waits for a person: a proposal, a question, a run that failed, harm that
+an experiment shows, a bound that a day crosses.
+
+The server looks now and then, and posts what was not so at the last look: JSON whose `text` says it
+in a sentence, as chat programs take it, with its `kind` and the `address` of the page. What is so
+when the server starts is not told. What could not be delivered is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from tfgrpo.improvement.proposal_comments import discussions
+from tfgrpo.improvement.proposals import list_proposals
+from tfgrpo.production.by_day import bounds, crossed, production_report
+from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.production.experiment_evidence import evidence
+from tfgrpo.project import open_project
+from tfgrpo.store.activity.traffic import traffic_path
+from tfgrpo.store.address import project_root
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.wording import plural
+
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
+    from tfgrpo.ui.store_per_thread import Stores
+    from tfgrpo.ui.ui_settings import UiSettings
+
+EVERY = 30.0
+"""Seconds between two looks."""
+TIMEOUT = 10.0
+MOST = 100
+"""Notices that wait for an address that does not answer."""
+DAYS = 2
+log = logging.getLogger("tfgrpo.ui")
+
+
+class Notice(NamedTuple):
+    """What a person should know, and the page that shows it."""
+
+    kind: str
+    text: str
+    page: str
+
+
+def notices(store: Store) -> Mapping[str, Notice]:
+    """Returns what waits for a person now, each under a key of its own. Raises TfgrpoError."""
+    waiting: dict[str, Notice] = {}
+    spoken = discussions(store)
+    for one in list_proposals(store, "open"):
+        page = f"/review?id={one.id}"
+        words = f"Proposal {one.id} waits: {one.summary} for {one.target}"
+        waiting[f"proposal {one.id} {one.decisions}"] = Notice("proposal", words, page)
+        if one.id in spoken:
+            for name, by in spoken[one.id].awaited:
+                words = f"{by} asks {name} to look at proposal {one.id}"
+                waiting[f"asked {one.id} {name}"] = Notice("asked", words, page)
+    for run in store.runs.listed():
+        states = store.runs.states(run)
+        if states and states[-1].state == "failed":
+            words = f"Run {run.name} failed" + (f": {states[-1].words}" if states[-1].words else "")
+            waiting[f"run {run.uid} {states[-1].time}"] = Notice("run", words, f"/run/{run.name}")
+    return waiting | _production(store)
+
+
+def _production(store: Store) -> dict[str, Notice]:
+    path, waiting = traffic_path(store.file), dict[str, Notice]()
+    try:
+        since = time.time_ns() // 1000 - DAYS * 86_400_000_000
+        prices = open_project(project_root(Path(store.file))).table("prices")
+        set_to, _ = bounds(store)
+        days = production_report(path, since, prices).days if any(set_to) else []
+        running = [one for one in experiments(store) if one.state == RUNNING]
+        for one in running:
+            verdict = evidence(store, one).verdict
+            if verdict.kind == "harm":
+                words = f"Experiment {one.name}: {verdict.said}"
+                waiting[f"harm {one.id}"] = Notice("harm", words, "/production")
+    except TfgrpoError as trouble:  # no traffic, or a price that cannot be read
+        log.info("production was not looked at: %s", trouble)
+        return waiting
+    for day in days:
+        for number, words in enumerate(crossed(day, set_to)):
+            key = f"bound {day.day} {number} {words.partition(' of ')[2][:5]}"
+            waiting[key] = Notice("bound", f"{day.day}: {words}", "/production")
+    return waiting
+
+
+class Notifier:
+    """Looks at a store as long as the server runs, and posts what is new."""
+
+    def __init__(self, stores: Stores, settings: UiSettings, every: float = EVERY) -> None:
+        self._stores, self._every = stores, every
+        self._url, self._pages = settings.notify, settings.public
+        self._known: set[str] | None = None
+        self._undelivered: dict[str, Notice] = {}
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            try:
+                await self.look()
+            except TfgrpoError as trouble:
+                log.warning("nothing could be looked at: %s", trouble)
+            await asyncio.sleep(self._every)
+
+    async def look(self) -> int:
+        """Looks once, and posts what is new; returns how many were delivered."""
+        now = await self._stores.run("notifier", notices)
+        if self._known is not None:
+            self._undelivered |= {key: now[key] for key in now if key not in self._known}
+        self._known = set(now)
+        delivered = 0
+        for key in list(self._undelivered):
+            if not await asyncio.to_thread(self._post, self._undelivered[key]):
+                break
+            del self._undelivered[key]
+            delivered += 1
+        while len(self._undelivered) > MOST:
+            del self._undelivered[next(iter(self._undelivered))]
+        return delivered
+
+    def _post(self, notice: Notice) -> bool:
+        body = {"kind": notice.kind, "text": notice.text, "address": self._pages + notice.page}
+        request = urllib.request.Request(
+            self._url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+                answer.read(1)
+        except (OSError, ValueError) as trouble:
+            waiting = plural(len(self._undelivered), "notice")
+            log.warning("%s could not be delivered: %s", waiting, trouble)
+            return False
+        return True

@@ -1,0 +1,174 @@
+"""One request to a page: what was asked, of which store, by whom; and what can be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
+
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from tfgrpo.display.event_ranges import Histories
+from tfgrpo.display.graph_layout import HistoryLayout
+from tfgrpo.store.errors import (
+    AmbiguousRevision,
+    StaleVersion,
+    StoreError,
+    TfgrpoError,
+    UnknownRevision,
+)
+from tfgrpo.store.history.merge import MergeConflict
+from tfgrpo.store.history.revisions import BRANCH
+from tfgrpo.ui.figure_cache import Memory
+from tfgrpo.ui.visitor_sessions import Act, Line
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from starlette.requests import Request
+
+    from tfgrpo.store.store import Store
+    from tfgrpo.ui.store_per_thread import Stores
+    from tfgrpo.ui.ui_settings import UiSettings
+    from tfgrpo.ui.visitor_sessions import Session
+
+T = TypeVar("T")
+STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
+    (UnknownRevision, 404),
+    (AmbiguousRevision, 404),
+    (StaleVersion, 409),
+    (MergeConflict, 409),
+    (StoreError, 503),
+)
+
+
+def status_of(error: TfgrpoError) -> int:
+    """Returns the HTTP status of a page that says what is wrong."""
+    return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
+
+
+class BadForm(TfgrpoError):
+    """A form or an address that asks for nothing that can be done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all visits share."""
+
+    settings: UiSettings
+    stores: Stores
+    templates: Environment
+    navigation: Sequence[tuple[str, str]]
+    histories: Histories
+    layout: HistoryLayout
+    memory: Memory
+
+
+@dataclass(slots=True)
+class Visit:
+    """One request. `form` has the fields that a POST sent, without the token; `section` is the path
+    of the page of the navigation that it belongs to."""
+
+    site: Site
+    request: Request
+    session: Session
+    form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    opened: Store | None = None
+    section: str = ""
+
+    @property
+    def store(self) -> Store:
+        """The store, for as long as the handler runs; a live handler has none."""
+        assert self.opened is not None, "a live handler reads with in_store"
+        return self.opened
+
+    @property
+    def who(self) -> str:
+        """Who signs what is recorded."""
+        return self.session.name
+
+    @property
+    def read_only(self) -> bool:
+        """Whether nothing may be recorded."""
+        return self.site.settings.read_only or self.session.read_only
+
+    @property
+    def content(self) -> bool:
+        """Whether what was asked and said in attempts and calls may be shown."""
+        return self.site.settings.content
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether htmx asks for a part of a page only."""
+        return self.request.headers.get("hx-request") == "true"
+
+    def path(self, name: str) -> str:
+        """Returns a part of the path, such as `revision` of `/library/{revision}`."""
+        return str(self.request.path_params[name])
+
+    def query(self, name: str, default: str = "") -> str:
+        """Returns a value of the query string."""
+        return str(self.request.query_params.get(name, default))
+
+    def number(self, name: str, default: int, *, most: int = 1_000_000_000) -> int:
+        """Returns a number of the query string, from 0 on. Raises BadForm for what is none."""
+        value = self.query(name)
+        if not value:
+            return default
+        if not value.isdecimal() or not value.isascii() or len(value) > 12:
+            raise BadForm(f"{name} is a number, not {value[:40]!r}")
+        return min(int(value), most)
+
+    def field(self, name: str, default: str = "") -> str:
+        """Returns a field of the form that was sent."""
+        values = self.form.get(name, ())
+        return values[0] if values else default
+
+    def required(self, name: str, what: str) -> str:
+        """Returns a field of the form that must say something. Raises BadForm."""
+        value = self.field(name).strip()
+        if not value:
+            raise BadForm(f"{what} is missing", hint="go back and fill it in")
+        return value
+
+    def render(self, template: str, /, status: int = 200, **context: Any) -> HTMLResponse:
+        """Returns a template as the answer; every text in it is escaped."""
+        notices = list(self.session.notices)
+        if not self.is_fragment:
+            self.session.notices.clear()
+        shared = {
+            "visit": self,
+            "section": self.section,
+            "navigation": self.site.navigation,
+            "read_only": self.read_only,
+            "csrf": self.session.csrf,
+            "notices": notices,
+        }
+        page = self.site.templates.get_template(template).render(shared | context)
+        return HTMLResponse(page, status)
+
+    def done(self, path: str, notice: str = "", undo: Act | None = None) -> RedirectResponse:
+        """Returns the way to a page after a form was taken, which shows the notice once, with what
+        takes it back."""
+        if notice:
+            self.session.notices.append(Line(notice, undo))
+        return RedirectResponse(path, 303)
+
+    def moved(self, branch: str, version: int | None, path: str) -> Act | None:
+        """Returns what takes back that a branch was moved to a version, and then shows a path."""
+        log = self.store.port.names.ref_log(BRANCH + branch)
+        batch = next((move.batch for move in log if move.version == version), None)
+        return None if batch is None else Act("/undo", (("seen", str(batch)), ("back", path)))
+
+    def address(self, **changed: object) -> str:
+        """Returns this page's address with other values in its query; None takes one out."""
+        query = {k: str(v) for k, v in self.request.query_params.items() if v}
+        for name, value in changed.items():
+            query.pop(name, None)
+            if value not in (None, ""):
+                query[name] = str(value)
+        return self.request.url.path + (f"?{urlencode(query)}" if query else "")
+
+    async def in_store(self, work: Callable[[Store], T]) -> T:
+        """Returns what `work` returns, called with a store in a thread: for a live handler."""
+        return await self.site.stores.run(self.who, work)

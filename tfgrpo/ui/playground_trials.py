@@ -1,0 +1,160 @@
+"""One prompt under two versions of a library, asked in a thread of its own.
+
+A trial is kept as long as the server runs; what was asked, answered and paid is in the store's
+journal like every other call. The library goes where the proxy puts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.response import count_tokens
+from tfgrpo.project import open_project
+from tfgrpo.rendering.json_splice import document, edited
+from tfgrpo.rendering.request_placement import KEYS, addition, place_in_chat
+from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.store.address import project_root
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.store import Store
+from tfgrpo.ui.call_conversation import turns_of
+
+if TYPE_CHECKING:
+    from tfgrpo.rendering.prompt_templates import Message
+    from tfgrpo.store.records import Library, Version
+
+MOST = 200
+"""Trials that are kept, the last."""
+STAGE = "playground"
+
+
+@dataclass(slots=True)
+class Answered:
+    """One side of a trial: its version (None for no library), the messages that are sent, and what
+    came of them. `error` says why there is no answer; `dollars` is None where no price is known."""
+
+    name: str
+    version: str | None
+    messages: tuple[Message, ...]
+    added: int
+    text: str | None = None
+    error: str | None = None
+    tokens: tuple[int, int] | None = None
+    dollars: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes."""
+        return self.text is not None or self.error is not None
+
+
+@dataclass(slots=True)
+class Trial:
+    """A prompt and its sides."""
+
+    id: str
+    author: str
+    system: str
+    prompt: str
+    sides: tuple[Answered, ...]
+
+    @property
+    def over(self) -> int:
+        """How many sides are answered, or cannot be."""
+        return sum(one.is_over for one in self.sides)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of them are."""
+        return self.over == len(self.sides)
+
+
+class Trials:
+    """The trials of one server."""
+
+    def __init__(self) -> None:
+        self._trials: dict[str, Trial] = {}
+
+    def begin(
+        self, path: Path, author: str, words: tuple[str, str], sides: tuple[Answered, ...]
+    ) -> Trial:
+        """Begins to ask, and returns the trial; `words` are the system text and the prompt."""
+        trial = Trial(secrets.token_hex(8), author, *words, sides)
+        self._trials[trial.id] = trial
+        while len(self._trials) > MOST:
+            del self._trials[next(iter(self._trials))]
+        threading.Thread(target=_ask, args=(path, trial), daemon=True).start()
+        return trial
+
+    def of(self, id: str) -> Trial | None:
+        """Returns a trial; None where it is none of this server's."""
+        return self._trials.get(id)
+
+
+def side(
+    name: str, version: Version | None, library: Library | None, words: tuple[str, str]
+) -> Answered:
+    """Returns a side that is to be asked, with the library where the proxy puts it."""
+    system, prompt = words
+    own = [{"role": "system", "content": system}] if system else []
+    body = json.dumps({"messages": [*own, {"role": "user", "content": prompt}]})
+    added = 0
+    if library is not None and library.readable:
+        placed = addition(library)
+        added = count_tokens(json.loads(f'"{placed.escaped}"'))
+        edits = place_in_chat(body, document(body, KEYS), placed)
+        body = edited(body.encode(), body, edits).decode()
+    turns = turns_of(json.loads(body)) or []
+    messages = tuple((turn.role, turn.text) for turn in turns)
+    return Answered(name, None if version is None else version.name, messages, added)
+
+
+def _ask(path: Path, trial: Trial) -> None:
+    try:
+        with Store.open(path, author=trial.author) as store:
+            asyncio.run(_ask_all(store, trial))
+    except TfgrpoError as error:
+        for one in trial.sides:
+            if not one.is_over:
+                one.error = str(error)
+
+
+async def _ask_all(store: Store, trial: Trial) -> None:
+    """Asks both sides at once. Raises TfgrpoError where nothing can be asked."""
+    project = open_project(project_root(Path(store.file)))
+    settings, _ = eval_settings(store, project, [store.head.version], {})
+    prices = project.prices(settings.models)
+    options = SessionOptions(
+        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+        prices,
+        endpoints=project.endpoints(settings.models),
+    )
+    async with open_session(store, settings.models, options) as session:
+        calls = session.calls("policy", f"{STAGE} {trial.id}")
+
+        async def ask(number: int, one: Answered) -> None:
+            request = Request(STAGE, one.messages, settings.temperature, settings.max_tokens)
+            began = time.monotonic()
+            try:
+                answer = (await calls.ask(request, call_path=(number,))).answer
+            except CallFailed as error:
+                one.error = str(error)
+            else:
+                price = prices.policy
+                one.tokens = answer.prompt_tokens, answer.completion_tokens
+                one.dollars = None if price is None else price.cost(answer)
+                one.text = answer.content
+            one.seconds = time.monotonic() - began
+
+        await asyncio.gather(*(ask(number, one) for number, one in enumerate(trial.sides)))
+        await calls.finish_in_flight()

@@ -1,0 +1,80 @@
+"""The project around the store that is shown: its settings, prices and data; its branches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from tfgrpo.learn.turned_down import PROPOSAL
+from tfgrpo.project import Project, open_project
+from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.address import project_root
+
+if TYPE_CHECKING:
+    from tfgrpo.data.problems import Problem
+    from tfgrpo.ui.page_visit import Visit
+    from tfgrpo.ui.store_per_thread import Stores
+
+T = TypeVar("T")
+REMEMBERED = 30.0
+"""Seconds for which figures are shown as they were, whatever was recorded since."""
+DAY = 86_400.0
+STALE_AFTER = 15.0
+"""Seconds for which problems that were read are taken to be the same."""
+MOST = 8
+"""Datasets that are kept."""
+
+
+class KnownProblems(NamedTuple):
+    """Problems by id, read at a time; `missing` says why there are none."""
+
+    read: float
+    known: Mapping[str, Problem]
+    missing: str
+
+
+_read: WeakKeyDictionary[Stores, dict[str, KnownProblems]] = WeakKeyDictionary()
+
+
+def project_of(visit: Visit) -> Project:
+    """Returns the project of the store that is shown. Raises SettingsError."""
+    return open_project(project_root(visit.site.settings.store))
+
+
+def problems_of(
+    visit: Visit, key: str, read: Callable[[Project], tuple[Mapping[str, Problem], str]]
+) -> KnownProblems:
+    """Returns the problems that `read` gives, which is not asked again for a while: who goes from
+    group to group reads the same file. `key` tells them apart."""
+    there = _read.setdefault(visit.site.stores, {})
+    problems = there.get(key)
+    if problems is None or time.monotonic() - problems.read > STALE_AFTER:
+        known, missing = read(project_of(visit))
+        problems = KnownProblems(time.monotonic(), known, missing)
+        while len(there) >= MOST:
+            there.pop(next(iter(there)), None)
+        there[key] = problems
+    return problems
+
+
+def remembered(visit: Visit, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
+    """Returns what `compute` gives of the store: some seconds old at most while others commit, and
+    not computed again while nobody does. `key` tells it apart."""
+    memory = visit.site.memory
+    unchanged = (key, threading.get_ident(), visit.store.port.changes())  # a thread has its store
+    return memory.get(key, REMEMBERED, lambda: memory.get(unchanged, DAY, compute))
+
+
+def branches_of_people(visit: Visit) -> dict[str, int]:
+    """Returns branch → version number, without those of proposals: a proposal is looked at as
+    such, and what was turned down lies aside."""
+    store = visit.store
+    proposals = {one.content.get("branch") for one in decisions(store, kind=PROPOSAL)}
+    return {
+        name: number
+        for name, number in store.branches().items()
+        if name not in proposals and not name.startswith("rejected/")
+    }

@@ -1,0 +1,111 @@
+"""Tables that readers sort, and take away as CSV or JSON.
+
+A page names the columns of its rows once; the heads of its table, the order of the rows and the
+files come of that. `?sort=calls` is the largest first, `?sort=-calls` the smallest.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+
+from starlette.responses import Response
+
+from tfgrpo.ui.page_visit import BadForm
+
+if TYPE_CHECKING:
+    from tfgrpo.ui.page_visit import Visit
+
+Row = TypeVar("Row")
+Cell: TypeAlias = "str | int | float | None"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a text begins with that spreadsheets run."""
+
+
+class Column(NamedTuple, Generic[Row]):
+    """A column: its name in addresses and files, its head, and its value of a row."""
+
+    name: str
+    title: str
+    value: Callable[[Row], Cell]
+    number: bool = True
+
+
+class Head(NamedTuple):
+    """The head of a column: its words, the address that sorts by it, and how it is sorted now:
+    `ascending`, `descending` or not at all."""
+
+    title: str
+    address: str
+    number: bool
+    order: str
+
+
+class Table(NamedTuple, Generic[Row]):
+    """Rows in the order that was order for, and the heads of their columns. `addresses` are those
+    of the files, by what they are called."""
+
+    rows: list[Row]
+    heads: list[Head]
+    addresses: list[tuple[str, str]]
+
+
+def table(
+    visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str
+) -> Table[Row]:
+    """Returns a table. `key` tells it from the others of its page, in the address."""
+    name, order = f"sort-{key}", visit.query(f"sort-{key}")
+    by = next((one for one in columns if one.name == order.removeprefix("-")), None)
+    if order and by is None:
+        raise BadForm(f"this is not sorted by {order[:40]!r}")
+    ordered = list(rows)
+    if by is not None:
+        known = [row for row in rows if by.value(row) is not None]
+        first_large = by.number != order.startswith("-")
+        known.sort(key=lambda row: by.value(row), reverse=first_large)  # type: ignore[arg-type, return-value]
+        ordered = known + [row for row in rows if by.value(row) is None]
+    others = {one: None for one in visit.request.query_params if one.startswith("sort-")}
+    heads = []
+    for one in columns:
+        is_by = by is not None and one.name == by.name
+        again = f"-{one.name}" if is_by and not order.startswith("-") else one.name
+        way = "descending" if one.number != order.startswith("-") else "ascending"
+        address = visit.address(**{**others, name: again})
+        heads.append(Head(one.title, address, one.number, way if is_by else ""))
+    files = [
+        (kind.upper(), visit.address(**{**others, "as": f"{kind}-{key}"}))
+        for kind in ("csv", "json")
+    ]
+    return Table(ordered, heads, files)
+
+
+def file_of(
+    visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str
+) -> Response | None:
+    """Returns a table as the file that the address asks for; None where it asks for none."""
+    kind, _, which = visit.query("as").partition("-")
+    if which != key:
+        return None
+    cells = [{one.name: one.value(row) for one in columns} for row in rows]
+    if kind == "json":
+        return _file(json.dumps(cells, ensure_ascii=False, indent=1), key, "application/json", kind)
+    if kind != "csv":
+        raise BadForm(f"a table is not written as {kind[:40]!r}", hint="csv or json")
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([one.name for one in columns])
+    writer.writerows([[_harmless(value) for value in one.values()] for one in cells])
+    return _file(out.getvalue(), key, "text/csv; charset=utf-8", kind)
+
+
+def _file(content: str, key: str, kind: str, ending: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{key}.{ending}"'}
+    return Response(content.encode("utf-8", "replace"), media_type=kind, headers=headers)
+
+
+def _harmless(value: Cell) -> Cell:
+    """Returns a cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -1,0 +1,50 @@
+"""The record of traffic beside the store that is shown, and the numbers in forms about it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tfgrpo.store.activity.traffic import Traffic, traffic_path
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.ui.page_visit import BadForm
+
+if TYPE_CHECKING:
+    from tfgrpo.ui.page_visit import Visit
+
+
+@contextmanager
+def traffic_of(visit: Visit) -> Iterator[Traffic | None]:
+    """Opens the record for a block; gives None where no traffic was recorded."""
+    path = traffic_path(visit.store.file)
+    if not os.path.isfile(path):
+        yield None
+        return
+    traffic = open_traffic(path)
+    try:
+        yield traffic
+    finally:
+        traffic.close()
+
+
+def has_traffic(visit: Visit) -> bool:
+    """Returns whether any traffic was recorded."""
+    return os.path.isfile(traffic_path(visit.store.file))
+
+
+def number_in(value: str) -> float | None:
+    """Returns the number that a field says, true and false included. Raises BadForm."""
+    if not value:
+        return None
+    if value.lower() in ("true", "false"):
+        return float(value.lower() == "true")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise BadForm(f"{value[:40]!r} is no score", hint="true, false or a number")
+    return number

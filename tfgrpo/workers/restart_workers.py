@@ -1,0 +1,69 @@
+"""Workers on this machine: started together, started again when one dies, ended together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+from tfgrpo.store import child_processes
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+PARENT = "TFGRPO_WORKER_PARENT"
+"""The variable with the id of the process that a worker ends with."""
+LOOK_SECONDS = 0.2
+QUICK = 5.0
+"""A worker that ends sooner than this, in seconds, is started again after as long a pause."""
+COMMAND = "from tfgrpo.cli.main import main; main()"
+
+
+def keep_workers(
+    store: str, count: int, options: Sequence[str], stop: Event, on_note: Callable[[str], None]
+) -> None:
+    """Keeps so many workers at work for a store until it is stopped; returns when all have ended.
+
+    `store` is what opens it, with its password if it has one: that goes into their environment
+    and not into their command lines. `options` are those of `tfgrpo workers run`. A worker whose
+    parent dies ends by itself.
+    """
+    environment = child_processes.whole(TFGRPO_STORE=store, **{PARENT: str(os.getpid())})
+    command = child_processes.python("-c", COMMAND, "workers", "run", *options)
+    begun: dict[int, float] = {}
+    running: dict[int, Popen[bytes]] = {}
+    try:
+        while not stop.is_set():
+            now = time.monotonic()
+            for place in range(count):
+                process = running.get(place)
+                if process is not None and process.poll() is None:
+                    continue
+                if process is not None:
+                    if now - begun[place] < QUICK:
+                        continue
+                    on_note(f"a worker has ended with status {process.returncode}: another begins")
+                running[place] = child_processes.start(command, environment)
+                begun[place] = now
+            stop.wait(LOOK_SECONDS)
+    finally:
+        for process in running.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in running.values():
+            process.wait()
+
+
+def is_orphan() -> bool:
+    """Returns whether the process that this one ends with is gone."""
+    started_by = parent()
+    return started_by is not None and os.getppid() != started_by
+
+
+def parent() -> int | None:
+    """Returns the id of the process that this one was started by, and ends with; None for none."""
+    value = os.environ.get(PARENT, "")
+    return int(value) if value.isdecimal() else None

@@ -1,0 +1,152 @@
+"""One run as a worker sees it: its models, verifier and tools opened here, its groups made.
+
+Everything is opened as the run's record says, with what this machine has: keys come from its
+environment, tools and sandboxes are its own, and its endpoints may be others that serve the same
+model. What is made goes into the shared journal before anybody acts on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tfgrpo.connect import CallLimits
+from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import Domain
+from tfgrpo.learn.groups import Gathering, GroupMaker, GroupTask, RunParts
+from tfgrpo.learn.loop import reflection_of
+from tfgrpo.learn.progress import Progress
+from tfgrpo.model.budget import Budget
+from tfgrpo.model.client import Calls, Meter
+from tfgrpo.project import Project
+from tfgrpo.rollout.agent_loop import equipped
+from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.settings import TrainSettings
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.records import Library
+from tfgrpo.store.store import Store
+from tfgrpo.tools.tool_call_record import ToolRecord
+
+MOST_LIBRARIES = 8
+"""The libraries that are kept for further groups."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkPlan:
+    """What of a run's record a worker goes by, as seen from here."""
+
+    run: Run
+    settings: TrainSettings
+    domain: Domain
+    prompts: Path | None
+
+
+def plan_work(store: Store, project: Project, name: str, models: Mapping[str, Any]) -> WorkPlan:
+    """Returns what to go by for the run of that name. `models` are settings of models that are
+    this machine's own. Raises NotTrusted where the record came with the store, and TfgrpoError."""
+    run = store.runs.get(name)
+    project.require_run(run.name, run.config)
+    settings = TrainSettings(**run.config)
+    if settings.models.endpoints:  # which are this machine's own, and not the record's
+        project.require_trust({})
+    own = settings.models.model_copy(update=dict(models))
+    return WorkPlan(
+        run,
+        settings.model_copy(update={"models": own}),
+        project.by_agent(project.domain(settings.domain), settings),
+        project.open_path(settings.prompts) if settings.prompts else None,
+    )
+
+
+@dataclass(eq=False, slots=True)
+class RunWork:
+    """A run that this worker makes groups of. `meter` counts what its calls come to."""
+
+    store: Store
+    plan: WorkPlan
+    maker: GroupMaker
+    calls: tuple[Calls, ...]
+    meter: Meter
+    attempts: int = 0
+    _libraries: dict[int, Library] = field(default_factory=dict)
+
+    async def make(self, task: GroupTask, problem: Problem) -> dict[str, Any]:
+        """Makes what is missing of a task's group, and records it. Returns what the journal does
+        not tell: the samples that have failed, and why. Raises EndpointError, BudgetReached,
+        DomainError and StoreError."""
+        run = self.plan.run
+        rows = self.store.runs.rollouts(run, task.step, task.problem)
+        recorded = {(row.problem, row.sample): row for row in rows}
+        gathering = Gathering(problem, self._library(task.version))
+        await self.maker.make(task, gathering, recorded)
+        rollouts = gathering.group.rollouts
+        self.attempts += sum((problem.id, r.sample) not in recorded for r in rollouts)
+        return {"failed": {r.sample: r.reason for r in rollouts if r.outcome == "failed"}}
+
+    def share(self, concurrency: int) -> None:
+        """Has at most so many requests in flight from now on."""
+        for calls in self.calls:
+            calls.fleet.resize(concurrency)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether an endpoint was given up: it has to be opened anew."""
+        return any(calls.fleet.given_up for calls in self.calls)
+
+    def _library(self, version: int) -> Library:
+        if version not in self._libraries:
+            if len(self._libraries) >= MOST_LIBRARIES:
+                del self._libraries[min(self._libraries)]
+            self._libraries[version] = self.store.library(self.store.version(version))
+        return self._libraries[version]
+
+
+@asynccontextmanager
+async def work_on(
+    store: Store, project: Project, plan: WorkPlan, budget: Budget | None = None
+) -> AsyncIterator[RunWork]:
+    """Opens what a run's groups need, for as long as the block lasts. `budget` bounds its calls.
+
+    At its end calls that are in flight have a moment to be answered and journalled. Raises
+    EndpointError, ToolError and StoreError.
+    """
+    settings, run = plan.settings, plan.run
+    options = SessionOptions(
+        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+        project.prices(settings.models),
+        budget,
+        verifier_seconds=settings.verify_timeout,
+        shared=True,
+        endpoints=project.endpoints(settings.models),
+    )
+    async with open_session(store, settings.models, options) as session:
+        policy, reflector = session.model_calls(run.uid, run)
+        parts = RunParts(
+            session,
+            run,
+            settings,
+            plan.domain,
+            plan.domain.template("rollout", plan.prompts),
+            reflection_of(settings, plan.domain, plan.prompts),
+            policy,
+            reflector,
+            Progress(run.name, 1, settings.epochs, meter=session.meter),
+            prompts=plan.prompts,
+        )
+        calls = (policy,) if policy is reflector else (policy, reflector)
+        async with equipped(
+            plan.domain,
+            settings,
+            ToolRecord(session.journal, store.runs, scope=run.uid, run=run, shared=True),
+            folder=session.folder,
+        ) as (domain, agent):
+            maker = GroupMaker(parts)
+            maker.equip(domain, agent)
+            try:
+                yield RunWork(store, plan, maker, calls, session.meter)
+            finally:
+                await asyncio.gather(*(one.finish_in_flight() for one in calls))
