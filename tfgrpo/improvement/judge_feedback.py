@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory
+from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.evaluate.eval_setup import eval_settings
 from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.model.budget import open_budget
@@ -27,9 +27,6 @@ from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.store import Store
-
-if TYPE_CHECKING:
-    from tfgrpo.domains.base import Verdict
 
 REASON = 500
 """Characters of a verdict's reason that are kept."""

@@ -7,17 +7,13 @@ no controller is told of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from tfgrpo.improvement.proposals import get_proposal
-from tfgrpo.store.activity.decisions import decide, decisions
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tfgrpo.store.activity.decisions import Decision
-    from tfgrpo.store.store import Store
+from tfgrpo.store.store import Store
 
 KIND = "discussion"
 MOST = 10_000

@@ -4,15 +4,13 @@ what.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history.revisions import BRANCH
-
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.decisions import Decision
-    from tfgrpo.store.records import Version
-    from tfgrpo.store.store import Store
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
 
 
 class DecidedMove(NamedTuple):

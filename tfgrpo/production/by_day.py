@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tfgrpo.costs import prices as known_prices
+from tfgrpo.costs.prices import Price
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.traffic import (
     LiveFigures,
@@ -26,10 +27,7 @@ from tfgrpo.store.activity.traffic import (
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.opening import open_traffic
-
-if TYPE_CHECKING:
-    from tfgrpo.costs.prices import Price
-    from tfgrpo.store.store import Store
+from tfgrpo.store.store import Store
 
 KIND = "bounds"
 """The kind of the decisions that set bounds."""

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
+from tfgrpo.proxy.passing_call import Call
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.terminal_safe import complain
-
-if TYPE_CHECKING:
-    from tfgrpo.proxy.passing_call import Call
 
 MODE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 STDERR = 2

@@ -13,10 +13,9 @@ import os
 import sys
 from contextlib import suppress
 from glob import glob
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import Traffic
+from tfgrpo.store.activity.traffic import Traffic
 
 SIZE = 8
 

@@ -11,18 +11,14 @@ import logging
 import os
 import threading
 import time
-from subprocess import DEVNULL, PIPE, SubprocessError
-from typing import IO, TYPE_CHECKING
+from subprocess import DEVNULL, PIPE, Popen, SubprocessError
+from typing import IO
 
 from tfgrpo.production.webhook import WEBHOOK
 from tfgrpo.proxy.experiment_arms import RunningExperiment
+from tfgrpo.proxy.library_choice import Chooser
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import traffic_path
-
-if TYPE_CHECKING:
-    from subprocess import Popen
-
-    from tfgrpo.proxy.library_choice import Chooser
 
 LOOK = 5.0
 """Seconds between two looks."""

@@ -15,21 +15,16 @@ import os
 import re
 import struct
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from tfgrpo.proxy.http_message import BadRequest, Request, virtual_key
 from tfgrpo.proxy.library_choice import NONE
-from tfgrpo.proxy.passing_call import sent_key
+from tfgrpo.proxy.passing_call import Call, sent_key
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.rendering.request_placement import place_of
 from tfgrpo.store.activity.key_ledger import Budget, VirtualKey, allows, key_digest
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tfgrpo.proxy.passing_call import Call
-    from tfgrpo.proxy.proxy_settings import ProxySettings
 
 OPEN_PATHS = ("/v1/models", "/v1/models/*", "/models", "/models/*")
 """What any virtual key may ask for with GET, beside the routes that get a library."""

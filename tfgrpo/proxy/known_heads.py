@@ -8,12 +8,9 @@ request whose head differs in anything but the digits of its length is parsed as
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.http_message import Request, head_around
-
-if TYPE_CHECKING:
-    from tfgrpo.proxy.proxy_settings import Upstream
+from tfgrpo.proxy.proxy_settings import Upstream
 
 END = b"\r\n\r\n"
 _length = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)\r\n", re.IGNORECASE)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Protocol
+from types import ModuleType
+from typing import Protocol
 
 from tfgrpo.store.errors import SettingsError, install_hint
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 LONGEST = 64 << 10
 """Letters of a text that are read by the plans of numbers, which takes some 30 µs each at the

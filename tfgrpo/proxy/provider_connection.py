@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import httptools
 
 from tfgrpo.proxy.http_message import Headers
-
-if TYPE_CHECKING:
-    from tfgrpo.proxy.proxy_settings import Upstream
+from tfgrpo.proxy.proxy_settings import Upstream
 
 IDLE = 30.0
 """Seconds after which a connection that nobody used is closed."""

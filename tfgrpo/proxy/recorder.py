@@ -20,22 +20,17 @@ import subprocess
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.call_counter import Counter, counter_path
-from tfgrpo.proxy.passing_call import sent_key
+from tfgrpo.proxy.passing_call import Call, sent_key
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
+from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import keyed
 from tfgrpo.store.opening import open_traffic
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tfgrpo.proxy.passing_call import Call
-    from tfgrpo.proxy.spending import SpendingSettings
 
 WAITING = 32 << 20
 """Bytes of calls that may wait for the process that writes them; where the file cannot be written,

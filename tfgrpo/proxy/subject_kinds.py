@@ -14,16 +14,14 @@ import logging
 import re
 from collections.abc import Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tfgrpo.model.error_bodies import failure_in
 from tfgrpo.proxy.http_message import CREDENTIALS as KEY_HEADERS
 from tfgrpo.proxy.http_message import Headers, virtual_key
 from tfgrpo.proxy.passing_call import sent_key
 from tfgrpo.proxy.provider_connection import Pool, UpstreamConnection
-
-if TYPE_CHECKING:
-    from tfgrpo.proxy.proxy_settings import Classifier, Upstream
+from tfgrpo.proxy.proxy_settings import Classifier, Upstream
 
 MOST_SUBJECTS = 20_000
 """Subjects whose kinds are remembered, the last seen."""

@@ -16,10 +16,9 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import CallRecord, Feedback
+from tfgrpo.store.activity.traffic import CallRecord, Feedback
 
 SCHEMA = "https://opentelemetry.io/schemas/gen-ai-dev/1.42"
 SERVICE = "service.name"

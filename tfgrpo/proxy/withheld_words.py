@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.personal_data import Finder, PersonalData
+from tfgrpo.store.activity.traffic import Feedback
 from tfgrpo.store.records import REDACTED
-
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import Feedback
 
 START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 """Where a word of ASCII begins: behind letters of a script without blanks too, and behind what

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tfgrpo.improvement.exchange import read_json
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
 from tfgrpo.rendering.request_placement import KEYS, addition, place_of
 from tfgrpo.rendering.retrieve import Part
 from tfgrpo.runs.group_details import PromptPart, highlighted
-
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import CallContent, CallRecord
-    from tfgrpo.store.records import Library
+from tfgrpo.store.activity.traffic import CallContent, CallRecord
+from tfgrpo.store.records import Library
 
 SYSTEM = ("system", "developer")
 CALLS = ("tool_use", "function_call")

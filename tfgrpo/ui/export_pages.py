@@ -17,16 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
+
+from starlette.types import ASGIApp, Message
 
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.ui.site import create_site
 from tfgrpo.ui.ui_settings import UiSettings
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message
 
 HOST = "127.0.0.1"
 MOST = 5_000

@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tfgrpo.improvement.proposal_comments import discussions
 from tfgrpo.improvement.proposals import list_proposals
@@ -27,12 +27,10 @@ from tfgrpo.project import open_project
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.store import Store
+from tfgrpo.ui.store_per_thread import Stores
+from tfgrpo.ui.ui_settings import UiSettings
 from tfgrpo.wording import plural
-
-if TYPE_CHECKING:
-    from tfgrpo.store.store import Store
-    from tfgrpo.ui.store_per_thread import Stores
-    from tfgrpo.ui.ui_settings import UiSettings
 
 EVERY = 30.0
 """Seconds between two looks."""

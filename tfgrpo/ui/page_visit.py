@@ -21,7 +21,7 @@ from tfgrpo.store.errors import (
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.ui.figure_cache import Memory
-from tfgrpo.ui.visitor_sessions import Act, Line
+from tfgrpo.ui.visitor_sessions import Act, Line, Session
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
     from tfgrpo.ui.store_per_thread import Stores
     from tfgrpo.ui.ui_settings import UiSettings
-    from tfgrpo.ui.visitor_sessions import Session
 
 T = TypeVar("T")
 STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (

@@ -13,7 +13,6 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.evaluate.eval_setup import eval_settings
@@ -21,16 +20,14 @@ from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project
 from tfgrpo.rendering.json_splice import document, edited
+from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.rendering.request_placement import KEYS, addition, place_in_chat
 from tfgrpo.session import SessionOptions, open_session
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.ui.call_conversation import turns_of
-
-if TYPE_CHECKING:
-    from tfgrpo.rendering.prompt_templates import Message
-    from tfgrpo.store.records import Library, Version
 
 MOST = 200
 """Trials that are kept, the last."""

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 import hmac
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tfgrpo.ui.ui_settings import UiSettings, is_loopback
-from tfgrpo.ui.visitor_sessions import Failures
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from tfgrpo.ui.visitor_sessions import Session, Sessions
+from tfgrpo.ui.visitor_sessions import Failures, Session, Sessions
 
 POLICY = "; ".join(
     (

@@ -5,18 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
+from tfgrpo.data.problems import Problem
 from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.project import Project, open_project
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.address import project_root
-
-if TYPE_CHECKING:
-    from tfgrpo.data.problems import Problem
-    from tfgrpo.ui.page_visit import Visit
-    from tfgrpo.ui.store_per_thread import Stores
+from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.store_per_thread import Stores
 
 T = TypeVar("T")
 REMEMBERED = 30.0

@@ -7,12 +7,13 @@ import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.routing import Route as Answered
@@ -23,9 +24,10 @@ from tfgrpo.display.graph_layout import HistoryLayout
 from tfgrpo.store.errors import (
     TfgrpoError,
 )
+from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.notifications import Notifier
-from tfgrpo.ui.page_route import Page, Route
+from tfgrpo.ui.page_route import Handler, LiveHandler, Page, Route
 from tfgrpo.ui.page_visit import BadForm, Site, Visit, status_of
 from tfgrpo.ui.pages import PAGES
 from tfgrpo.ui.request_guard import Guard, is_genuine
@@ -33,12 +35,6 @@ from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.template_environment import environment
 from tfgrpo.ui.ui_settings import UiSettings
 from tfgrpo.ui.visitor_sessions import Session, Sessions
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
-    from tfgrpo.store.store import Store
-    from tfgrpo.ui.page_route import Handler, LiveHandler
 
 STATIC = Path(__file__).parent / "static"
 MOST_FORM = 4 << 20

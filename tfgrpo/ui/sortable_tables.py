@@ -10,14 +10,11 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from starlette.responses import Response
 
-from tfgrpo.ui.page_visit import BadForm
-
-if TYPE_CHECKING:
-    from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import BadForm, Visit
 
 Row = TypeVar("Row")
 Cell: TypeAlias = "str | int | float | None"

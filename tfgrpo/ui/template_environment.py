@@ -9,10 +9,10 @@ value has under it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import BuiltinMethodType, MethodType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.runtime import Undefined
@@ -22,9 +22,6 @@ from tfgrpo import wording
 from tfgrpo.store.history.word_diff import Piece, pieces
 from tfgrpo.terminal_safe import shown
 from tfgrpo.ui import charts
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNKNOWN = "–"

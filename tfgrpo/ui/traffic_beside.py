@@ -6,14 +6,10 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from tfgrpo.store.activity.traffic import Traffic, traffic_path
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.ui.page_visit import BadForm
-
-if TYPE_CHECKING:
-    from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import BadForm, Visit
 
 
 @contextmanager

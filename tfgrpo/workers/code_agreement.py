@@ -14,15 +14,12 @@ from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 from tfgrpo.domains.base import Domain
 from tfgrpo.runs.run_problems import PROMPTS
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import digest
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 ROOMS = (
     "agents",

@@ -6,13 +6,10 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from subprocess import Popen
 from threading import Event
-from typing import TYPE_CHECKING
 
 from tfgrpo.store import child_processes
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 PARENT = "TFGRPO_WORKER_PARENT"
 """The variable with the id of the process that a worker ends with."""

@@ -4,24 +4,19 @@ lies beside the store, so that it goes on in the page or in a terminal."""
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+
+from starlette.responses import Response
 
 from tfgrpo.display.bisect_strip import bisect_strip
 from tfgrpo.display.event_lines import events_of
 from tfgrpo.evaluate.bisect_judges import forget, materialise
 from tfgrpo.redaction import trial_folder
 from tfgrpo.store.history import bisect as searches
-from tfgrpo.store.history.bisect import BISECT_VERDICTS
+from tfgrpo.store.history.bisect import BISECT_VERDICTS, BisectSearch, BisectVerdict
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.experience import attempts_of
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.history.bisect import BisectSearch, BisectVerdict
-    from tfgrpo.ui.page_visit import Visit
 
 EVENTS = 30
 """Events of the version under test that are shown; its own page has all."""

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
+
+from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
 from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.decisions import decide
-from tfgrpo.store.activity.traffic import CUT_OFF, UNIT, Feedback, FeedbackRefused, checked_feedback
-from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.activity.traffic import (
+    CUT_OFF,
+    UNIT,
+    CallContent,
+    CallRecord,
+    Feedback,
+    FeedbackRefused,
+    checked_feedback,
+)
+from tfgrpo.store.errors import TfgrpoError, UnknownRevision
+from tfgrpo.store.records import Library
 from tfgrpo.ui.call_conversation import (
     SentTurn,
     answer_turns,
@@ -21,17 +32,9 @@ from tfgrpo.ui.call_conversation import (
     with_library,
 )
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.traffic_beside import number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.traffic import CallContent, CallRecord
-    from tfgrpo.store.errors import TfgrpoError
-    from tfgrpo.store.records import Library
-    from tfgrpo.ui.page_visit import Visit
 
 WORDS = ("label", "comment", "correct")
 

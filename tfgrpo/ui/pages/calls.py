@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from starlette.responses import Response
+
 from tfgrpo import wording
-from tfgrpo.store.activity.traffic import CallFilter, FoundCalls, ListedCall, Place, UnknownCall
+from tfgrpo.store.activity.traffic import (
+    CallFilter,
+    FoundCalls,
+    ListedCall,
+    Place,
+    Traffic,
+    UnknownCall,
+)
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.sortable_tables import Column, file_of
 from tfgrpo.ui.traffic_beside import number_in, traffic_of
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.traffic import Traffic
-    from tfgrpo.ui.page_visit import Visit
 
 ROWS = 50
 FILED = 10_000

@@ -4,8 +4,10 @@ in the page, then recorded as one version."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 from urllib.parse import quote
+
+from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
 from tfgrpo.store.errors import StaleVersion
@@ -13,16 +15,11 @@ from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import Move, ids_of, moved, moves
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.merge import Combination, Conflict, MergeConflict, Merged, Resolve
+from tfgrpo.store.records import Library, Version
+from tfgrpo.store.store import Store
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.records import Library, Version
-    from tfgrpo.store.store import Store
-    from tfgrpo.ui.page_visit import Visit
 
 WORDS: dict[Combination, str] = {
     "merge": "Merge",

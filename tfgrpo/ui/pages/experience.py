@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response
 
 from tfgrpo.display.event_lines import ShownEvent, life_of
 from tfgrpo.display.library_figures import known_experiences, uses_of
 from tfgrpo.evaluate.measured_runs import measures
+from tfgrpo.evaluate.presence_effects import Credit
 from tfgrpo.redaction import redact_everywhere, remaining
 from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.records import Version
 from tfgrpo.store.redact import Target
 from tfgrpo.ui.charts import credit_chart
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.library import WEEK, known_credits
 from tfgrpo.ui.shown_project import REMEMBERED, branches_of_people, remembered
 from tfgrpo.wording import plural
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.evaluate.presence_effects import Credit
-    from tfgrpo.store.records import Version
-    from tfgrpo.ui.page_visit import Visit
 
 EVENTS = 100
 """Of a long life the newest are shown, and the rest where it is asked for."""

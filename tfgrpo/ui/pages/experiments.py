@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement.proposals import list_proposals
@@ -21,15 +23,10 @@ from tfgrpo.production.experiment import (
 )
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, status_of
+from tfgrpo.ui.page_visit import BadForm, Visit, status_of
 from tfgrpo.ui.shown_project import branches_of_people
 from tfgrpo.ui.traffic_beside import number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
 
 METRICS = ("score", *MEASURES)
 

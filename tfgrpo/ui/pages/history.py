@@ -5,22 +5,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
 
 from tfgrpo.display.graph_layout import DrawnRow
 from tfgrpo.display.order_changes import change_counts
 from tfgrpo.display.version_rows import StandingNames, scores
 from tfgrpo.store.history import log_filter
 from tfgrpo.store.history.log_filter import parse_time, subject
-from tfgrpo.store.records import OPS
+from tfgrpo.store.records import OPS, Version
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.records import Version
-    from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import BadForm, Visit
 
 WINDOW = 100
 """Versions in a window; `static/history.js` asks for one at a time."""

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from starlette.responses import Response
 
 from tfgrpo.display.order_changes import change_counts
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import RUNNING, experiments
+from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
+from tfgrpo.store.records import Version
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.pages.production import is_ready, report_of
 from tfgrpo.ui.shown_project import branches_of_people
 from tfgrpo.ui.traffic_beside import has_traffic
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.runs import Run
-    from tfgrpo.store.records import Version
-    from tfgrpo.ui.page_visit import Visit
 
 VERSIONS = 8
 RUNS = 5

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
+
+from starlette.responses import Response
 
 from tfgrpo.display.library_figures import KnownExperience, credits_of, known_experiences, uses_of
 from tfgrpo.display.version_rows import StandingNames
+from tfgrpo.evaluate.presence_effects import Credit
 from tfgrpo.hand_edits import add_texts, commit_by_hand, commit_edit, modified
 from tfgrpo.rendering.markdown_edit import document, edited, rebased
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
-from tfgrpo.store.records import Operation
+from tfgrpo.store.records import Experience, Library, Operation, Version
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, status_of
+from tfgrpo.ui.page_visit import BadForm, Visit, status_of
 from tfgrpo.ui.shown_project import REMEMBERED, remembered
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.evaluate.presence_effects import Credit
-    from tfgrpo.store.records import Experience, Library, Version
-    from tfgrpo.ui.page_visit import Visit
 
 ROWS = 50
 WEEK = 7 * 86_400 * 1_000_000

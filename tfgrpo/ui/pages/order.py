@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
 
 from tfgrpo.hand_edits import arrange_library
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history.library_order import ids_of, moved
-from tfgrpo.store.records import Experience
+from tfgrpo.store.records import Experience, Library
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.responses import Response
-
-    from tfgrpo.store.records import Library
-    from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import BadForm, Visit
 
 ROWS = 200
 """Experiences on a page."""

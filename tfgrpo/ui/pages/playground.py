@@ -5,25 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.ui.call_conversation import parsed, turns_of
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.playground_trials import Answered, Trial, Trials, side
 from tfgrpo.ui.shown_project import branches_of_people
+from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.traffic_beside import traffic_of
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
-    from tfgrpo.ui.store_per_thread import Stores
 
 NONE = "none"
 LONGEST = 200_000

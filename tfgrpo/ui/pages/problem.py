@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
+
+from starlette.responses import Response
 
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.sortable_tables import Column, file_of, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
 
 MOST = 200
 """The last runs and evaluations that are looked at, of each."""

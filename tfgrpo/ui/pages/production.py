@@ -6,7 +6,9 @@ import os
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
+
+from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement import collection
@@ -25,13 +27,15 @@ from tfgrpo.production.by_day import (
 from tfgrpo.production.experiment import RUNNING, Experiment, experiments
 from tfgrpo.production.experiment_evidence import Evidence, evidence
 from tfgrpo.production.rollback import before_that, rollback
-from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.activity.decisions import Decision, decisions
 from tfgrpo.store.activity.traffic import CallFilter, ListedCall, LiveFigures, traffic_path
 from tfgrpo.store.errors import StaleVersion, UnknownRevision
 from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.store.records import Version
 from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.shown_project import branches_of_people, project_of
@@ -39,13 +43,6 @@ from tfgrpo.ui.sortable_tables import Column, file_of, table
 from tfgrpo.ui.traffic_beside import number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.decisions import Decision
-    from tfgrpo.store.records import Version
-    from tfgrpo.ui.page_visit import Visit
 
 CALLS = 10
 ENDED = 10

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.sortable_tables import Column, file_of, table
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
 
 
 class PromptLine(NamedTuple):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
+
+from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions
@@ -17,18 +19,12 @@ from tfgrpo.improvement.proposals import (
     review,
 )
 from tfgrpo.store.errors import StaleVersion
-from tfgrpo.store.history.merge import MergeConflict
+from tfgrpo.store.history.merge import MergeConflict, Resolve
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.combine import Undecided, resolution
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.history.merge import Resolve
-    from tfgrpo.ui.page_visit import Visit
 
 DECIDED = 20
 """The last decisions that are listed below the queue."""

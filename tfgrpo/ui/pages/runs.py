@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from tfgrpo import wording
 from tfgrpo.evaluate.learning_curves import score_curves
@@ -16,20 +15,16 @@ from tfgrpo.runs.run_issues import issue_counts, nothing_learned
 from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, run_figures
 from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.store.activity.runs import Run
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.resume_run import go_on, last_words
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.watched_runs import Watches
 from tfgrpo.wording import plural
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.runs import Run
-    from tfgrpo.ui.page_visit import Visit
-    from tfgrpo.ui.store_per_thread import Stores
 
 COLUMNS: tuple[Column[ListedRun], ...] = (
     Column("run", "Run", lambda one: one.run.name, False),

@@ -6,21 +6,18 @@ from __future__ import annotations
 import re
 import time
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 
+from starlette.responses import Response
+
 from tfgrpo.runs.attempts import known_run_problems
+from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import CallFilter, FoundCalls
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm
+from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.shown_project import branches_of_people, problems_of
 from tfgrpo.ui.traffic_beside import traffic_of
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.store.activity.runs import Run
-    from tfgrpo.ui.page_visit import Visit
 
 MOST = 20
 """What is listed of each kind."""

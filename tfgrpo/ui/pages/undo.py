@@ -3,8 +3,9 @@ versions changed what it brought; each conflict is decided in the page then."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement.proposal_reopening import reopen
@@ -14,13 +15,9 @@ from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.pages.combine import resolution
 from tfgrpo.ui.pages.review import seen_in, show_proposal, tip_of
-
-if TYPE_CHECKING:
-    from starlette.responses import Response
-
-    from tfgrpo.ui.page_visit import Visit
 
 
 def undo(visit: Visit) -> Response:

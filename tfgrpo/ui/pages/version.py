@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from starlette.responses import Response
 
 from tfgrpo.display.event_lines import events_of
 from tfgrpo.display.order_changes import change_counts, left_in_place, moves_of
 from tfgrpo.display.version_rows import StandingNames, scores, signed
 from tfgrpo.runs.run_issues import issues
-from tfgrpo.store.history.library_order import moves
+from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.revisions import resolve_range
+from tfgrpo.store.records import Change, Version
+from tfgrpo.store.store import Store
 from tfgrpo.ui.page_route import Route
+from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.pages.experience import attempts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from starlette.responses import Response
-
-    from tfgrpo.store.history.library_order import Move
-    from tfgrpo.store.records import Change, Version
-    from tfgrpo.store.store import Store
-    from tfgrpo.ui.page_visit import Visit
 
 EVENTS = 200
 CHANGES = 200
