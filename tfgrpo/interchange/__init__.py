@@ -19,29 +19,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.interchange.bring_in import Imported, ImportPlan, bring_in, new_batches, plan
-    from tfgrpo.interchange.format_types import (
-        Batch,
-        Document,
-        Format,
-        Item,
-        Skipped,
-        SourceFile,
-        UnreadableLibrary,
-    )
+    from tfgrpo.interchange.format_types import Document, UnreadableLibrary
+    from tfgrpo.interchange.incoming import Imported, bring_in, new_batches, plan
     from tfgrpo.interchange.registry import available, by_file_name, named, read, written
-    from tfgrpo.interchange.write_out import Outgoing, export, save
+    from tfgrpo.interchange.write_out import export, save
 
 __all__ = [
-    "Batch",
     "Document",
-    "Format",
-    "ImportPlan",
     "Imported",
-    "Item",
-    "Outgoing",
-    "Skipped",
-    "SourceFile",
     "UnreadableLibrary",
     "available",
     "bring_in",
@@ -54,27 +39,14 @@ __all__ = [
     "save",
     "written",
 ]
-
-MODULES = {
-    "bring_in": ("Imported", "ImportPlan", "bring_in", "new_batches", "plan"),
-    "write_out": ("Outgoing", "export", "save"),
-    "format_types": (
-        "Batch",
-        "Document",
-        "Format",
-        "Item",
-        "Skipped",
-        "SourceFile",
-        "UnreadableLibrary",
-    ),
-    "registry": ("available", "by_file_name", "named", "read", "written"),
-}
+MODULES = ("write_out", "registry", "incoming")
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    for module, names in MODULES.items():
-        if name in names:
-            return getattr(import_module(f"tfgrpo.interchange.{module}"), name)
+    for module in MODULES if name in __all__ else ():
+        found = vars(import_module(f"tfgrpo.interchange.{module}"))
+        if name in found:
+            return found[name]
     raise AttributeError(f"module 'tfgrpo.interchange' has no attribute {name!r}")

@@ -122,25 +122,12 @@ class SourceFile:
     @cached_property
     def json(self) -> object:
         """Its value as JSON, each object as `Pairs`; None when it is none (`null` is none)."""
-        import json
-
-        try:
-            value: object = json.loads(self.text, object_pairs_hook=Pairs)
-        except (ValueError, RecursionError):
-            return None
-        return value
+        return _json(self.text)
 
     @cached_property
     def first_row(self) -> object:
         """The value of its first line that is not blank, as JSON; None when it is none."""
-        import json
-
-        first = next((line for line in self.lines if line.strip()), "")
-        try:
-            value: object = json.loads(first, object_pairs_hook=Pairs)
-        except (ValueError, RecursionError):
-            return None
-        return value
+        return _json(next((line for line in self.lines if line.strip()), ""))
 
     def rows(self) -> Iterator[tuple[int, dict[str, object]]]:
         """Yields (line, object) of JSONL. Raises UnreadableLibrary with the line."""
@@ -182,6 +169,16 @@ class SourceFile:
         """Returns the error that says what is wrong with the file, and where."""
         place = f"{self.path}:{line}" if line else f"{self.path}"
         return UnreadableLibrary(f"{place}: {' '.join(what.split())[:200]}", hint=hint)
+
+
+def _json(text: str) -> object:
+    import json
+
+    try:
+        value: object = json.loads(text, object_pairs_hook=Pairs)
+    except (ValueError, RecursionError):
+        return None
+    return value
 
 
 class Pairs(dict[str, object]):

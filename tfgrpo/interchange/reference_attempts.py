@@ -17,6 +17,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -139,11 +140,8 @@ def _record(
         rows.append(
             (run.id, attempt.step, id, sample, base, "[]", outcome, attempt.reward, content, now)
         )
-    writer = store.port.records.writer()
-    try:
+    with closing(store.port.records.writer()) as writer:
         writer.append([], rows)
-    finally:
-        writer.close()
     store.runs.note(run, "finished", f"imported from {path.name}")
     return run
 

@@ -42,6 +42,11 @@ ANSWERED = {
     "evaluation.exp_id": "evaluations are recorded with their version",
     "evaluation.agent.name": "`tfgrpo export --format agent --name …` writes an agent",
 }
+EVALUATION = (
+    ("practice.eval_data_truncate", "train", "heldout_problems"),
+    ("evaluation.pass_k", "eval", "samples"),
+    ("evaluation.concurrency", "eval", "concurrency"),
+)
 VERIFIERS = {"math": "math", "webwalker": "web", "web": "web"}
 TOOLS = {"python": "python", "python_executor": "python", "code": "python", "search": "search"}
 VARIABLE = re.compile(r"\$\{oc\.(?:env|decode):\s*([A-Z_][A-Z0-9_]*)")
@@ -80,7 +85,6 @@ class _Translator:
         self._tables: dict[str, dict[str, Any]] = {"model": {}, "train": {}, "eval": {}}
 
     def run(self) -> Translation:
-        """Returns the translation."""
         experiment = self._take("exp_id")
         self._data()
         train = self._tables["train"]
@@ -95,7 +99,8 @@ class _Translator:
             value = self._settings[key]
             if value not in (None, "", [], {}):
                 shown = json.dumps(value, ensure_ascii=False, default=str)[:60]
-                self._left.append(f"{key} = {shown}: {_why(key)}")
+                why = ANSWERED.get(key, "has no counterpart here")
+                self._left.append(f"{key} = {shown}: {why}")
         name = str(experiment) if experiment else None
         return Translation(self._toml(name), name, tuple(self._left))
 
@@ -136,7 +141,7 @@ class _Translator:
                 train.setdefault("turns", turns)
 
     def _evaluation(self) -> None:
-        train, evaluation = self._tables["train"], self._tables["eval"]
+        train = self._tables["train"]
         data = self._take("evaluation.data.dataset")
         evaluate = self._settings.get("practice.do_eval")
         if data and evaluate:
@@ -146,39 +151,29 @@ class _Translator:
             self._left.append(
                 f"evaluation.data.dataset = {data}: `tfgrpo eval {data}` evaluates on it"
             )
-        if (count := self._take("practice.eval_data_truncate")) is not None:
-            train["heldout_problems"] = count
-        if (samples := self._take("evaluation.pass_k")) is not None:
-            evaluation["samples"] = samples
-        if (count := self._take("evaluation.concurrency")) is not None:
-            evaluation["concurrency"] = count
+        for theirs, table, ours in EVALUATION:
+            if (value := self._take(theirs)) is not None:
+                self._tables[table][ours] = value
         verify = self._take("evaluation.verify_filename")
-        if verify:
-            domain = VERIFIERS.get(Path(str(verify)).stem)
-            if domain:
-                train["domain"] = domain
-            else:
-                self._left.append(
-                    f"evaluation.verify_filename = {verify}: write it as a domain or a verify "
-                    "function (docs/domains.md) and set domain"
-                )
+        if verify and (domain := VERIFIERS.get(Path(str(verify)).stem)):
+            train["domain"] = domain
+        elif verify:
+            self._left.append(
+                f"evaluation.verify_filename = {verify}: write it as a domain or a verify "
+                "function (docs/domains.md) and set domain"
+            )
 
     def _model(self) -> None:
         model = self._tables["model"]
         for base in ("evaluation.agent.model.", "agent.model.", "model.", "evaluation.model."):
             provider = f"{base}model_provider."
-            if (name := self._value(f"{provider}model", "model")) is not None:
-                model.setdefault("model", name)
-            if (url := self._value(f"{provider}base_url", "base_url")) is not None:
-                model.setdefault("base_url", url)
+            for ours in ("model", "base_url"):
+                if (named := self._value(f"{provider}{ours}", ours)) is not None:
+                    model.setdefault(ours, named)
             self._key(f"{provider}api_key")
             self._take(f"{provider}type")
-            for theirs, table, ours in (
-                ("temperature", "eval", "temperature"),
-                ("max_tokens", "train", "max_tokens"),
-            ):
-                value = self._take(f"{base}model_settings.{theirs}")
-                if value is not None:
+            for table, ours in (("eval", "temperature"), ("train", "max_tokens")):
+                if (value := self._take(f"{base}model_settings.{ours}")) is not None:
                     self._tables[table].setdefault(ours, value)
 
     def _value(self, key: str, ours: str) -> str | None:
@@ -230,11 +225,6 @@ class _Translator:
             lines.append("# Not translated:")
             lines += [f"# - {' '.join(entry.split())}" for entry in self._left]
         return "\n".join(lines).rstrip() + "\n"
-
-
-def _why(key: str) -> str:
-    known = next((reason for start, reason in ANSWERED.items() if key == start), None)
-    return known or "has no counterpart here"
 
 
 def _toml_value(value: object) -> str:

@@ -35,9 +35,7 @@ def available() -> dict[str, Format]:
     import pkgutil
 
     package = importlib.import_module("tfgrpo.interchange.formats")
-    formats: list[Format] = [
-        _format(module.name) for module in pkgutil.iter_modules(package.__path__)
-    ]
+    formats = [_format(module.name) for module in pkgutil.iter_modules(package.__path__)]
     return {format.name: format for format in sorted(formats, key=lambda f: f.name)}
 
 
@@ -110,8 +108,7 @@ def read(path: Path, format: str | None = None) -> Document:
             raise source.wrong("contains no experiences", hint=HINT)
     content = chosen.read(source)
     items = tuple(item for item in content.items if item.text.strip())
-    blank = [item for item in content.items if not item.text.strip()]
-    skipped = (*content.skipped, *(_blank(item) for item in blank))
+    blank = (_blank(item) for item in content.items if not item.text.strip())
     if not items and not content.batches:
         raise source.wrong(f"contains no experiences (read as {chosen.name})", hint=HINT)
     return Document(
@@ -122,7 +119,7 @@ def read(path: Path, format: str | None = None) -> Document:
         items,
         tuple(content.batches),
         content.meta,
-        tuple(sorted(skipped)),
+        tuple(sorted((*content.skipped, *blank))),
     )
 
 

@@ -24,7 +24,7 @@ class Texts:
 
     def page(self, text: str, key: str, evidence: Mapping[str, object]) -> None:
         """Reads a text as Markdown; `key` is what it is called in the file."""
-        at = self.line(key)
+        at = self._line(key)
         page = markdown_blocks.read(text.replace("\r", "").split("\n"), name=str(self._source.path))
         for item in page.items:
             merged = {**evidence, **(item.evidence or {})}
@@ -35,7 +35,7 @@ class Texts:
 
     def skip(self, key: str, what: str, text: str = "") -> None:
         """Lists a part of the file that becomes nothing."""
-        at = self.line(key)
+        at = self._line(key)
         self.skipped.append(Skipped(at, at, what, " ".join(text.split())[:60]))
 
     def skip_rest(self, value: Mapping[str, object], known: Iterable[str], what: str = "") -> None:
@@ -47,8 +47,7 @@ class Texts:
             count = f", {len(held)} entries" if isinstance(held, list | dict) else ""
             self.skip(key, f"{what or 'a field'} that is no experience{count}", key)
 
-    def line(self, key: str) -> int:
-        """Returns the line where a key first stands; 0 if it cannot be told."""
+    def _line(self, key: str) -> int:
         return self._source.key_lines.get(key, 0)
 
 

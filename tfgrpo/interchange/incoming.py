@@ -10,7 +10,7 @@ from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history.walks import row_ranges, row_within
-from tfgrpo.store.records import REDACTED, Json, Operation, Version
+from tfgrpo.store.records import REDACTED, Json, Op, Operation, Version
 from tfgrpo.store.store import Store
 
 IMPORT = "import"
@@ -65,15 +65,9 @@ def plan(
         elif text == REDACTED or (not again and _had_text(store, id, text, ranges)):
             left.append(id)
         else:
-            operations.append(
-                Operation(
-                    "MODIFY" if id in texts else "ADD",
-                    id,
-                    item.text,
-                    item.reason,
-                    {**(item.evidence or {}), **provenance},
-                )
-            )
+            op: Op = "MODIFY" if id in texts else "ADD"
+            evidence = {**(item.evidence or {}), **provenance}
+            operations.append(Operation(op, id, item.text, item.reason, evidence))
         handled.add(id)
     return ImportPlan(tuple(operations), known, tuple(left))
 
@@ -136,14 +130,9 @@ def _history(store: Store, document: Document, branch: str, author: str | None) 
                 operation._replace(evidence={**(operation.evidence or {}), IMPORT: origin})
                 for operation in batch.operations
             ]
+            meta = {IMPORT: {**batch.origin, **origin}}
             versions.append(
-                store.commit(
-                    branch,
-                    operations,
-                    message=batch.message,
-                    author=author,
-                    meta={IMPORT: {**batch.origin, **origin}},
-                )
+                store.commit(branch, operations, message=batch.message, author=author, meta=meta)
             )
     return Imported(tuple(versions), len(document.batches) - len(new), ())
 
