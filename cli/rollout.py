@@ -56,7 +56,7 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
       tfgrpo rollout main --on prod --until 2d
     """
     from tfgrpo.production import experiment as records
-    from tfgrpo.production.guarded_rollout import outcome, tell, watch
+    from tfgrpo.production.experiment_end import outcome, tell, watch
 
     store = app.store
     control = flags["on"] or _target(store, candidate)

@@ -17,7 +17,7 @@ from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
 from tfgrpo.workers.queue import queue_address
-from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent
+from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent, store_when_there
 from tfgrpo.workers.worker_list import read_crew, state_of
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ def run(
     import asyncio
 
     from tfgrpo.project import open_project
-    from tfgrpo.workers.wait_for_store import store_when_there
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
     address, project = queue_address(app.location), open_project(app.root, config)
@@ -205,8 +204,6 @@ def start(app: App, count: int, slots: int, heartbeat: float) -> None:
       tfgrpo --store postgresql://ann@db/team workers start --count 4
       tfgrpo workers start --count 2 --slots 16
     """
-
-    from tfgrpo.workers.wait_for_store import store_when_there
 
     queue_address(app.location)
     _end_by_signal()

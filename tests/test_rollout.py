@@ -32,7 +32,7 @@ def test_a_proposal_goes_out_and_stays_or_goes_back(
     proposed: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.production.guarded_rollout.LOOK", 0.05)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.LOOK", 0.05)
     over = threading.Event()
 
     def application() -> None:
@@ -73,7 +73,7 @@ def test_a_time_that_is_over_ends_it_with_nothing_decided(
     proposed: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.production.guarded_rollout.LOOK", 0.01)
+    monkeypatch.setattr("tfgrpo.production.experiment_end.LOOK", 0.01)
     monkeypatch.setattr("tfgrpo.cli.rollout._seconds", lambda until: 0.05)
     at = str(proposed.path)
     for name in (NAME, f"{NAME}-2"):

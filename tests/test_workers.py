@@ -41,9 +41,8 @@ from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import unreachable_error
 from tfgrpo.workers.hand_out import handing_out
 from tfgrpo.workers.queue import Queue, opened, queue_address
-from tfgrpo.workers.restart_workers import COMMAND
+from tfgrpo.workers.restart_workers import COMMAND, store_when_there
 from tfgrpo.workers.shared_budget import SharedBudget
-from tfgrpo.workers.wait_for_store import store_when_there
 from tfgrpo.workers.worker_list import read_crew, state_of
 
 pytestmark = pytest.mark.postgres

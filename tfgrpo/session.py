@@ -22,6 +22,7 @@ from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
 from tfgrpo.model.fleet import ListedEndpoint
+from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.address import project_root
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tfgrpo.model.settings import ModelSettings
+    from tfgrpo.settings import Settings
 
 Role: TypeAlias = Literal["policy", "reflection"]
 FULL = 10.0
@@ -136,6 +138,25 @@ class SessionOptions:
     verifier_workers: int = 2
     shared: bool = False
     endpoints: Sequence[ListedEndpoint] = ()
+
+
+def options_of(
+    settings: Settings,
+    prices: ModelPrices,
+    budget: Budget | None = None,
+    on_progress: OnProgress = ignore,
+    **more: Any,
+) -> SessionOptions:
+    """Returns the options that settings stand for; downloads and notes go to `on_progress`."""
+    return SessionOptions(
+        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
+        prices,
+        budget,
+        on_download=lambda *at: on_progress(DownloadProgress(*at)),
+        on_note=lambda text: on_progress(WarningNotice(text)),
+        verifier_seconds=settings.verify_timeout,
+        **more,
+    )
 
 
 @asynccontextmanager

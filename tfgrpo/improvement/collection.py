@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -113,10 +114,7 @@ class Collected:
 
     def counts(self) -> dict[str, int]:
         """Returns reason → how many exchanges were left out for it."""
-        numbers: dict[str, int] = {}
-        for one in self.left_out:
-            numbers[one.why] = numbers.get(one.why, 0) + 1
-        return numbers
+        return Counter(one.why for one in self.left_out)
 
 
 def collect(
@@ -212,7 +210,7 @@ def collected(
 
 def question(messages: Sequence[Message]) -> str:
     """Returns what calls that ask the same share: the words, less white space and case."""
-    return json.dumps([[role, " ".join(text.casefold().split())] for role, text in messages])
+    return json.dumps([[role, _plain(text)] for role, text in messages])
 
 
 def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
@@ -249,21 +247,24 @@ def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[T
 
 
 def _reasons(group: Sequence[Exchange], below: float) -> Iterator[str]:
-    if any(one.correct and not _same(one.correct, one.answer) for one in group):
+    if any(_corrected(one) for one in group):
         yield "corrected"
     if any(one.score is not None and one.score < below for one in group):
         yield "low score"
     by_arm: dict[str, str] = {}
     for one in group:
         if one.arm is not None and one.answer:
-            by_arm.setdefault(one.arm, " ".join(one.answer.casefold().split()))
+            by_arm.setdefault(one.arm, _plain(one.answer))
     if len(set(by_arm.values())) > 1:
         yield "arms disagree"
 
 
+def _corrected(one: Exchange) -> bool:
+    return bool(one.correct) and _plain(one.correct or "") != _plain(one.answer)
+
+
 def _wrong(one: Exchange, below: float) -> bool:
-    corrected = bool(one.correct) and not _same(one.correct or "", one.answer)
-    return corrected or (one.score is not None and one.score < below)
+    return _corrected(one) or (one.score is not None and one.score < below)
 
 
 def _truth(group: Sequence[Exchange], below: float) -> str | None:
@@ -271,13 +272,12 @@ def _truth(group: Sequence[Exchange], below: float) -> str | None:
     if correct is not None:
         return correct.strip()
     right = [one.answer for one in group if one.score is not None and one.score >= below]
-    answers = {" ".join(answer.casefold().split()): answer for answer in right if answer}
-    truths = list(answers.values())
-    return truths[0] if len(truths) == 1 else None
+    answers = {_plain(answer): answer for answer in right if answer}
+    return next(iter(answers.values())) if len(answers) == 1 else None
 
 
-def _same(one: str, other: str) -> bool:
-    return one.casefold().split() == other.casefold().split()
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
 
 
 def _free(id: str, taken: set[str]) -> str:
@@ -307,8 +307,7 @@ def _alike(
     if not problems or not others:
         return set()
     cores = ([_core(one, examples) for one in some] for some in (others, problems))
-    matches = leakage.leaks(*cores)
-    return {leak.evaluation for leak in matches}
+    return {leak.evaluation for leak in leakage.leaks(*cores)}
 
 
 # files:

@@ -18,6 +18,7 @@ from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.activity.traffic import (
     ALL,
     CUT_OFF,
+    CallContent,
     CallFilter,
     CallRecord,
     Feedback,
@@ -84,14 +85,8 @@ def of_traffic(
             yield Unread(call.id, "its words were not kept (tfgrpo proxy --record content)")
             continue
         correct = next((one.correct for one in reversed(feedback) if one.correct), None)
-        if (call.status >= 400 or not call.status) and correct is None:
-            yield Unread(call.id, "it failed before there was an answer")
-            continue
-        if content.answer.endswith(CUT_OFF) and correct is None:
-            yield Unread(call.id, "its answer is too long to have been kept whole")
-            continue
-        if call.error is not None and correct is None:
-            yield Unread(call.id, call.error)  # such as an answer packed in a way that is not read
+        if correct is None and (why := _no_answer(call, content)):
+            yield Unread(call.id, why)
             continue
         judged = [one for one in feedback if author in (None, one.author)]
         try:
@@ -111,6 +106,14 @@ def of_traffic(
             call.arm or call.digest,
             _provenance(call, feedback),
         )
+
+
+def _no_answer(call: CallRecord, content: CallContent) -> str | None:
+    if call.status >= 400 or not call.status:
+        return "it failed before there was an answer"
+    if content.answer.endswith(CUT_OFF):
+        return "its answer is too long to have been kept whole"
+    return call.error  # such as an answer packed in a way that is not read
 
 
 def read_json(text: str) -> Any:

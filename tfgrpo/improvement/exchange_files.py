@@ -46,30 +46,20 @@ def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
         whole = None
     if whole is None:
         for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield from _parsed(line, f"{path}:{number}")
+            where = f"{path}:{number}"
+            if not line.strip():
+                continue
+            try:
+                yield _object(read_json(line), where)
+            except (ValueError, RecursionError) as error:
+                yield where, Unread(where, f"not JSON: {error}"[:120])
         return
     if isinstance(whole, dict) and not otlp_files.is_otlp(whole):
         pages = [whole[name] for name in PAGES if isinstance(whole.get(name), list)]
         whole = pages[0] if pages and openai_files.kind_of(whole) is None else whole
-    if isinstance(whole, list):
-        for number, row in enumerate(whole, 1):
-            yield from _object(row, f"{path}:{number}")
-    else:
-        yield from _object(whole, f"{path}:1")
+    for number, row in enumerate(whole if isinstance(whole, list) else [whole], 1):
+        yield _object(row, f"{path}:{number}")
 
 
-def _parsed(line: str, where: str) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
-    try:
-        row = read_json(line)
-    except (ValueError, RecursionError) as error:
-        yield where, Unread(where, f"not JSON: {error}"[:120])
-        return
-    yield from _object(row, where)
-
-
-def _object(row: object, where: str) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
-    if isinstance(row, dict):
-        yield where, row
-    else:
-        yield where, Unread(where, "not an object")
+def _object(row: object, where: str) -> tuple[str, Mapping[str, Any] | Unread]:
+    return where, row if isinstance(row, dict) else Unread(where, "not an object")

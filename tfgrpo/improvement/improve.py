@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tfgrpo.connect import CallLimits
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import digest as dataset_digest
 from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
@@ -47,10 +46,10 @@ from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_setup import RunChoice, ready_run, run_budget
 from tfgrpo.model.budget import Budget, BudgetReached
 from tfgrpo.model.settings import DEFAULT_MODEL
-from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
+from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.session import SessionOptions, ToolFunction, open_session
+from tfgrpo.session import ToolFunction, open_session, options_of
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
@@ -203,10 +202,8 @@ def new_rows(
     rows = [*read_collected(output_path(project, request.collect)), *fresh]
     if not unanswered:
         rows = [row for row in rows if row.get("answer")]
-    given_up = request.new
-    return improvement_record.unused(
-        store, request.target, rows, fields_of(project, request), giving_up=given_up
-    )
+    fields = fields_of(project, request)
+    return improvement_record.unused(store, request.target, rows, fields, giving_up=request.new)
 
 
 def require_model(store: Store, project: Project, request: ImproveRequest) -> None:
@@ -238,7 +235,7 @@ async def _work(
     on_progress: OnProgress,
 ) -> Improvement:
     """Does what is left of an improvement."""
-    base, count = improvement_record.base_of(store, one), len(one.problems)
+    base, count = store.resolve(one.base), len(one.problems)
     try:
         version = await _train(store, project, request, one, functions, on_progress)
         if store.library(version) == store.library(base):
@@ -262,11 +259,9 @@ async def _work(
         return Improvement("worse", one.target, count, request.least, one.name, effect)
     parts = improvement_record.sizes(store, one)
     details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in parts.items()}
+    draft = Draftsman(one.branch, one.target, "improve", base, effect, details)
     with store.port.transaction():
-        proposal = propose(
-            store,
-            Draftsman(one.branch, one.target, "improve", base, effect, details),
-        )
+        proposal = propose(store, draft)
         improvement_record.end(store, one, "proposed", proposal=proposal.id)
     outcome: Outcome = "proposed"
     if request.accept and effect is not None and effect.verdict == "better":
@@ -274,10 +269,9 @@ async def _work(
             proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
             outcome = "accepted"
         except (ProtectedName, OnTrial) as error:
-            by_hand = f"`tfgrpo proposal accept {proposal.id} --force` accepts it"
             why = f"{one.target} is protected" if isinstance(error, ProtectedName) else str(error)
-            why += f", so it waits for a decision: {by_hand}"
-            on_progress(WarningNotice(why))
+            by_hand = f"`tfgrpo proposal accept {proposal.id} --force` accepts it"
+            on_progress(WarningNotice(f"{why}, so it waits for a decision: {by_hand}"))
     return Improvement(outcome, one.target, count, request.least, one.name, effect, proposal)
 
 
@@ -313,11 +307,8 @@ async def _train(
 
 def own_project(project: Project) -> Project:
     """Returns the project without the sets that an improvement has its own of."""
-    train = {
-        name: value
-        for name, value in project.table("train").items()
-        if name not in OWN or name == "gate"
-    }
+    own = set(OWN) - {"gate"}
+    train = {name: value for name, value in project.table("train").items() if name not in own}
     return replace(project, tables={**project.tables, "train": train})
 
 
@@ -389,9 +380,8 @@ def _parts(store: Store, project: Project, one: Round) -> list[str]:
         if not Path(path).exists():
             continue
         paths.append(path)
-        count += sum(
-            bool(line.strip()) for line in Path(path).read_text(encoding="utf-8").split("\n")
-        )
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+        count += sum(bool(line.strip()) for line in lines)
     return paths
 
 
@@ -412,16 +402,8 @@ async def _score(
         return
     for text in dict.fromkeys(text for plan in missing for text in plan.warnings):
         on_progress(WarningNotice(text))
-    settings = missing[0].task.settings
-    options = SessionOptions(
-        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-        missing[0].prices,
-        budget,
-        on_download=lambda *at: on_progress(DownloadProgress(*at)),
-        on_note=lambda text: on_progress(WarningNotice(text)),
-        verifier_seconds=settings.verify_timeout,
-        endpoints=missing[0].endpoints,
-    )
+    first, settings = missing[0], missing[0].task.settings
+    options = options_of(settings, first.prices, budget, on_progress, endpoints=first.endpoints)
     async with open_session(store, settings.models, options) as session:
         progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
         on_progress(progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from tfgrpo.evaluate.eval_setup import eval_settings
 from tfgrpo.improvement import improvement_record
-from tfgrpo.improvement.collection import Row
+from tfgrpo.improvement.collection import Row, write_rows
 from tfgrpo.improvement.improve import (
     MOST_HELDOUT,
     ImproveRequest,
@@ -87,8 +86,7 @@ def estimate_improvement(store: Store, project: Project, request: ImproveRequest
 
 
 def _written(path: Path, rows: Sequence[Row], fields: dict[str, str]) -> str:
-    lines = ({fields.get(name, name): value for name, value in row.items()} for row in rows)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    write_rows(path, improvement_record.mapped(rows, fields))
     return str(path)
 
 

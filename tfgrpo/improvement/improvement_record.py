@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data import leakage, readers
 from tfgrpo.improvement.collection import Row, problems_of, write_rows
-from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.improvement.proposals import by_subject
+from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
 RETURNED = ("given up", "over budget")
@@ -65,11 +65,8 @@ class Round:
 
 def rounds(store: Store, target: str) -> list[Round]:
     """Returns the improvements of a target, oldest first."""
-    about: dict[str, list[Decision]] = {}
-    for one in decisions(store, kind=IMPROVEMENT):
-        about.setdefault(one.subject, []).append(one)
     listed = []
-    for name, decided in about.items():
+    for name, decided in by_subject(store, IMPROVEMENT).items():
         content = decided[0].content
         if content["target"] == target:
             ended = decided[-1].content["state"] if len(decided) > 1 else None
@@ -104,13 +101,13 @@ def unused(
         if one.ended in RETURNED or (giving_up and one.ended is None):
             used |= _learned_from(store, one, fields)
         else:
-            used |= {*one.problems, *_digests_now(store, one, fields)}
+            rows_now = chain.from_iterable(_rows_of(store, part) for part in one.parts)
+            used |= {*one.problems, *_digests(rows_now, fields)}
     return [row for row in rows if problem_digest(row) not in used]
 
 
-def _digests_now(store: Store, one: Round, fields: Mapping[str, str]) -> Iterator[str]:
-    """Yields the digests of an improvement's problems as its files have them now."""
-    for row in chain.from_iterable(_rows_of(store, part) for part in one.parts):
+def _digests(rows: Iterable[readers.Row], fields: Mapping[str, str]) -> Iterator[str]:
+    for row in rows:
         for name in {"problem", fields.get("problem", "problem")} & row.fields.keys():
             yield problem_digest({"problem": row.fields[name]})
 
@@ -125,12 +122,9 @@ def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[st
     while f"{one.name}/step_{step + 1}" in tags:
         names |= {rollout.problem for rollout in store.runs.rollouts(run, step)}
         step += 1
-    return {
-        problem_digest({"problem": row.fields[name]})
-        for row in _rows_of(store, one.parts.train)
-        for name in {"problem", fields.get("problem", "problem")} & row.fields.keys()
-        if str(row.fields.get(fields.get("id", "id"))) in names
-    }
+    id = fields.get("id", "id")
+    rows = _rows_of(store, one.parts.train)
+    return {*_digests((row for row in rows if str(row.fields.get(id)) in names), fields)}
 
 
 def sizes(store: Store, one: Round) -> dict[str, int]:
@@ -170,7 +164,7 @@ def begin(
     paths: dict[str, str | None] = {"gate": None, "heldout": None}
     for part, portion in dealt.items():
         path = folder / f"{part}.jsonl"
-        write_rows(path, [_mapped(row, fields) for row in portion])
+        write_rows(path, mapped(portion, fields))
         paths[part] = str(path.resolve().relative_to(root.resolve())) if portion else None
     parts = Part(str(paths["train"]), paths["gate"], paths["heldout"])
     problems = tuple(map(problem_digest, rows))
@@ -197,11 +191,6 @@ def end(store: Store, one: Round, state: str, why: str | None = None, **more: An
     decide(store, IMPROVEMENT, one.name, {"state": state, **more}, why=why)
 
 
-def base_of(store: Store, one: Round) -> Version:
-    """Returns the version that an improvement began with."""
-    return store.resolve(one.base)
-
-
 def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
     """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
 
@@ -222,5 +211,6 @@ def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
     return {**dealt, "train": left}
 
 
-def _mapped(row: Row, fields: Mapping[str, str]) -> Row:
-    return {fields.get(name, name): value for name, value in row.items()}
+def mapped(rows: Iterable[Row], fields: Mapping[str, str]) -> Iterator[Row]:
+    """Yields rows with the names of fields that the project's data has."""
+    return ({fields.get(name, name): value for name, value in row.items()} for row in rows)

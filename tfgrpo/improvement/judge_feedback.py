@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from tfgrpo.connect import CallLimits
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.evaluate.eval_setup import eval_settings
@@ -22,7 +21,7 @@ from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.proxy.metrics import sums_of_feedback
 from tfgrpo.rollout.attempt import judge
-from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.session import open_session, options_of
 from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic_path
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
@@ -65,15 +64,9 @@ async def judge_calls(
     settings, notes = eval_settings(store, project, [store.head.version], given)
     for note in notes:
         on_progress(WarningNotice(note))
-    prices = project.prices(settings.models)
-    options = SessionOptions(
-        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-        prices,
-        open_budget(request.budget, prices),
-        on_note=lambda text: on_progress(WarningNotice(text)),
-        verifier_seconds=settings.verify_timeout,
-        endpoints=project.endpoints(settings.models),
-    )
+    prices, endpoints = project.prices(settings.models), project.endpoints(settings.models)
+    budget = open_budget(request.budget, prices)
+    options = options_of(settings, prices, budget, on_progress, endpoints=endpoints)
     with closing(open_traffic(traffic_path(store.path))) as traffic:
         unjudged = unjudged_calls(traffic, request)
         if not unjudged:
@@ -93,7 +86,10 @@ async def judge_calls(
                     sample=0,
                     call_path=(one.id,),
                 )
-                return await _judge_call(traffic, request, domain, context, one)
+                given = await judge(domain, context, Trajectory(one.answer))
+                if given.reward is not None:
+                    _record(traffic, request, domain, one.id, given)
+                return given
 
             try:
                 verdicts = await gather_all(verdict(one) for one in unjudged)
@@ -102,23 +98,13 @@ async def judge_calls(
     return sum(one.reward is not None for one in verdicts)
 
 
-async def _judge_call(
-    traffic: Traffic, request: JudgeRequest, domain: Domain, context: Context, one: Exchange
-) -> Verdict:
-    """Returns a verdict, which is on record as feedback by then."""
-    verdict = await judge(domain, context, Trajectory(one.answer))
-    if verdict.reward is not None:
-        call = traffic.call(one.id)
-        feedback = Feedback(
-            one.id,
-            time.time_ns() // 1000,
-            request.author,
-            verdict.reward,
-            domain.name.partition(":")[0],
-            verdict.reason[:REASON] or None,
-        )
-        traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
-    return verdict
+def _record(
+    traffic: Traffic, request: JudgeRequest, domain: Domain, call: str, verdict: Verdict
+) -> None:
+    now, label = time.time_ns() // 1000, domain.name.partition(":")[0]
+    why = verdict.reason[:REASON] or None
+    feedback = Feedback(call, now, request.author, verdict.reward, label, why)
+    traffic.add_feedback(feedback, sums_of_feedback(feedback, traffic.call(call)))
 
 
 def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tfgrpo.improvement.proposals import get_proposal
-from tfgrpo.store.activity.decisions import Decision, decide, decisions
+from tfgrpo.improvement.proposals import by_subject, get_proposal
+from tfgrpo.store.activity.decisions import Decision, decide
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.store import Store
 
@@ -61,10 +61,7 @@ def ask(store: Store, id: str, name: str) -> None:
 
 def discussions(store: Store) -> Mapping[str, Discussion]:
     """Returns proposal → what was said of it, of those that anything was said of."""
-    by_proposal: dict[str, list[Decision]] = {}
-    for one in decisions(store, kind=KIND):
-        by_proposal.setdefault(one.subject, []).append(one)
-    return {id: _folded(listed) for id, listed in by_proposal.items()}
+    return {id: _folded(listed) for id, listed in by_subject(store, KIND).items()}
 
 
 def _folded(listed: list[Decision]) -> Discussion:

@@ -13,6 +13,7 @@ changes does. What was turned down stays in a branch called `rejected/…`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -162,9 +163,7 @@ class Proposal(Viewed):
     @property
     def summary(self) -> str:
         """How many changes of each kind: `2 additions, 1 change`."""
-        counts: dict[str, int] = {}
-        for one in self.changes:
-            counts[one.op] = counts.get(one.op, 0) + 1
+        counts = Counter(one.op for one in self.changes)
         words = [plural(number, NOUNS[op]) for op, number in counts.items()]
         return ", ".join(words) or "no change"
 
@@ -230,7 +229,7 @@ def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
     """Returns the proposals (of that state), newest first. Those whose versions are not in this
     store any more are left out."""
     listed = []
-    for about in reversed(_by_id(store).values()):
+    for about in reversed(by_subject(store, PROPOSAL).values()):
         if state in (None, about[-1].content["state"]):
             try:
                 listed.append(_read(store, about))
@@ -241,7 +240,7 @@ def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
 
 def get_proposal(store: Store, id: str) -> Proposal:
     """Returns the proposal of that id, or on a branch of that name. Raises UnknownRevision."""
-    known = _by_id(store)
+    known = by_subject(store, PROPOSAL)
     for name, about in known.items():
         if id in (name, about[0].content["branch"]):
             return _read(store, about)
@@ -337,7 +336,7 @@ def review(store: Store, id: str, what: Review) -> Proposal:
             content = {
                 "state": state,
                 "rejected": [one.experience for one in named],
-                "changes": [_change_object(one) for one in named],
+                "changes": [{"op": c.op, "before": c.before, "after": c.after} for c in named],
             }
             decide(store, PROPOSAL, proposal.id, content, why=why)
         if taken:
@@ -381,9 +380,10 @@ def _check_review(
 # reading:
 
 
-def _by_id(store: Store) -> dict[str, list[Decision]]:
+def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:
+    """Returns subject → the decisions of a kind about it, oldest first."""
     groups: dict[str, list[Decision]] = {}
-    for one in decisions(store, kind=PROPOSAL):
+    for one in decisions(store, kind=kind):
         groups.setdefault(one.subject, []).append(one)
     return groups
 
@@ -444,18 +444,15 @@ def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedC
     changes = []
     for one in store.diff(base, candidate):
         reason = evidence = None
-        there = after.by_id.get(one.experience)
-        if there is not None:
+        if (there := after.by_id.get(one.experience)) is not None:
             event = events[there.row]
             event = origins.of(event, store.version(event.version)).event
             reason, evidence = event.reason, event.evidence
         else:
             deleted = [e for e in store.history(one.experience) if e.op == "DELETE"]
             reason = deleted[-1].reason if deleted else None
-        label = f"G{places[one.experience]}"
-        changes.append(
-            ProposedChange(label, one.experience, one.before, one.after, reason, evidence)
-        )
+        known = (one.before, one.after, reason, evidence)
+        changes.append(ProposedChange(f"G{places[one.experience]}", one.experience, *known))
     return tuple(changes)
 
 
@@ -474,8 +471,7 @@ def _open(store: Store, id: str) -> Proposal:
 
 def _named(proposal: Proposal, names: Sequence[str]) -> list[str]:
     """Returns the experiences meant by labels or ids. Raises UnknownRevision."""
-    by_name = {one.label: one.experience for one in proposal.changes}
-    by_name |= {one.experience: one.experience for one in proposal.changes}
+    by_name = {name: one.experience for one in proposal.changes for name in one[:2]}
     for name in names:
         if name not in by_name:
             raise UnknownRevision(
@@ -548,10 +544,6 @@ def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
         name = next(name for name in names if name not in branches)
         store.create_branch(name, store.tip(proposal.branch))
     store.delete_branch(proposal.branch)
-
-
-def _change_object(one: ProposedChange) -> dict[str, Any]:
-    return {"op": one.op, "before": one.before, "after": one.after}
 
 
 def _words(one: ProposedChange) -> str:

@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from tfgrpo.connect import CallLimits
 from tfgrpo.evaluate import statistics
 from tfgrpo.evaluate.credit import Observation, estimate_effects
 from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
@@ -37,10 +36,10 @@ from tfgrpo.evaluate.statistics import Difference
 from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
 from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.assign import halves
-from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
+from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.session import Session, SessionOptions, open_session
+from tfgrpo.session import Session, open_session, options_of
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.errors import SettingsError
@@ -253,7 +252,7 @@ async def _measured(
         for sample in range(samples):
             for problem in plan.task.problems:
                 missing = halves(ids, plan.task.settings.seed, (problem.id,), sample)
-                wanted.append((_less(library, missing), problem, sample))
+                wanted.append((library.less(missing), problem, sample))
                 without.append(missing)
         scores = await examine_each(session, wanted, plan.task, progress=progress)
     observations = [
@@ -267,21 +266,9 @@ async def _measured(
 def _session(
     store: Store, plan: EvalPlan, on_progress: OnProgress
 ) -> AbstractAsyncContextManager[Session]:
-    settings = plan.task.settings
-    options = SessionOptions(
-        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-        plan.prices,
-        plan.budget,
-        on_download=lambda *at: on_progress(DownloadProgress(*at)),
-        on_note=lambda text: on_progress(WarningNotice(text)),
-        verifier_seconds=settings.verify_timeout,
-        endpoints=plan.endpoints,
-    )
+    settings, money = plan.task.settings, (plan.prices, plan.budget)
+    options = options_of(settings, *money, on_progress, endpoints=plan.endpoints)
     return open_session(store, settings.models, options)
-
-
-def _less(library: Library, missing: frozenset[str]) -> Library:
-    return Library(library.version, tuple(e for e in library if e.id not in missing))
 
 
 def _side(store: Store, versions: Sequence[Version], task: EvalTask) -> Side:
@@ -313,14 +300,18 @@ def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalT
 
 def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> int:
     """Returns the first seed whose attempts are not all made: one that was cut off goes on."""
-    seed = FRESH
+    seed, looked_at = FRESH, {one.content.get("key") for one in decisions(store, kind=REGRESSION)}
     while True:
-        settings = task.settings.model_copy(update={"seed": seed})
-        key = EvalTask(task.problems, settings, task.domain).key
-        done = [store.runs.evaluation(v.number, key) is not None for v in versions]
-        if not all(done) or not _is_recorded(store, key):
+        key = _key(task, seed)
+        done = all(store.runs.evaluation(v.number, key) is not None for v in versions)
+        if not done or key not in looked_at:
             return seed
         seed += 1
+
+
+def _key(task: EvalTask, seed: int) -> str:
+    settings = task.settings.model_copy(update={"seed": seed})
+    return EvalTask(task.problems, settings, task.domain).key
 
 
 def _record(
@@ -344,10 +335,6 @@ def _record(
 def _numbers(one: Credit) -> dict[str, Any]:
     fields = one._asdict()
     return {k: round(v, 6) if isinstance(v, float) else v for k, v in fields.items()}
-
-
-def _is_recorded(store: Store, key: str) -> bool:
-    return any(one.content.get("key") == key for one in decisions(store, kind=REGRESSION))
 
 
 def _looks(store: Store, version: Version, task: EvalTask) -> list[Json]:
@@ -374,9 +361,7 @@ def _last_look(store: Store, version: Version, task: EvalTask) -> int | None:
     if not looks or looks[-1].get("acted") or looks[-1].get("seed", 0) < FRESH:
         return None
     seed = int(looks[-1]["seed"])
-    settings = task.settings.model_copy(update={"seed": seed})
-    key = EvalTask(task.problems, settings, task.domain).key
-    return seed if looks[-1]["key"] == key else None
+    return seed if looks[-1]["key"] == _key(task, seed) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,10 +422,8 @@ def _error(credit: Credit) -> float:
     return (credit.high - credit.low) / (2 * Z)
 
 
-def _credit(credit: Credit | None) -> str:
-    if credit is None:
-        return "unknown"
-    return f"{credit.effect:+.3f} [{credit.low:+.3f}, {credit.high:+.3f}]"
+def _credit(one: Credit | None) -> str:
+    return f"{one.effect:+.3f} [{one.low:+.3f}, {one.high:+.3f}]" if one else "unknown"
 
 
 def _difference(difference: Difference) -> str:
@@ -467,14 +450,7 @@ def regression_object(regression: Regression) -> dict[str, Any]:
         }
 
     def side(one: Side | None) -> dict[str, Any] | None:
-        if one is None:
-            return None
-        return {
-            "model": one.model,
-            "mean": one.mean,
-            "empty": one.empty,
-            "adds": numbers(one.adds),
-        }
+        return None if one is None else {**asdict(one), "adds": numbers(one.adds)}
 
     return {
         "version": regression.version.name,

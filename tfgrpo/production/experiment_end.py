@@ -2,28 +2,37 @@
 
 The proxy looks every few seconds, in a process of its own (`proxy/experiment_decider.py`): no
 request waits for a sum over all calls. Looking often costs no certainty, for the tests are made for
-that.
+that. Whoever watches a guarded rollout looks as the proxy does, and the first of the two that sees
+a decision makes it; so it goes on where the watching ends.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tfgrpo.production.experiment import (
     RUNNING,
     Experiment,
     at_work,
+    experiment,
     experiments,
     promote,
     roll_back,
+    stop,
 )
-from tfgrpo.production.experiment_evidence import evidence
+from tfgrpo.production.experiment_evidence import Evidence, evidence, recorded
 from tfgrpo.production.webhook import WEBHOOK, post_webhook
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.activity.decisions import decisions
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.terminal_safe import complain
+
+LOOK = 5.0
+"""Seconds between two looks of who watches."""
 
 
 class Settled(NamedTuple):
@@ -34,23 +43,22 @@ class Settled(NamedTuple):
     why: str
 
 
-def settle(store: Store, experiment: Experiment) -> Settled | None:
+def settle(store: Store, running: Experiment) -> Settled | None:
     """Promotes an experiment whose benefit is shown and that nothing stands against, or rolls
     back one whose harm is shown, with the evidence on record; returns None where it is too early.
 
     Raises StoreError, and InvalidOperation where somebody else has just ended it.
     """
-    shown = evidence(store, experiment)
+    shown = evidence(store, running)
     verdict, record = shown.verdict, shown.as_object()
     why = f"auto: {verdict.said}"
     if verdict.kind == "harm":
-        ended = roll_back(store, experiment.name, evidence=record, why=why, only_running=True)
-        return Settled(experiment.name, ended.state, why)
-    if verdict.kind == "benefit" and not verdict.doubts:
-        return Settled(
-            experiment.name, promote(store, experiment.name, evidence=record, why=why).state, why
-        )
-    return None
+        ended = roll_back(store, running.name, evidence=record, why=why, only_running=True)
+    elif verdict.kind == "benefit" and not verdict.doubts:
+        ended = promote(store, running.name, evidence=record, why=why)
+    else:
+        return None
+    return Settled(running.name, ended.state, why)
 
 
 def settle_all(path: str) -> list[Settled]:
@@ -83,3 +91,37 @@ def main(path: str) -> None:
     except TfgrpoError as error:
         complain(f"experiments are not settled: {error}")
         sys.exit(1)
+
+
+def watch(store: Store, name: str, until: float | None = None) -> Iterator[Evidence]:
+    """Yields what is found of an experiment, until it is over: promoted, rolled back, or stopped
+    by whomever, or, with nothing decided, by this after so many seconds. Raises StoreError."""
+    deadline = None if until is None else time.monotonic() + until
+    while True:
+        running = experiment(store, name)
+        if running.state != RUNNING:
+            return
+        yield evidence(store, running)
+        try:
+            if at_work(store, running.control.revision) == running and settle(store, running):
+                return
+            if deadline is not None and time.monotonic() >= deadline:
+                why = "nothing was decided in time"
+                stop(store, name, evidence=recorded(store, running), why=why)
+                return
+        except InvalidOperation:  # the proxy, or somebody, has just ended it
+            continue
+        time.sleep(LOOK)
+
+
+def outcome(store: Store, name: str) -> Settled:
+    """Returns how an experiment ended, and why. Raises UnknownRevision."""
+    ended = experiment(store, name)
+    last = decisions(store, kind="experiment", subject=name)[-1]
+    return Settled(name, ended.state, last.why or "")
+
+
+def tell(url: str, ended: Settled) -> str | None:
+    """Tells a webhook how an experiment ended; returns why that failed, None where it did not."""
+    text = f"{ended.name} was {ended.state}" + (f": {ended.why}" if ended.why else "")
+    return post_webhook(url, {"event": "experiment", **ended._asdict(), "text": text})

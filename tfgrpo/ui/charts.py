@@ -74,7 +74,6 @@ def chart(
         return None
     most = top if top is not None else max(max(known), 0.0) or 1.0
     least = -most if signed else 0.0
-    across = (WIDTH - LEFT - RIGHT) / max(1, len(points) - 1)
 
     def height(value: float) -> float:
         share = min(max((value - least) / (most - least), 0.0), 1.0)
@@ -85,21 +84,17 @@ def chart(
 
     marks: list[Mark] = []
     stretches: list[list[str]] = [[]]
+    rows: list[tuple[str, str, str]] = []
     for number, point in enumerate(points):
         if point.value is None or not math.isfinite(point.value):
             stretches.append([])
             continue
-        middle = len(points) == 1
-        x = round((LEFT + WIDTH - RIGHT) / 2 if middle else LEFT + across * number, 1)
-        y = height(point.value)
-        label = f"{point.name}: {words(point.value)}{_interval(point, words)}"
+        x, y = _across(number, len(points)), height(point.value)
+        interval = _interval(point, words)
+        label = f"{point.name}: {words(point.value)}{interval}"
         marks.append(Mark(x, y, bound(point.low), bound(point.high), label))
         stretches[-1].append(f"{x},{y}")
-    rows = [
-        (p.name, words(p.value), _interval(p, words).strip())
-        for p in points
-        if p.value is not None and math.isfinite(p.value)
-    ]
+        rows.append((point.name, words(point.value), interval.strip()))
     return Chart(
         title,
         tuple(marks),
@@ -111,13 +106,16 @@ def chart(
 
 
 def _interval(point: CurvePoint, words: Callable[[float], str]) -> str:
-    bounds = (point.low, point.high)
-    if any(b is None or not math.isfinite(b) for b in bounds):
+    low, high = point.low, point.high
+    if low is None or high is None or not math.isfinite(low) or not math.isfinite(high):
         return ""
-    low, high = bounds
-    assert low is not None
-    assert high is not None
     return f" [{words(low)}, {words(high)}]"
+
+
+def _across(number: int, points: int) -> float:
+    """Returns where a point of so many is drawn; a single one in the middle."""
+    share = number / (points - 1) if points > 1 else 0.5
+    return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
 
 
 def short(value: float) -> str:
@@ -132,15 +130,10 @@ def with_events(drawn: Chart | None, at: Sequence[tuple[int, str]], points: int)
     """Returns a curve of so many points with what happened at some of them, by their number."""
     if drawn is None:
         return None
-    across = (WIDTH - LEFT - RIGHT) / max(1, points - 1)
-    middle = (LEFT + WIDTH - RIGHT) / 2
     by_place: dict[int, list[str]] = {}
     for place, words in at:
         by_place.setdefault(place, []).append(words)
-    marks = [
-        (round(middle if points == 1 else LEFT + across * n, 1), "; ".join(words[-EVENTS:]))
-        for n, words in by_place.items()
-    ]
+    marks = ((_across(n, points), "; ".join(words[-EVENTS:])) for n, words in by_place.items())
     return drawn._replace(events=tuple(marks))
 
 
@@ -210,6 +203,7 @@ def run_curves(figures: RunFigures) -> list[Curve]:
     def over(pick: Callable[[StepFigures], float | None]) -> list[CurvePoint]:
         return [CurvePoint(f"step {step.step}", pick(step)) for step in steps]
 
+    percent = "{:.0%}".format
     rewards = [
         CurvePoint(f"step {s.step}", s.reward.mean, s.reward.low, s.reward.high)
         if s.reward
@@ -217,12 +211,12 @@ def run_curves(figures: RunFigures) -> list[Curve]:
         for s in steps
     ]
     return [
-        Curve("Mean reward of attempts", rewards, lambda v: f"{v:.2f}", 1.0),
-        Curve("Groups with winners and losers", over(lambda s: s.mixed_share), _percent, 1.0),
+        Curve("Mean reward of attempts", rewards, "{:.2f}".format, 1.0),
+        Curve("Groups with winners and losers", over(lambda s: s.mixed_share), percent, 1.0),
         Curve("Experiences in the library", over(_library), short),
         Curve("Tool calls", over(lambda s: float(s.tool_calls) or None), short),
         Curve("Tokens written for an attempt", over(lambda s: s.tokens_a_rollout), short),
-        Curve("Cost of a step, US dollars", over(_dollars), lambda v: f"{v:.2g}"),
+        Curve("Cost of a step, US dollars", over(_dollars), "{:.2g}".format),
         Curve("Lessons refused", over(_refused), short),
     ]
 
@@ -239,7 +233,3 @@ def _refused(step: StepFigures) -> float | None:
     if step.learned is None:
         return None
     return float(sum(issue.kind == "refused" for issue in step.learned.issues))
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}"

@@ -13,13 +13,14 @@ import hashlib
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from html import escape, unescape
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urljoin, urlsplit
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message
 
 from tfgrpo.store.atomic_write import SHARED, write
@@ -53,9 +54,8 @@ class Answer(NamedTuple):
     """What the application answered."""
 
     status: int
-    kind: str
+    headers: Headers
     body: bytes
-    cookie: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ async def _export(store: Path, folder: Path, author: str, content: bool) -> Expo
     while waiting:
         address = waiting.popleft()
         answer = await asker.get(address)
-        if answer.status != 200 or not answer.kind.startswith("text/html"):
+        if answer.status != 200 or not answer.headers["content-type"].startswith("text/html"):
             continue
         page = _shortened(answer.body.decode())
         pages[address] = page
@@ -218,56 +218,33 @@ class _Asker:
     async def get(self, address: str) -> Answer:
         """Returns the answer to a GET."""
         path, _, query = address.partition("?")
-        headers = [(b"host", HOST.encode()), (b"cookie", self._cookie.encode())]
         scope: dict[str, Any] = {
             "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
+            "asgi": {"spec_version": "2.4"},  # from which on nobody waits for us to leave
             "method": "GET",
-            "scheme": "http",
             "path": unquote(path),
-            "raw_path": path.encode(),
-            "root_path": "",
             "query_string": query.encode(),
-            "headers": headers,
+            "headers": [(b"host", HOST.encode()), (b"cookie", self._cookie.encode())],
             "server": (HOST, 0),
-            "client": (HOST, 0),
         }
-        status, answer_headers, body = 500, [], bytearray()
-
-        is_sent = False
+        start: Message = {"status": 500, "headers": []}
+        body = bytearray()
 
         async def receive() -> Message:
-            nonlocal is_sent
-            if is_sent:  # who sends a file waits beside it for us to leave, which we do not
-                await asyncio.Event().wait()
-            is_sent = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request"}
 
         async def send(message: Message) -> None:
-            nonlocal status, answer_headers
             if message["type"] == "http.response.start":
-                status, answer_headers = message["status"], message["headers"]
+                start.update(message)
             else:
                 body.extend(message.get("body", b""))
 
         await self._app(scope, receive, send)
-        return Answer(
-            status, _header(answer_headers, b"content-type"), bytes(body), _cookie(answer_headers)
-        )
+        return Answer(start["status"], Headers(raw=start["headers"]), bytes(body))
 
 
 async def _logged_in(store: Path, author: str, content: bool) -> _Asker:
     token = secrets.token_urlsafe(24)
-    settings = UiSettings(store, {token: author}, read_only=True, content=content)
-    app = create_site(settings)
+    app = create_site(UiSettings(store, {token: author}, read_only=True, content=content))
     answer = await _Asker(app).get(f"/?token={token}")
-    return _Asker(app, answer.cookie)
-
-
-def _header(headers: Sequence[tuple[bytes, bytes]], name: bytes) -> str:
-    return next((value.decode() for key, value in headers if key.lower() == name), "")
-
-
-def _cookie(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    return _header(headers, b"set-cookie").partition(";")[0]
+    return _Asker(app, answer.headers["set-cookie"].partition(";")[0])

@@ -9,11 +9,8 @@ when the server starts is not told. What could not be delivered is tried again.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +20,7 @@ from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.by_day import bounds, crossed, production_report
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.production.experiment_evidence import evidence
+from tfgrpo.production.webhook import post_webhook
 from tfgrpo.project import open_project
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.address import project_root
@@ -34,7 +32,6 @@ from tfgrpo.wording import plural
 
 EVERY = 30.0
 """Seconds between two looks."""
-TIMEOUT = 10.0
 MOST = 100
 """Notices that wait for an address that does not answer."""
 DAYS = 2
@@ -128,14 +125,7 @@ class Notifier:
 
     def _post(self, notice: Notice) -> bool:
         body = {"kind": notice.kind, "text": notice.text, "address": self._pages + notice.page}
-        request = urllib.request.Request(
-            self._url, json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-                answer.read(1)
-        except (OSError, ValueError) as trouble:
+        if (trouble := post_webhook(self._url, body)) is not None:
             waiting = plural(len(self._undelivered), "notice")
             log.warning("%s could not be delivered: %s", waiting, trouble)
-            return False
-        return True
+        return trouble is None

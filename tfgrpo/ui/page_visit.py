@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlencode
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
+from jinja2 import Environment
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from tfgrpo.display.event_ranges import Histories
@@ -20,16 +22,12 @@ from tfgrpo.store.errors import (
 )
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.revisions import BRANCH
+from tfgrpo.store.records import Version
+from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
+from tfgrpo.ui.store_per_thread import Stores
+from tfgrpo.ui.ui_settings import UiSettings
 from tfgrpo.ui.visitor_sessions import Act, Line, Session
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from starlette.requests import Request
-
-    from tfgrpo.store.store import Store
-    from tfgrpo.ui.store_per_thread import Stores
-    from tfgrpo.ui.ui_settings import UiSettings
 
 T = TypeVar("T")
 STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
@@ -44,6 +42,12 @@ STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
 def status_of(error: TfgrpoError) -> int:
     """Returns the HTTP status of a page that says what is wrong."""
     return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
+
+
+def event(name: str, data: str) -> str:
+    """Returns an event of a stream that a browser listens to."""
+    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
+    return f"event: {name}\n{lines}\n"
 
 
 class BadForm(TfgrpoError):
@@ -158,6 +162,17 @@ class Visit:
         log = self.store.port.names.ref_log(BRANCH + branch)
         batch = next((move.batch for move in log if move.version == version), None)
         return None if batch is None else Act("/undo", (("seen", str(batch)), ("back", path)))
+
+    def recorded(
+        self, branch: str, version: Version | None, words: str = "", nothing: str = ""
+    ) -> RedirectResponse:
+        """Returns the way to a branch's library, where `words` say which version was recorded, or
+        `nothing` that none was."""
+        path = f"/library?at={quote(branch)}"
+        if version is None:
+            return self.done(path, nothing)
+        undo = self.moved(branch, version.number, path)
+        return self.done(path, words or f"{version.name}: {version.message}", undo)
 
     def address(self, **changed: object) -> str:
         """Returns this page's address with other values in its query; None takes one out."""

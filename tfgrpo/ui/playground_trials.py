@@ -14,7 +14,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfgrpo.connect import CallLimits
 from tfgrpo.evaluate.eval_setup import eval_settings
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
@@ -22,7 +21,7 @@ from tfgrpo.project import open_project
 from tfgrpo.rendering.json_splice import document, edited
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.rendering.request_placement import KEYS, addition, place_in_chat
-from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.session import open_session, options_of
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library, Version
@@ -131,11 +130,7 @@ async def _ask_all(store: Store, trial: Trial) -> None:
     project = open_project(project_root(Path(store.file)))
     settings, _ = eval_settings(store, project, [store.head.version], {})
     prices = project.prices(settings.models)
-    options = SessionOptions(
-        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-        prices,
-        endpoints=project.endpoints(settings.models),
-    )
+    options = options_of(settings, prices, endpoints=project.endpoints(settings.models))
     async with open_session(store, settings.models, options) as session:
         calls = session.calls("policy", f"{STAGE} {trial.id}")
 

@@ -13,6 +13,7 @@ from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.project import Project, open_project
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.address import project_root
+from tfgrpo.store.store import Store
 from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.store_per_thread import Stores
 
@@ -64,6 +65,11 @@ def remembered(visit: Visit, key: tuple[Hashable, ...], compute: Callable[[], T]
     memory = visit.site.memory
     unchanged = (key, threading.get_ident(), visit.store.port.changes())  # a thread has its store
     return memory.get(key, REMEMBERED, lambda: memory.get(unchanged, DAY, compute))
+
+
+def places(store: Store) -> list[str]:
+    """Returns the names of revisions that forms offer."""
+    return ["HEAD", *store.branches(), *list(store.tags())[-200:]]
 
 
 def branches_of_people(visit: Visit) -> dict[str, int]:

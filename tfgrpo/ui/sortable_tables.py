@@ -15,11 +15,10 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from starlette.responses import Response
 
 from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.wording import inert_cell
 
 Row = TypeVar("Row")
 Cell: TypeAlias = "str | int | float | None"
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a text begins with that spreadsheets run."""
 
 
 class Column(NamedTuple, Generic[Row]):
@@ -72,11 +71,13 @@ def table(
         way = "descending" if one.number != order.startswith("-") else "ascending"
         address = visit.address(**{**others, name: again})
         heads.append(Head(one.title, address, one.number, way if is_by else ""))
-    files = [
-        (kind.upper(), visit.address(**{**others, "as": f"{kind}-{key}"}))
-        for kind in ("csv", "json")
-    ]
-    return Table(ordered, heads, files)
+    return Table(ordered, heads, files(visit, key, **others))
+
+
+def files(visit: Visit, key: str, **others: None) -> list[tuple[str, str]]:
+    """Returns the addresses of a table's files, by what they are called."""
+    kinds = ("csv", "json")
+    return [(one.upper(), visit.address(**others, **{"as": f"{one}-{key}"})) for one in kinds]
 
 
 def file_of(
@@ -94,15 +95,13 @@ def file_of(
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([one.name for one in columns])
-    writer.writerows([[_harmless(value) for value in one.values()] for one in cells])
+    writer.writerows(
+        [inert_cell(value) if isinstance(value, str) else value for value in one.values()]
+        for one in cells
+    )
     return _file(out.getvalue(), key, "text/csv; charset=utf-8", kind)
 
 
 def _file(content: str, key: str, kind: str, ending: str) -> Response:
     headers = {"Content-Disposition": f'attachment; filename="{key}.{ending}"'}
     return Response(content.encode("utf-8", "replace"), media_type=kind, headers=headers)
-
-
-def _harmless(value: Cell) -> Cell:
-    """Returns a cell that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -76,25 +76,11 @@ def environment(pages: Collection[str]) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    templates.filters |= {
-        "age": wording.age,
-        "when": wording.when,
-        "iso": wording.iso,
-        "count": count,
-        "signed": signed,
-        "decimal": decimal,
-        "percent": percent,
-        "milliseconds": milliseconds,
-        "cut": cut,
-        "pieces": compared,
-        "money": wording.money,
-        "span": wording.span,
-        "short": short,
-        "in_words": in_words,
-        "own": own,
-        "unseen": unseen,
-        "chance": chance,
-    }
+    filters = (
+        *(wording.age, wording.when, wording.iso, wording.money, wording.span),
+        *(count, signed, decimal, percent, milliseconds, cut, short, in_words, own, unseen, chance),
+    )
+    templates.filters |= {one.__name__: one for one in filters} | {"pieces": compared}
     templates.globals |= {
         "plural": wording.plural,
         "signs": {"ADD": "+", "MODIFY": "~", "DELETE": "−", "KEEP": "=", "MOVE": "↕"},

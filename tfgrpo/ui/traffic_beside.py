@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from tfgrpo.store.activity.traffic import Traffic, traffic_path
+from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.page_visit import BadForm, Visit
 
@@ -15,15 +16,20 @@ from tfgrpo.ui.page_visit import BadForm, Visit
 @contextmanager
 def traffic_of(visit: Visit) -> Iterator[Traffic | None]:
     """Opens the record for a block; gives None where no traffic was recorded."""
-    path = traffic_path(visit.store.file)
-    if not os.path.isfile(path):
+    if not has_traffic(visit):
         yield None
         return
-    traffic = open_traffic(path)
-    try:
+    with closing(open_traffic(traffic_path(visit.store.file))) as traffic:
         yield traffic
-    finally:
-        traffic.close()
+
+
+@contextmanager
+def recorded_traffic(visit: Visit) -> Iterator[Traffic]:
+    """Opens the record for a block. Raises UnknownRevision where there is none."""
+    with traffic_of(visit) as traffic:
+        if traffic is None:
+            raise UnknownRevision("no traffic is on record")
+        yield traffic
 
 
 def has_traffic(visit: Visit) -> bool:

@@ -1,4 +1,5 @@
-"""Workers on this machine: started together, started again when one dies, ended together."""
+"""Workers on this machine: started together, started again when one dies, ended together. The
+store of one that starts may be in a database that is away, and is waited for."""
 
 from __future__ import annotations
 
@@ -10,12 +11,16 @@ from subprocess import Popen
 from threading import Event
 
 from tfgrpo.store import child_processes
+from tfgrpo.store.errors import StoreAway
+from tfgrpo.store.store import Store
 
 PARENT = "TFGRPO_WORKER_PARENT"
 """The variable with the id of the process that a worker ends with."""
 LOOK_SECONDS = 0.2
 QUICK = 5.0
 """A worker that ends sooner than this, in seconds, is started again after as long a pause."""
+PAUSE = 2.0
+"""Seconds before a database that is away is tried again."""
 COMMAND = "from tfgrpo.cli.main import main; main()"
 
 
@@ -64,3 +69,29 @@ def parent() -> int | None:
     """Returns the id of the process that this one was started by, and ends with; None for none."""
     value = os.environ.get(PARENT, "")
     return int(value) if value.isdecimal() else None
+
+
+def store_when_there(
+    location: str,
+    author: str | Callable[[], str],
+    on_note: Callable[[str], None],
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Store | None:
+    """Opens the store at a location, as soon as its database answers; None where `is_wanted` said
+    before that nobody waits any more.
+
+    `on_note` is told once that it is waited for, and why. Raises StoreError for what waiting does
+    not mend: an address without a machine, a password, a library that is not there.
+    """
+    is_waiting = False
+    while is_wanted():
+        try:
+            return Store.open(location, author=author)
+        except StoreAway as error:
+            if not is_waiting:
+                on_note(f"{error}; it is waited for")
+            is_waiting = True
+        until = time.monotonic() + PAUSE
+        while is_wanted() and time.monotonic() < until:
+            time.sleep(LOOK_SECONDS)
+    return None

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.connect import CallLimits
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain
 from tfgrpo.learn.groups import Gathering, GroupMaker, GroupTask, RunParts
@@ -24,7 +23,7 @@ from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import Calls, Meter
 from tfgrpo.project import Project
 from tfgrpo.rollout.agent_loop import equipped
-from tfgrpo.session import SessionOptions, open_session
+from tfgrpo.session import open_session, options_of
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Library
@@ -115,14 +114,8 @@ async def work_on(
     EndpointError, ToolError and StoreError.
     """
     settings, run = plan.settings, plan.run
-    options = SessionOptions(
-        CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-        project.prices(settings.models),
-        budget,
-        verifier_seconds=settings.verify_timeout,
-        shared=True,
-        endpoints=project.endpoints(settings.models),
-    )
+    prices, endpoints = project.prices(settings.models), project.endpoints(settings.models)
+    options = options_of(settings, prices, budget, shared=True, endpoints=endpoints)
     async with open_session(store, settings.models, options) as session:
         policy, reflector = session.model_calls(run.uid, run)
         parts = RunParts(

@@ -3,7 +3,9 @@ lies beside the store, so that it goes on in the page or in a terminal."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
+from typing import cast
 
 from starlette.responses import Response
 
@@ -17,42 +19,33 @@ from tfgrpo.store.history.log_filter import subject
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.experience import attempts_of
+from tfgrpo.ui.shown_project import places
 
 EVENTS = 30
 """Events of the version under test that are shown; its own page has all."""
 
 
-def show(visit: Visit) -> Response:
+def show(visit: Visit, *, moved_on: bool = False) -> Response:
     """Answers with the search that is on, or the form that begins one."""
-    return _page(visit)
-
-
-def _page(visit: Visit, *, moved_on: bool = False) -> Response:
     store = visit.store
-    places = ["HEAD", *store.branches(), *list(store.tags())[-200:]]
+    page = partial(
+        visit.render,
+        "bisect.html",
+        409 if moved_on else 200,
+        moved_on=moved_on,
+        title="Bisect",
+        places=places(store),
+    )
     if not searches.file(store).exists():
-        return visit.render(
-            "bisect.html",
-            409 if moved_on else 200,
-            moved_on=moved_on,
-            seen=0,
-            title="Bisect",
-            search=None,
-            places=places,
-            bad=visit.query("bad", "HEAD") or "HEAD",
-        )
+        return page(seen=0, search=None, bad=visit.query("bad", "HEAD") or "HEAD")
     search = searches.load(store)
     strip = bisect_strip(store, search)
     number = strip.progress.first_bad
     number = strip.progress.next if number is None else number
     version = None if number is None else store.version(number)
     events = [] if version is None else list(islice(events_of(store, version), EVENTS + 1))
-    return visit.render(
-        "bisect.html",
-        409 if moved_on else 200,
-        moved_on=moved_on,
+    return page(
         seen=len(search.marks),
-        title="Bisect",
         search=search,
         strip=strip,
         progress=strip.progress,
@@ -60,7 +53,6 @@ def _page(visit: Visit, *, moved_on: bool = False) -> Response:
         subject=None if version is None else subject(store, version),
         events=[(one, attempts_of(one)) for one in events[:EVENTS]],
         more=len(events) > EVENTS,
-        places=places,
         bad="HEAD",
     )
 
@@ -76,7 +68,7 @@ def _has_moved_on(visit: Visit) -> bool:
 def start(visit: Visit) -> Response:
     """Begins a search between a bad version and good ones in its history."""
     if _has_moved_on(visit):
-        return _page(visit, moved_on=True)
+        return show(visit, moved_on=True)
     store = visit.store
     bad = store.resolve(visit.required("bad", "the bad version"))
     names = visit.required("good", "a good version").split()
@@ -88,10 +80,12 @@ def mark(visit: Visit) -> Response:
     """Records what somebody found out about a version, under their name. Where others went on with
     the search meanwhile nothing is recorded, and what they marked is shown."""
     if _has_moved_on(visit):
-        return _page(visit, moved_on=True)
+        return show(visit, moved_on=True)
     store = visit.store
     version = store.resolve(visit.required("version", "the version"))
-    verdict = _verdict(visit.field("verdict"))
+    verdict = cast("BisectVerdict", visit.field("verdict"))
+    if verdict not in BISECT_VERDICTS:
+        raise BadForm(f"a version cannot be {verdict[:40]!r}", hint=", ".join(BISECT_VERDICTS))
     seen = " ".join(visit.field("why").split())
     why = f"{seen} ({visit.who})" if seen else f"by hand, {visit.who}"
     search = searches.mark(store, version, verdict, why)
@@ -102,7 +96,7 @@ def mark(visit: Visit) -> Response:
 def end(visit: Visit) -> Response:
     """Ends the search; its marks are deleted."""
     if _has_moved_on(visit):
-        return _page(visit, moved_on=True)
+        return show(visit, moved_on=True)
     was_on = searches.reset(visit.store)
     forget(trial_folder(visit.store))
     return visit.done("/bisect", "the search is over" if was_on else "no search was on")
@@ -115,13 +109,6 @@ def _onward(visit: Visit, search: BisectSearch, notice: str) -> Response:
     if number is not None:
         materialise(store, store.version(number), trial_folder(store))
     return visit.done("/bisect", notice)
-
-
-def _verdict(word: str) -> BisectVerdict:
-    for verdict in BISECT_VERDICTS:
-        if word == verdict:
-            return verdict
-    raise BadForm(f"a version cannot be {word[:40]!r}", hint=", ".join(BISECT_VERDICTS))
 
 
 ROUTES = (

@@ -33,7 +33,7 @@ from tfgrpo.ui.call_conversation import (
 )
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
-from tfgrpo.ui.traffic_beside import number_in, traffic_of
+from tfgrpo.ui.traffic_beside import number_in, recorded_traffic
 from tfgrpo.ui.visitor_sessions import Act
 
 WORDS = ("label", "comment", "correct")
@@ -46,17 +46,11 @@ class ShownScale(NamedTuple):
     ends: str
 
 
-def show(visit: Visit) -> Response:
+def show(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
     """Answers with one call: what was asked and answered, where that was kept, and its feedback."""
-    return _page(visit)
-
-
-def _page(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
     if not visit.content:
         raise UnknownRevision("what was asked and said is not shown here")
-    with traffic_of(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
+    with recorded_traffic(visit) as traffic:
         record = traffic.call(visit.path("id"))
         content, feedback = traffic.content(record.id), traffic.feedback(record.id)
         scales = {"": UNIT, **traffic.scales()}
@@ -113,9 +107,7 @@ def _prompt(
 def add_feedback(visit: Visit) -> Response:
     """Records what somebody says of a call. What is refused is still in the form."""
     given: dict[str, object] = {name: visit.field(name) for name in WORDS if visit.field(name)}
-    with traffic_of(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
+    with recorded_traffic(visit) as traffic:
         about = traffic.call(visit.path("id"))
         try:
             if visit.field("score"):
@@ -125,7 +117,7 @@ def add_feedback(visit: Visit) -> Response:
                 checked_feedback(about.id, given, author=visit.who, time=now, scales=scales)
             )
         except (BadForm, FeedbackRefused) as refusal:
-            return _page(visit, refusal)
+            return show(visit, refusal)
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
     path = f"/call/{quote(about.id)}"
     undo = Act(f"{path}/withdraw", (("which", _key(feedback)),))
@@ -134,9 +126,7 @@ def add_feedback(visit: Visit) -> Response:
 
 def withdraw(visit: Visit) -> Response:
     """Takes one feedback back, on record with what it said."""
-    with traffic_of(visit) as traffic:
-        if traffic is None:
-            raise UnknownRevision("no traffic is on record")
+    with recorded_traffic(visit) as traffic:
         about = traffic.call(visit.path("id"))
         given = [one for one in traffic.feedback(about.id) if _key(one) == visit.field("which")]
         if not given:

@@ -19,7 +19,7 @@ from tfgrpo.store.activity.traffic import (
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
-from tfgrpo.ui.sortable_tables import Column, file_of
+from tfgrpo.ui.sortable_tables import Column, file_of, files
 from tfgrpo.ui.traffic_beside import number_in, traffic_of
 
 ROWS = 50
@@ -69,9 +69,7 @@ def show(visit: Visit) -> Response:
         reached=None if last is None else last.time,
         further=None if last is None else visit.address(after=f"{last.time}-{last.id}"),
         newest=visit.address(after=None) if which.after else None,
-        files=[
-            (kind.upper(), visit.address(**{"as": f"{kind}-calls"})) for kind in ("csv", "json")
-        ],
+        files=files(visit, "calls"),
     )
 
 

@@ -4,8 +4,6 @@ in the page, then recorded as one version."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -21,10 +19,11 @@ from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile
 
-WORDS: dict[Combination, str] = {
-    "merge": "Merge",
-    "cherry-pick": "Apply",
-    "revert": "Take back",
+WORDS: dict[Combination, str] = {"merge": "Merge", "cherry-pick": "Apply", "revert": "Take back"}
+WORK: dict[Combination, Callable[..., Version]] = {
+    "merge": merges.merge,
+    "cherry-pick": merges.cherry_pick,
+    "revert": merges.revert,
 }
 
 
@@ -95,27 +94,19 @@ def combine(visit: Visit) -> Response:
     reason = visit.required("reason", "why")
     onto = store.resolve(visit.required("onto", "what the form was made from"))
     resolve = resolution(visit)
-    work: dict[Combination, Callable[[], Version]] = {
-        "merge": lambda: merges.merge(store, branch, version, message=reason, resolve=resolve),
-        "cherry-pick": lambda: merges.cherry_pick(
-            store, branch, version, message=reason, resolve=resolve
-        ),
-        "revert": lambda: merges.revert(store, branch, version, message=reason, resolve=resolve),
-    }
     while True:
         if clash := _clash(store, kind, branch, version, onto):
             return _looked_at(visit, kind, branch, version, meanwhile=clash, status=409)
         try:
-            recorded = work[kind]()
+            recorded = WORK[kind](store, branch, version, message=reason, resolve=resolve)
         except StaleVersion:  # another process has just moved the branch: look at that
             continue
         except (MergeConflict, Undecided):
             return _looked_at(visit, kind, branch, version, status=409)
         break
     write_library(store)
-    path = f"/library?at={quote(branch)}"
     words = f"{branch} is now at {recorded.name}: {recorded.message}"
-    return visit.done(path, words, visit.moved(branch, recorded.number, path))
+    return visit.recorded(branch, recorded, words)
 
 
 def _clash(
@@ -163,11 +154,9 @@ def resolution(visit: Visit) -> Resolve | None:
 
 
 def _kind(word: str) -> Combination:
-    for kind in get_args(Combination):
-        if word == kind:
-            combination: Combination = kind
-            return combination
-    raise BadForm(f"nothing is combined by {word[:40]!r}", hint=", ".join(WORDS))
+    if word not in WORDS:
+        raise BadForm(f"nothing is combined by {word[:40]!r}", hint=", ".join(WORDS))
+    return word
 
 
 ROUTES = (Route("/combine", show), Route("/combine", combine, "POST"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 from urllib.parse import quote
 
 from starlette.responses import PlainTextResponse, Response
 
 from tfgrpo.display.event_lines import ShownEvent, life_of
-from tfgrpo.display.library_figures import known_experiences, uses_of
+from tfgrpo.display.library_figures import known_experiences
 from tfgrpo.evaluate.measured_runs import measures
 from tfgrpo.evaluate.presence_effects import Credit
 from tfgrpo.redaction import redact_everywhere, remaining
@@ -20,8 +19,8 @@ from tfgrpo.store.redact import Target
 from tfgrpo.ui.charts import credit_chart
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
-from tfgrpo.ui.pages.library import WEEK, known_credits
-from tfgrpo.ui.shown_project import REMEMBERED, branches_of_people, remembered
+from tfgrpo.ui.pages.library import known_credits, uses_this_week
+from tfgrpo.ui.shown_project import branches_of_people, remembered
 from tfgrpo.wording import plural
 
 EVENTS = 100
@@ -55,9 +54,7 @@ def show(visit: Visit) -> Response:
     if not life:
         raise UnknownRevision(f"there is no experience {id!r}")
     start = visit.number("start", 0)
-    uses = visit.site.memory.get(
-        "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
-    )
+    uses = uses_this_week(visit)
     standing = _standing(visit, id)
     looked_at = _looked_at(visit, id, standing)
     return visit.render(
@@ -70,7 +67,7 @@ def show(visit: Visit) -> Response:
         start=start,
         events_a_page=EVENTS,
         standing=standing,
-        measured=_is_measured(visit),
+        measured=any(measures(run) for run in store.runs.all()),
         at=looked_at.name,
         uses=None if uses is None else uses.get(id, 0),
         text=_text(visit, id, life),
@@ -97,10 +94,9 @@ def _standing(visit: Visit, id: str) -> list[Standing]:
         version = store.version(number)
         library = store.library(version)
         if id in library.by_id:
-            credits = known_credits(visit, version)
-            text = library.by_id[id].text
-            label = library.label_of[id]
-            places.append(Standing(branch, version, label, text, credits.get(id)))
+            label, text = library.label_of[id], library.by_id[id].text
+            credit = known_credits(visit, version).get(id)
+            places.append(Standing(branch, version, label, text, credit))
     return places
 
 
@@ -150,11 +146,6 @@ def _problems(life: list[ShownEvent]) -> list[ProblemEvidence]:
         ProblemEvidence(problem, sum(r >= 1 for r in there.values()), len(there))
         for problem, there in rewards.items()
     ]
-
-
-def _is_measured(visit: Visit) -> bool:
-    """Returns whether any run has measured effects."""
-    return any(measures(run) for run in visit.store.runs.all())
 
 
 def _looked_at(visit: Visit, id: str, standing: list[Standing]) -> Version:

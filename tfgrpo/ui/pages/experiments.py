@@ -31,13 +31,9 @@ from tfgrpo.ui.visitor_sessions import Act
 METRICS = ("score", *MEASURES)
 
 
-def new(visit: Visit) -> Response:
+def new(visit: Visit, refusal: TfgrpoError | None = None) -> Response:
     """Answers with the form that starts an experiment on a branch."""
-    return _new(visit, visit.query("branch"))
-
-
-def _new(visit: Visit, branch: str, refusal: TfgrpoError | None = None) -> Response:
-    store = visit.store
+    store, branch = visit.store, visit.field("branch") or visit.query("branch")
     tip = store.tip(branch)
     offered = [(f"v{n}", name) for name, n in branches_of_people(visit).items() if name != branch]
     offered += [
@@ -74,7 +70,7 @@ def begin(visit: Visit) -> Response:
         why = visit.required("why", "why")
         start(store, name, (branch, candidate), _share(visit), plan, why=why)
     except TfgrpoError as refusal:
-        return _new(visit, branch, refusal)
+        return new(visit, refusal)
     undo = _act(experiment(store, name), "stop")
     return visit.done("/production", f"Experiment {name} runs", undo)
 

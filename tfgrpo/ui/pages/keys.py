@@ -26,12 +26,8 @@ if TYPE_CHECKING:
     from tfgrpo.ui.page_visit import Visit
 
 
-def show(visit: Visit) -> Response:
+def show(visit: Visit, secret: str | None = None, refusal: str | None = None) -> Response:
     """Answers with all keys that are in force."""
-    return _page(visit)
-
-
-def _page(visit: Visit, secret: str | None = None, refusal: str | None = None) -> Response:
     path, rows = ledger_path(visit.store.file), []
     if os.path.isfile(path):
         with closing(open_ledger(path)) as ledger:
@@ -66,8 +62,8 @@ def issue(visit: Visit) -> Response:
         with closing(open_ledger(ledger_path(visit.store.file), create=True)) as ledger:
             ledger.add_key(key)
     except InvalidOperation as error:
-        return _page(visit, refusal=f"{error}: {error.hint}")
-    return _page(visit, secret)
+        return show(visit, refusal=f"{error}: {error.hint}")
+    return show(visit, secret)
 
 
 def revoke(visit: Visit) -> Response:

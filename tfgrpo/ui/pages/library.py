@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -13,12 +12,13 @@ from tfgrpo.display.library_figures import KnownExperience, credits_of, known_ex
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.evaluate.presence_effects import Credit
 from tfgrpo.hand_edits import add_texts, commit_by_hand, commit_edit, modified
+from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.markdown_edit import document, edited, rebased
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Experience, Library, Operation, Version
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit, status_of
-from tfgrpo.ui.shown_project import REMEMBERED, remembered
+from tfgrpo.ui.shown_project import REMEMBERED, places, remembered
 
 ROWS = 50
 WEEK = 7 * 86_400 * 1_000_000
@@ -51,9 +51,7 @@ def show(visit: Visit) -> Response:
     wanted, sort = visit.query("q").strip(), visit.query("sort", "order")
     if sort not in SORTS:
         raise BadForm(f"a library is not sorted by {sort[:40]!r}", hint=", ".join(SORTS))
-    uses = visit.site.memory.get(
-        "uses", REMEMBERED, lambda: uses_of(store, time.time_ns() // 1000 - WEEK)
-    )
+    uses = uses_this_week(visit)
     matching = [e for e in library if wanted.casefold() in e.text.casefold()] if wanted else library
     start = visit.number("start", 0)
     if sort == "order":
@@ -76,7 +74,7 @@ def show(visit: Visit) -> Response:
         rows_a_page=ROWS,
         has_uses=uses is not None,
         has_effects=any(row.known.credit for row in rows),
-        places=_places(visit),
+        places=places(store),
     )
 
 
@@ -86,13 +84,10 @@ def _rows(
     experiences: list[Experience] | Library,
     uses: Mapping[str, int] | None,
 ) -> list[Row]:
-    from tfgrpo.model.response import count_tokens
-
-    only = {e.id for e in experiences}
     known = known_experiences(
         visit.store,
         version,
-        only=only,
+        only={e.id for e in experiences},
         histories=visit.site.histories,
         credits=known_credits(visit, version),
     )
@@ -104,6 +99,12 @@ def _rows(
         )
         for one in known
     ]
+
+
+def uses_this_week(visit: Visit) -> Mapping[str, int] | None:
+    """Returns experience → the calls of the last days that had it; None without a record."""
+    since = time.time_ns() // 1000 - WEEK
+    return visit.site.memory.get("uses", REMEMBERED, lambda: uses_of(visit.store, since))
 
 
 def known_credits(visit: Visit, version: Version) -> Mapping[str, Credit]:
@@ -128,22 +129,14 @@ def branch_of(visit: Visit, revision: str) -> str | None:
     return revision if revision in visit.store.branches() else None
 
 
-def _places(visit: Visit) -> list[str]:
-    """Returns the names of revisions that are offered."""
-    store = visit.store
-    return ["HEAD", *store.branches(), *list(store.tags())[-200:]]
-
-
 def form(visit: Visit) -> Response:
     """Answers with the form that changes or deletes one experience."""
     branch = visit.query("branch") or visit.store.head.branch or ""
-    version = visit.store.tip(branch)
-    id = visit.store.experience_id(visit.query("experience"), version)
-    library = visit.store.library(version)
+    library = visit.store.library(visit.store.tip(branch))
+    id = visit.store.experience_id(visit.query("experience"), library.version)
     if id not in library.by_id:
         raise InvalidOperation(f"{id} is not in the library of {branch}")
-    text = library.by_id[id].text
-    return _form(visit, branch, library, id, text)
+    return _form(visit, branch, library, id, library.by_id[id].text)
 
 
 def _form(
@@ -174,7 +167,9 @@ def change(visit: Visit) -> Response:
     library = store.library(onto)
     text = visit.field("text")
     if act == "modify":
-        operation = modified(library, id, _non_empty(text), reason)
+        if not text.strip():
+            raise BadForm("the text is empty", hint="to take an experience out, delete it")
+        operation = modified(library, id, text, reason)
     elif act in ("delete", "keep"):
         operation = Operation("DELETE" if act == "delete" else "KEEP", id, None, reason)
     else:
@@ -183,10 +178,7 @@ def change(visit: Visit) -> Response:
         version = commit_by_hand(store, branch, [operation], onto=onto)
     except StaleVersion:
         return _form(visit, branch, store.library(store.tip(branch)), id, text, status=409)
-    path = f"/library?at={quote(branch)}"
-    return visit.done(
-        path, f"{version.name}: {version.message}", visit.moved(branch, version.number, path)
-    )
+    return visit.recorded(branch, version)
 
 
 def add(visit: Visit) -> Response:
@@ -194,10 +186,7 @@ def add(visit: Visit) -> Response:
     branch, reason = visit.required("branch", "the branch"), visit.required("reason", "why")
     texts = [line for line in visit.required("texts", "the text").splitlines() if line.strip()]
     version = add_texts(visit.store, branch, texts, message=None, reason=reason)
-    path = f"/library?at={quote(branch)}"
-    return visit.done(
-        path, f"{version.name}: {version.message}", visit.moved(branch, version.number, path)
-    )
+    return visit.recorded(branch, version)
 
 
 def whole_form(visit: Visit) -> Response:
@@ -246,11 +235,7 @@ def whole(visit: Visit) -> Response:
         return _whole_form(visit, branch, now, content, refusal=refusal, clashes=clashes)
     except TfgrpoError as refusal:
         return _whole_form(visit, branch, library, content, refusal=refusal)
-    notice = "nothing changed" if version is None else f"{version.name}: {version.message}"
-    path = f"/library?at={quote(branch)}"
-    return visit.done(
-        path, notice, None if version is None else visit.moved(branch, version.number, path)
-    )
+    return visit.recorded(branch, version, nothing="nothing changed")
 
 
 def _clashes(library: Library, content: str, now: Library) -> list[Clash]:
@@ -266,12 +251,6 @@ def _clashes(library: Library, content: str, now: Library) -> list[Clash]:
             label = now.label_of.get(id, id)
             clashes.append(Clash(id, label, None if there is None else there.text, written))
     return clashes
-
-
-def _non_empty(text: str) -> str:
-    if not text.strip():
-        raise BadForm("the text is empty", hint="to take an experience out, delete it")
-    return text
 
 
 ROUTES = (

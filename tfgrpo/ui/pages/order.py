@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from starlette.responses import Response
 
@@ -66,10 +66,7 @@ def arrange(visit: Visit) -> Response:
         still_there = [id for id in order if id in now.by_id]
         whole = list(dict.fromkeys([*still_there, *ids_of(now)]))
         return _page(visit, branch, now, whole, status=409)
-    notice = "nothing was moved" if version is None else f"{version.name}: {version.message}"
-    path = f"/library?at={quote(branch)}"
-    undo = None if version is None else visit.moved(branch, version.number, path)
-    return visit.done(path, notice, undo)
+    return visit.recorded(branch, version, nothing="nothing was moved")
 
 
 def _whole_order(places: str, library: Library) -> list[str]:

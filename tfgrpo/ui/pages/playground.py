@@ -13,7 +13,7 @@ from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.ui.call_conversation import parsed, turns_of
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Visit, event
 from tfgrpo.ui.playground_trials import Answered, Trial, Trials, side
 from tfgrpo.ui.shown_project import branches_of_people
 from tfgrpo.ui.store_per_thread import Stores
@@ -108,10 +108,9 @@ async def follow(visit: Visit) -> Response:
         while not trial.is_over:
             if trial.over != shown:
                 shown = trial.over
-                lines = template.render(trial=trial).splitlines()
-                yield "event: part\n" + "".join(f"data: {one}\n" for one in lines) + "\n"
+                yield event("part", template.render(trial=trial))
             await asyncio.sleep(EVERY)
-        yield "event: over\ndata: \n\n"
+        yield event("over", "")
 
     return StreamingResponse(events(), media_type="text/event-stream")
 

@@ -48,6 +48,7 @@ CALLS = 10
 ENDED = 10
 DECISIONS = 20
 REMEMBERED = 10.0
+"""Seconds for which figures of all calls are shown as they were."""
 ROLLOUTS = 12
 SMALL = 16 << 20
 """Bytes of a record of traffic that is added up at once."""
@@ -55,8 +56,6 @@ DRAWN = 60
 """Days that are drawn."""
 ALERTS = 2
 """The last days that are held against the bounds."""
-"""Seconds for which figures of all calls are shown as they were."""
-
 
 Words: TypeAlias = Callable[[float], str]
 VERSIONS: tuple[Column[LiveFigures], ...] = (
@@ -222,24 +221,18 @@ def _experiments(visit: Visit) -> list[ShownExperiment]:
     chosen += [one for one in newest_first if one.state != RUNNING][:ENDED]
     if not os.path.isfile(traffic_path(visit.store.file)):
         return [ShownExperiment(one, None) for one in chosen]
-    return [ShownExperiment(one, _evidence(visit, one)) for one in chosen]
+
+    def found(one: Experiment) -> Evidence:
+        key = ("evidence", one.id)
+        return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
+
+    return [ShownExperiment(one, found(one)) for one in chosen]
 
 
-def _evidence(visit: Visit, one: Experiment) -> Evidence:
-    key = ("evidence", one.id)
-    return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
-
-
-def way_back(visit: Visit) -> Response:
+def way_back(visit: Visit, since: Meanwhile | None = None) -> Response:
     """Answers with where a branch would go back to, and what that changes."""
-    return _way_back(visit, visit.query("branch"), visit.query("to"))
-
-
-def _way_back(
-    visit: Visit, branch: str, revision: str, *, since: Meanwhile | None = None
-) -> Response:
-    store = visit.store
-    tip = store.tip(branch)
+    store, branch = visit.store, visit.field("branch") or visit.query("branch")
+    tip, revision = store.tip(branch), visit.field("to") or visit.query("to")
     to, refusal = None, ""
     try:
         to = store.resolve(revision) if revision else before_that(store, branch)
@@ -269,8 +262,7 @@ def go_back(visit: Visit) -> Response:
     try:
         done = rollback(store, branch, why=why, to=to, expected=onto)
     except StaleVersion:
-        since = meanwhile(store, onto, store.tip(branch))
-        return _way_back(visit, branch, to, since=since)
+        return way_back(visit, meanwhile(store, onto, store.tip(branch)))
     write_library(store)
     ended = f"; experiment {done.experiment} was stopped" if done.experiment else ""
     words = f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"

@@ -18,7 +18,7 @@ from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import Visit, event
 from tfgrpo.ui.resume_run import go_on, last_words
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, file_of, table
@@ -90,8 +90,8 @@ async def follow(visit: Visit) -> Response:
 
     async def events() -> AsyncIterator[str]:
         async for one in watched.parts():
-            yield ": nothing new\n\n" if one is None else _event("part", one)
-        yield _event("over", "")
+            yield ": nothing new\n\n" if one is None else event("part", one)
+        yield event("over", "")
 
     return StreamingResponse(events(), media_type="text/event-stream")
 
@@ -108,11 +108,6 @@ def resume(visit: Visit) -> Response:
     run = visit.store.runs.get(visit.path("run"))
     go_on(visit.store, run, visit.who)
     return visit.done(f"/run/{run.name}", "The run goes on in a process of its own")
-
-
-def _event(name: str, data: str) -> str:
-    lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
-    return f"event: {name}\n{lines}\n"
 
 
 ROUTES = (

@@ -20,6 +20,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import Visit
 from tfgrpo.ui.pages.experience import attempts_of
+from tfgrpo.ui.shown_project import places
 
 EVENTS = 200
 CHANGES = 200
@@ -103,7 +104,7 @@ def diff(visit: Visit) -> Response:
         changes_a_page=CHANGES,
         counts=Counter([*(change.op for change in changes), *("MOVE" for _ in moved)]),
         moves=shown_moves(store, after, moved),
-        places=["HEAD", *store.branches(), *list(store.tags())[-200:]],
+        places=places(store),
         branches=list(store.branches()),
     )
 
