@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.event_text import events_lines, version_move_lines
 from tfgrpo.cli.start_context import EXPERIENCE, App, force_option, pass_app
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
-from tfgrpo.store.records import Operation, Version
+from tfgrpo.store.records import Op, Operation, Version
 
 message_option = click.option("-m", "--message", help="Message for the new version.")
 reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
@@ -141,7 +141,7 @@ def move(
 
     if (before is not None) + (after is not None) + first + last != 1:
         raise click.UsageError("give one of --before, --after, --first and --last")
-    store, branch = app.store, branch_of_head(app)
+    store, branch = app.store, app.branch()
     at = store.head.version
     ids = list(dict.fromkeys(store.experience_id(e, at) for e in experiences))
     place = Place(
@@ -154,12 +154,11 @@ def move(
 
 
 def _each(
-    app: App, op: str, experiences: Sequence[str], message: str | None, reason: str | None
+    app: App, op: Op, experiences: Sequence[str], message: str | None, reason: str | None
 ) -> None:
     library = app.store.library("HEAD")
     ids = list(dict.fromkeys(app.store.experience_id(e, library.version) for e in experiences))
-    kind = "DELETE" if op == "DELETE" else "KEEP"
-    operations = [Operation(kind, id, reason=reason) for id in ids]  # type: ignore[arg-type]
+    operations = [Operation(op, id, reason=reason) for id in ids]
     commit(app, operations, message, onto=library.version)
 
 
@@ -189,31 +188,13 @@ def commit(
     """
     from tfgrpo.hand_edits import commit_by_hand
 
-    branch = branch_of_head(app)
+    branch = app.branch()
     version = commit_by_hand(app.store, branch, operations, message, onto=onto, expected=expected)
     report(app, branch, version)
 
 
-def branch_of_head(app: App) -> str:
-    """Returns HEAD's branch. Raises InvalidOperation where it is detached."""
-    branch = app.store.head.branch
-    if branch is None:
-        raise InvalidOperation(
-            "HEAD is detached: a new version needs a branch",
-            hint="`tfgrpo checkout main` switches to one, "
-            "`tfgrpo checkout -b NAME HEAD` creates one",
-        )
-    return branch
-
-
 def report(app: App, branch: str, version: Version) -> None:
     """Prints a version that was just recorded: its events, and what it moved."""
-    store = app.store
     printing.echo(f"{version.name} on {branch}: {version.message}")
-    events = store.events(version)
-    texts = store.texts_before(events)
-    for event in events:
-        for line in event_lines(event, texts.get(event.row)):
-            printing.echo(line)
-    for line in version_move_lines(store, version):
-        printing.echo(line)
+    printing.echo_each(events_lines(app.store, version))
+    printing.echo_each(version_move_lines(app.store, version))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import click
 
 from tfgrpo.cli import log, options, printing
-from tfgrpo.cli.event_text import event_lines
+from tfgrpo.cli.event_text import events_lines
 from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.evaluate import bisect_judges
 from tfgrpo.evaluate.bisect_judges import forget, materialise
+from tfgrpo.redaction import trial_folder
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import (
     BisectError,
@@ -122,12 +122,11 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
       tfgrpo bisect run sh -c 'grep -q days "$TFGRPO_PROMPT"'
       tfgrpo bisect run --data heldout.jsonl --below 0.7
     """
-
     store = app.store
     if bool(command) == (score is not None) or (score is None) != (below is None):
         raise click.UsageError("give either a COMMAND, or --data DATA with --below MEAN")
     if score is None or below is None:
-        judge = bisect_judges.by_command(store, command, trial_folder(app))
+        judge = bisect_judges.by_command(store, command, trial_folder(app.store))
     else:
         dataset = options.open_project(app, None).record_path(score)
         judge = bisect_judges.by_score(store, dataset, below)
@@ -209,16 +208,9 @@ def reset(app: App) -> None:
       tfgrpo bisect reset
       tfgrpo bisect reset && tfgrpo bisect start web v1
     """
-
     was_on = searches.reset(app.store)
-    forget(trial_folder(app))
+    forget(trial_folder(app.store))
     printing.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
-
-
-def trial_folder(app: App) -> Path:
-    from tfgrpo.redaction import trial_folder as beside
-
-    return beside(app.store)
 
 
 def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:
@@ -259,26 +251,18 @@ def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[
 
 def _print_state(app: App, search: BisectSearch) -> None:
     """Says where the search stands, and writes the library that is to be tried."""
-
     store = app.store
     progress = searches.progress(store, search)
     if progress.first_bad is not None:
         version = store.version(progress.first_bad)
         printing.echo(printing.style(f"{version.name} is the first bad version", bold=True))
-        for line in log.heading(store, version, StandingNames(store)):
-            printing.echo(line)
-        events = store.events(version)
-        texts = store.texts_before(events)
-        for event in events:
-            for line in event_lines(event, texts.get(event.row)):
-                printing.echo(line)
+        printing.echo_each(log.heading(store, version, StandingNames(store)))
+        printing.echo_each(events_lines(store, version))
         printing.echo("end the search with `tfgrpo bisect reset`")
     elif progress.next is not None:
-        files = materialise(store, store.version(progress.next), trial_folder(app))
-        left, tries = (
-            printing.plural(len(progress.suspects), "version"),
-            printing.plural(progress.steps, "step"),
-        )
+        files = materialise(store, store.version(progress.next), trial_folder(app.store))
+        left = printing.plural(len(progress.suspects), "version")
+        tries = printing.plural(progress.steps, "step")
         printing.echo(f"{left} left, about {tries} to go: test v{progress.next}")
         printing.echo(f"its library is in {files.library}, and its prompt text in {files.prompt}")
         printing.echo("then run `tfgrpo bisect good`, `bad` or `skip`")
@@ -287,7 +271,5 @@ def _print_state(app: App, search: BisectSearch) -> None:
         printing.echo(f"the first bad version is one of {listed}: the others are untestable")
     else:
         ends = {"bad": search.bad is None, "good": not search.good}
-        missing_ends = [
-            f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing
-        ]
-        printing.echo(f"the search still needs: {' and '.join(missing_ends)}")
+        needed = [f"`tfgrpo bisect {end} REVISION`" for end, missing in ends.items() if missing]
+        printing.echo(f"the search still needs: {' and '.join(needed)}")

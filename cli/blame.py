@@ -60,7 +60,7 @@ def blame(app: App, revision: str, as_json: bool) -> None:
 def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
     for name, b, effect in known:
         label = printing.style(f"[{name}]", fg="cyan") + " "
-        yield from printing.wrap(printing.words(b.experience.text), first=label, indent=6)
+        yield from printing.wrapped(b.experience.text, first=label, indent=6)
         line = [
             printing.Word(b.version.name, fg="yellow"),
             printing.Word(printing.SIGNS[b.event.op], fg=printing.COLOURS[b.event.op]),

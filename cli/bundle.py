@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import REF, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
-
-if TYPE_CHECKING:
-    from tfgrpo.store.transfer.pack_stream import Names
+from tfgrpo.store.transfer import bundle as bundles
+from tfgrpo.store.transfer.other_store import parse_name
+from tfgrpo.store.transfer.pack_stream import Names, printable
 
 
 @click.group(cls=SuggestingGroup)
@@ -41,14 +41,11 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
       tfgrpo bundle create library.bundle
       tfgrpo bundle create news.bundle main --since v1
     """
-    from tfgrpo.store.transfer import bundle as bundles
-
     store = app.store
     base = store.resolve(since) if since is not None else None
     header, count = bundles.create(store, file, names, since=base)
     printing.echo(f"wrote {printing.plural(count, 'version')} to {file}")
-    for line in heads(header.names):
-        printing.echo(line)
+    printing.echo_each(heads(header.names))
     if header.needs:
         needed = printing.plural(len(header.needs), "version")
         printing.echo(f"to read it, a store must already have the {needed} it builds on")
@@ -68,13 +65,8 @@ def verify(app: App, file: Path, as_json: bool) -> None:
       tfgrpo bundle verify team.bundle
       tfgrpo bundle verify team.bundle --json
     """
-    from tfgrpo.store.transfer import bundle as bundles
-
-    opened = bundles.Bundle(file)
-    try:
+    with closing(bundles.Bundle(file)) as opened:
         verified = opened.verify(bundles.needs_met(app.store))
-    finally:
-        opened.close()
     versions, events = verified.held
     lacking = [digest.hex() for digest in verified.lacking]
     if as_json:
@@ -112,35 +104,20 @@ def list_heads(file: Path, as_json: bool) -> None:
       tfgrpo bundle list-heads team.bundle
       tfgrpo bundle list-heads team.bundle --json
     """
-    from tfgrpo.store.transfer.bundle import Bundle
-
-    opened = Bundle(file)
-    try:
+    with closing(bundles.Bundle(file)) as opened:
         names = opened.names()
-    finally:
-        opened.close()
     if as_json:
         printing.emit_json({name: digest.hex() for name, digest in names.at.items()})
     else:
-        for line in heads(names):
-            printing.echo(line)
+        printing.echo_each(heads(names))
 
 
 def heads(names: Names) -> list[str]:
     """Returns a line for each name: the digest's beginning, and what people call it."""
-    from tfgrpo.store.transfer.other_store import parse_name
-
     lines = []
     for name, digest in names.at.items():
         kind, short = parse_name(name)
         head = "  (HEAD)" if kind == "branch" and short == names.head else ""
-        called = f"tag {text_safe(short)}" if kind == "tag" else text_safe(short)
+        called = f"tag {printable(short)}" if kind == "tag" else printable(short)
         lines.append(f"  {digest.hex()[:12]}  {called}{head}")
     return lines
-
-
-def text_safe(name: str) -> str:
-    """Returns a name that somebody else wrote, without what could move the cursor."""
-    from tfgrpo.store.transfer.pack_stream import printable
-
-    return printable(name)

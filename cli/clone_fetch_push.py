@@ -6,23 +6,25 @@ import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
 from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, merge_pick_revert, printing, trust
-from tfgrpo.cli.start_context import BRANCH, REF, REMOTE, App, force_option, pass_app
+from tfgrpo.cli.start_context import BRANCH, REF, REMOTE, SWITCH, App, force_option, pass_app
 from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.address import named_by, project_root, store_path
-from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer import locations, sync
+from tfgrpo.store.transfer.locations import Location
 from tfgrpo.store.transfer.remotes import Remotes
-
-if TYPE_CHECKING:
-    from tfgrpo.store.transfer.locations import Location
-    from tfgrpo.store.transfer.sync import Transferred
+from tfgrpo.store.transfer.sync import Transferred
+from tfgrpo.trust import trust_gate
+from tfgrpo.trust.permissions import of_remote
+from tfgrpo.trust.trusted_folders import remember_own
 
 SSH = "TFGRPO_SSH"
 
@@ -55,10 +57,6 @@ def clone(app: App, location: str, folder: Path | None) -> None:
       tfgrpo clone team copy
       tfgrpo clone "$PWD/team" elsewhere/copy
     """
-    from tfgrpo.store.transfer import locations
-    from tfgrpo.trust.permissions import of_remote
-    from tfgrpo.trust.trusted_folders import remember_own
-
     there = locations.parse(location)
     if folder is None and app.named is not None:
         path = app.named
@@ -69,8 +67,7 @@ def clone(app: App, location: str, folder: Path | None) -> None:
     with Store.open(path, author=default_author()) as store:
         head = store.head
         size = printing.plural(len(store.library(head.version)), "experience")
-        received = amount(done)
-        printing.echo(f"cloned {received} into {named_by(path)}")
+        printing.echo(f"cloned {amount(done)} into {named_by(path)}")
         printing.echo(f"on branch {head.branch}, at {head.version.name}, {size}")
 
 
@@ -90,7 +87,6 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -
       tfgrpo fetch
       tfgrpo fetch origin main
     """
-
     if all_ and remote is not None:
         raise click.UsageError(f"--all fetches from every remote, {remote} among them")
     for one in Remotes(app.store).all() if all_ else [remote]:
@@ -98,8 +94,6 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -
 
 
 def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
-    from tfgrpo.store.transfer import locations, sync
-
     if other.name is None:
         raise UnknownRevision(
             f"{other.called} is not a remote, so its branches have no names here",
@@ -108,8 +102,7 @@ def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
     with locations.source(other.location, author=app.store.author, ssh=ssh()) as source:
         done = sync.fetch(app.store, source, other.name, branches=branches or None)
     printing.echo(f"fetched {amount(done)} from {other.called}")
-    for line in moved(done):
-        printing.echo(line)
+    printing.echo_each(moved(done))
 
 
 @click.command()
@@ -133,15 +126,8 @@ def pull(
       tfgrpo pull
       tfgrpo pull origin main --theirs
     """
-    from tfgrpo.store.transfer import locations, sync
-
     store = app.store
-    into = store.head.branch
-    if into is None:
-        raise InvalidOperation(
-            "HEAD is detached: there is no branch to pull into",
-            hint="switch to one with `tfgrpo switch main`",
-        )
+    into = app.branch("there is no branch to pull into", SWITCH)
     other = find(app, remote)
     theirs = branch or into
     resolve = merges.side("ours" if take == "ours" else "theirs") if take else None
@@ -161,8 +147,7 @@ def pull(
             merge_pick_revert.show_conflicts(error)
             raise
     printing.echo(f"fetched {amount(done.fetched)} from {other.called}")
-    for line in moved(done.fetched):
-        printing.echo(line)
+    printing.echo_each(moved(done.fetched))
     if done.after.number == done.before.number:
         printing.echo(f"already up to date: {into} contains {other.called} {theirs}")
     elif done.after.merged is None or done.after.parent != done.before.number:
@@ -204,21 +189,14 @@ def push(
       tfgrpo push
       tfgrpo push origin main web
     """
-    from tfgrpo.store.transfer import locations, sync
-
     store = app.store
     other = find(app, remote)
     chosen = list(store.branches()) if all_ else list(names)
     if delete_ and not names:
         raise click.UsageError("--delete needs the names to delete")
     if not chosen:
-        branch = store.head.branch
-        if branch is None:
-            raise InvalidOperation(
-                "HEAD is detached: there is no branch to push",
-                hint="name one: `tfgrpo push origin main`",
-            )
-        chosen = [branch]
+        hint = "name one: `tfgrpo push origin main`"
+        chosen = [app.branch("there is no branch to push", hint)]
     chosen += [tag for tag in store.tags() if tag not in chosen] if tags else []
     with locations.peer(other.location, author=app.store.author, ssh=ssh()) as peer:
         done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
@@ -226,16 +204,11 @@ def push(
         printing.echo(f"already up to date: {other.called} has {', '.join(chosen)}")
     else:
         printing.echo(f"pushed {amount(done)} to {other.called}")
-    for line in moved(done):
-        printing.echo(line)
+    printing.echo_each(moved(done))
 
 
 def find(app: App, given: str | None) -> Other:
     """Returns the remote of that name, or a location as it is; without one, the default."""
-    from tfgrpo.store.transfer import locations
-    from tfgrpo.trust import trust_gate
-    from tfgrpo.trust.permissions import of_remote
-
     remotes = Remotes(app.store)
     name = given or remotes.default()
     if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):

@@ -148,8 +148,7 @@ def collect(
         )
         return
     printing.warn(collected.warnings)
-    for line in report_lines(collected, collection.output_path(project, request), dry_run):
-        printing.echo(line)
+    printing.echo_each(report_lines(collected, collection.output_path(project, request), dry_run))
 
 
 def report_lines(collected: Collected, path: Path, dry_run: bool) -> Iterator[str]:

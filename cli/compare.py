@@ -91,7 +91,7 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
     yield printing.style(view.title, bold=True)
     yield from printing.table(view.rows, header=view.header)
     for note in view.notes:
-        yield from printing.wrap(printing.words(note), indent=0)
+        yield from printing.wrapped(note, indent=0)
 
 
 def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:

@@ -25,11 +25,7 @@ COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "sec
 
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False, type=RUN)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    help="Settings file with [prices]; by default tfgrpo.toml.",
-)
+@options.CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None:
@@ -179,16 +175,13 @@ def print_figures(
     if details:
         for title, stages in figures:
             rows = [_estimated(one) for one in (*stages, _sum(stages))]
-            for line in aligned((title, "calls", "prompt", "completion", "cost"), rows, 1):
-                printing.echo(line)
+            printing.echo_each(aligned((title, "calls", "prompt", "completion", "cost"), rows, 1))
             printing.echo()
-    for line in printing.wrap(printing.words(_sentence(estimate, details=details))):
-        printing.echo(line)
+    printing.echo_each(printing.wrapped(_sentence(estimate, details=details)))
     if details:
         printing.echo(f"{_source(estimate)}; nothing has been spent")
     for missing in estimate.left_out:
-        for line in printing.wrap(printing.words(f"not counted: {missing}"), indent=2):
-            printing.echo(line)
+        printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
     if not prices_known:
         printing.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 

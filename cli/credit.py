@@ -68,7 +68,7 @@ def _lines(credited: Sequence[Credited]) -> Iterator[str]:
         return
     for one in credited:
         label = printing.style(f"[{one.label}]", fg="cyan") + " "
-        yield from printing.wrap(printing.words(one.experience.text), first=label, indent=6)
+        yield from printing.wrapped(one.experience.text, first=label, indent=6)
         line = words(one.credit)
         if one.credit:
             figures = f"shrunk {one.credit.shrunk:+.3f}, {one.credit.present} with, "

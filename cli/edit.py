@@ -39,7 +39,7 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
       tfgrpo export --format md -o mine.md && tfgrpo edit --file mine.md
     """
     store = app.store
-    add_modify_delete.branch_of_head(app)
+    app.branch()
     library = store.library("HEAD")
     if file is not None:
         _apply(app, library, read_file(file), message, reason)
@@ -70,11 +70,16 @@ def _opened(app: App, library: Library) -> tuple[Path, str]:
     from tfgrpo.rendering.markdown_edit import document
 
     content = document(library)
+    return draft(app, "edit-", content), content
+
+
+def draft(app: App, prefix: str, content: str) -> Path:
+    """Writes a text into a new file of its own beside the store; returns where."""
     app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix="edit-", suffix=".md", dir=app.path.parent)
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".md", dir=app.path.parent)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(content)
-    return Path(os.path.relpath(name)), content
+    return Path(os.path.relpath(name))
 
 
 def edit_file(path: Path) -> str:
@@ -104,7 +109,7 @@ def _apply(
     """Records what an edited file asks for, and reports it."""
     from tfgrpo.hand_edits import commit_edit
 
-    branch = add_modify_delete.branch_of_head(app)
+    branch = app.branch()
     version = commit_edit(app.store, branch, library, content, message=message, reason=reason)
     if version is None:
         printing.echo("nothing changed")

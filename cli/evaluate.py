@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import REVISION, App, pass_app
-from tfgrpo.notices import Notice, ScoresReady
+from tfgrpo.notices import Notice, OnProgress, ScoresReady
 
 if TYPE_CHECKING:
     from tfgrpo.evaluate.eval_setup import EvalPlan
@@ -103,21 +103,16 @@ def run_evaluation(
     quiet: bool = False,
 ) -> Scores:
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
-    from tfgrpo.cli import interrupts, live_display
+    from tfgrpo.cli import interrupts
     from tfgrpo.evaluate.eval_setup import score
 
     plan = _planned(app, config, versions, given, trained)
-    with live_display.Reporter(app.store) as report:
 
+    def work(report: OnProgress) -> Coroutine[Any, Any, Scores]:
         def show(notice: Notice) -> None:
             if not (quiet and isinstance(notice, ScoresReady)):
                 report(notice)
 
-        try:
-            return interrupts.run(score(app.store, plan, on_progress=show))
-        except interrupts.Interrupted as stop:
-            report.close()
-            printing.echo(
-                "interrupted; every answer is saved, run the same command to resume", err=True
-            )
-            click.get_current_context().exit(stop.code)
+        return score(app.store, plan, on_progress=show)
+
+    return interrupts.watched(app.store, work, interrupts.RESUMES)

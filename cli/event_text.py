@@ -10,7 +10,7 @@ from tfgrpo.display.order_changes import left_in_place, moves_of
 from tfgrpo.store.records import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tfgrpo.store.history.blame import Origin
     from tfgrpo.store.history.library_order import Move
@@ -39,13 +39,22 @@ def event_lines(event: Event, before: str | None, origin: Origin | None = None) 
         body = printing.words(event.text or "", fg="green")
     lines = printing.wrap([*head, *body], indent=15)
     if event.reason:
-        lines += printing.wrap(printing.words(f"because {event.reason}"), first=" " * 15, indent=15)
+        lines += printing.wrapped(f"because {event.reason}", first=" " * 15, indent=15)
     evidence = evidence_words(event)
     if origin is not None and origin.event.row != event.row:
         evidence = f"{origin.version.name}: {credit_words(origin.event, origin.version)}"
     if evidence:
-        lines += printing.wrap(printing.words(evidence, dim=True), first=" " * 15, indent=15)
+        lines += printing.wrapped(evidence, dim=True, first=" " * 15, indent=15)
     return lines
+
+
+def events_lines(store: Store, version: Version, *, reasons: bool = True) -> Iterator[str]:
+    """Yields the lines of a version's events."""
+    events = store.events(version)
+    texts = store.texts_before(events)
+    for event in events:
+        shown = event if reasons else event._replace(reason=None)
+        yield from event_lines(shown, texts.get(event.row))
 
 
 def version_move_lines(store: Store, version: Version) -> list[str]:
@@ -53,10 +62,8 @@ def version_move_lines(store: Store, version: Version) -> list[str]:
     moves = moves_of(store, version)
     lines = move_lines(store.library(version), moves) if moves else []
     if left := left_in_place(version):
-        lines += printing.wrap(
-            printing.words(f"moved on both sides, and where ours has it: {', '.join(left)}"),
-            indent=2,
-        )
+        where = f"moved on both sides, and where ours has it: {', '.join(left)}"
+        lines += printing.wrapped(where, indent=2)
     return lines
 
 

@@ -13,18 +13,17 @@ from tfgrpo.cli import printing as text
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, Named, force_option, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.cli.traffic import parse_tag
+from tfgrpo.production import experiment as records
+from tfgrpo.production.experiment import Experiment
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 
 if TYPE_CHECKING:
-    from tfgrpo.production.experiment import Experiment
     from tfgrpo.production.experiment_evidence import Compared, Evidence
     from tfgrpo.store.store import Store
 
 
 def _names(store: Store) -> list[tuple[str, str]]:
-    from tfgrpo.production.experiment import experiments
-
-    return [(one.name, one.state) for one in experiments(store)]
+    return [(one.name, one.state) for one in records.experiments(store)]
 
 
 EXPERIMENT = Named("experiment", _names)
@@ -98,8 +97,6 @@ def start(
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
       tfgrpo experiment start units --control main --candidate v1 --auto
     """
-    from tfgrpo.production import experiment as records
-
     plan = records.ExperimentPlan(
         flags["metric"],
         guards_of(flags["guards"], flags["metric"]),
@@ -129,10 +126,8 @@ def list_(app: App, as_json: bool) -> None:
       tfgrpo experiment list
       tfgrpo experiment list --json
     """
-    from tfgrpo.production.experiment import experiments
-
     store = app.store
-    listed = experiments(store)
+    listed = records.experiments(store)
     if as_json:
         text.emit_json([_object(store, one) for one in listed])
         return
@@ -173,11 +168,10 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
       tfgrpo experiment status shorter --tag team=blue
       tfgrpo experiment status shorter --json
     """
-    from tfgrpo.production.experiment import experiment as named
     from tfgrpo.production.experiment_evidence import evidence
 
     store = app.store
-    chosen = named(store, name)
+    chosen = records.experiment(store, name)
     shown = evidence(store, chosen, tuple(map(parse_tag, tags)))
     if as_json:
         text.emit_json(_object(store, chosen) | {"evidence": shown.as_object()})
@@ -200,9 +194,7 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
       tfgrpo experiment share shorter 50%
       tfgrpo experiment share shorter 0 --why "over the weekend"
     """
-    from tfgrpo.production.experiment import change_share
-
-    changed = change_share(app.store, name, parse_share(share), why=why)
+    changed = records.change_share(app.store, name, parse_share(share), why=why)
     text.echo(f"experiment {name}: {_percent(changed.share)} of subjects get the candidate")
 
 
@@ -221,16 +213,14 @@ def promote(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment promote shorter
       tfgrpo experiment promote shorter --why "read by both of us"
     """
-    from tfgrpo.production.experiment import experiment as named
-    from tfgrpo.production.experiment import promote as promoted
     from tfgrpo.production.experiment_evidence import evidence
 
     store = app.store
-    shown = evidence(store, named(store, name))
+    shown = evidence(store, records.experiment(store, name))
     against = shown.against
     if against is not None and not store.is_forced:
         raise InvalidOperation(against, hint="--force promotes all the same")
-    done = promoted(store, name, evidence=shown.as_object(), why=why)
+    done = records.promote(store, name, evidence=shown.as_object(), why=why)
     _moved(app, done)
     if shown.verdict.kind == "none":
         text.echo(f"nothing is shown yet: {shown.compared[0].words}")
@@ -250,12 +240,12 @@ def rollback(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment rollback shorter --why "answers are too short"
       tfgrpo experiment rollback shorter
     """
-    from tfgrpo.production.experiment import experiment as named
-    from tfgrpo.production.experiment import roll_back
     from tfgrpo.production.experiment_evidence import recorded
 
     store = app.store
-    done = roll_back(store, name, evidence=recorded(store, named(store, name)), why=why)
+    done = records.roll_back(
+        store, name, evidence=recorded(store, records.experiment(store, name)), why=why
+    )
     _moved(app, done)
     tip = store.tip(done.control.revision)
     text.echo(f"rolled back {name}: everybody gets {done.control.revision} ({tip.name})")
@@ -273,12 +263,12 @@ def stop(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment stop shorter
       tfgrpo experiment stop shorter --why "too few calls"
     """
-    from tfgrpo.production.experiment import experiment as named
-    from tfgrpo.production.experiment import stop as stopped
     from tfgrpo.production.experiment_evidence import recorded
 
     store = app.store
-    done = stopped(store, name, evidence=recorded(store, named(store, name)), why=why)
+    done = records.stop(
+        store, name, evidence=recorded(store, records.experiment(store, name)), why=why
+    )
     text.echo(f"stopped {name}: everybody gets {done.control.revision}")
 
 
@@ -309,16 +299,14 @@ def parse_share(value: str) -> float:
 
 def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...]:
     """Returns guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
-    from tfgrpo.production.experiment import GUARDS, TOLERANCES
-
     if not given:
-        return tuple(guard for guard in GUARDS if guard[0] != metric)
+        return tuple(guard for guard in records.GUARDS if guard[0] != metric)
     if given == ("none",):
         return ()
     guards = []
     for one in given:
         name, equals, by = one.partition("=")
-        guards.append((name, parse_share(by) if equals else TOLERANCES.get(name, 0.0)))
+        guards.append((name, parse_share(by) if equals else records.TOLERANCES.get(name, 0.0)))
     return tuple(guards)
 
 
@@ -348,15 +336,13 @@ def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
 
 
 def _state(store: Store, experiment: Experiment) -> str:
-    from tfgrpo.production.experiment import RUNNING, at_work
-
-    if experiment.state != RUNNING:
+    if experiment.state != records.RUNNING:
         return experiment.state
     try:
-        paused = at_work(store, experiment.control.revision) is None
+        paused = records.at_work(store, experiment.control.revision) is None
     except UnknownRevision:
         paused = True
-    return "paused" if paused else RUNNING
+    return "paused" if paused else records.RUNNING
 
 
 def _percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from tfgrpo.cli.start_context import REVISION, App, force_option, pass_app
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.records import OPS
 from tfgrpo.terminal_safe import unseen_in_words
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ def import_(
             )
         _import_git(app, folder, as_json)
         return
-    branch = _branch(app)
+    branch = app.branch()
     document = interchange.read(Path(what), format_)
     _warn_of_unseen(document)
     if document.format == "card" and not as_json:
@@ -175,8 +177,7 @@ def import_(
         events = app.store.events(version)
         texts = app.store.texts_before(events[:SHOWN])
         for event in events[:SHOWN]:
-            for line in event_lines(event, texts.get(event.row)):
-                text.echo(line)
+            text.echo_each(event_lines(event, texts.get(event.row)))
         if len(events) > SHOWN:
             more = text.plural(len(events) - SHOWN, "more event")
             text.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
@@ -236,8 +237,8 @@ def _preview(app: App, document: Document, branch: str, again: bool, as_json: bo
             }
         )
         return
-    counts = {op: sum(o.op == op for o in operations) for op in ("ADD", "MODIFY", "DELETE", "KEEP")}
-    parts = [f"{op.lower()} {text.plural(n, 'experience')}" for op, n in counts.items() if n]
+    counts = Counter(operation.op for operation in operations)
+    parts = [f"{op.lower()} {text.plural(counts[op], 'experience')}" for op in OPS if counts[op]]
     also = f"; {known} are here already" if known else ""
     also += f"; {len(left)} would be left alone" if left else ""
     would = f"would {', '.join(parts)}" if parts else "would record nothing"
@@ -245,8 +246,7 @@ def _preview(app: App, document: Document, branch: str, again: bool, as_json: bo
     for operation in operations:
         sign = text.Word(text.SIGNS[operation.op], fg=text.COLOURS[operation.op], bold=True)
         body = text.words(operation.text or operation.experience or "")
-        for line in text.wrap([sign, *body], indent=2):
-            text.echo(line)
+        text.echo_each(text.wrap([sign, *body], indent=2))
     _show_skipped(document, most=None)
 
 
@@ -282,20 +282,8 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
     )
 
 
-def _branch(app: App) -> str:
-    branch = app.store.head.branch
-    if branch is None:
-        raise InvalidOperation(
-            "HEAD is detached: a new version needs a branch",
-            hint="`tfgrpo checkout main` switches to one, "
-            "`tfgrpo checkout -b NAME HEAD` creates one",
-        )
-    return branch
-
-
 def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
     """Writes the settings of the reference implementation as ours, over no other file."""
-
     translation = translated(path)
     target = Path("tfgrpo.toml")
     if as_json:

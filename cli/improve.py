@@ -174,5 +174,6 @@ def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
         checkout.materialise(app)
     if done.outcome == "proposed" and proposal is not None and not as_json:
         printing.echo(
-            f"next: `tfgrpo proposal accept {id}` or `tfgrpo proposal reject {id} --why …`"
+            f"next: `tfgrpo proposal accept {proposal.id}` or "
+            f"`tfgrpo proposal reject {proposal.id} --why …`"
         )

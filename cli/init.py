@@ -82,22 +82,15 @@ def init(
 
     own = OwnData(problem, answers, cast("Kind | None", kind), **model)
     plan, own = _planned(source, own)
-    folder = _folder(app)
+    folder = project_root(app.new_path)  # settings lie beside the store
     written = write_files(folder, plan)
     for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
         remember_own(permissions)
     names = ", ".join(str(path.relative_to(folder)) for path in written)
     for sentence in (*plan.lines, f"wrote {names}"):
-        for line in printing.wrap(printing.words(sentence), first="", indent=2):
-            printing.echo(line)
+        printing.echo_each(printing.wrapped(sentence, first="", indent=2))
     _make_store(app)
     printing.echo("next: `tfgrpo train --estimate` says what it takes, `tfgrpo train` learns")
-
-
-def _folder(app: App) -> Path:
-    """Returns the folder that the store belongs to, or would: settings lie beside it."""
-
-    return project_root(app.new_path)
 
 
 def _make_store(app: App) -> None:
@@ -117,7 +110,6 @@ def _make_store(app: App) -> None:
 
 def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
     """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
-
     from tfgrpo.data.column_roles import KINDS, guess_columns
     from tfgrpo.init_from_data import plan_files, read_table, shaped
     from tfgrpo.model.settings import DEFAULT_MODEL
@@ -133,11 +125,12 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
         printing.echo(f"{source}: {len(rows):,} rows with the fields {names}")
         guess = guessed()  # a field that is named is asked alone: Enter names none
         if own.problem is None:
-            problem = _ask("Which field is asked?", guess.problem)
+            problem = printing.prompt("Which field is asked?", guess.problem)
             own = own if problem == guess.problem else replace(own, problem=problem)
         guess = guessed()
         if not own.answers:
-            answer = _ask("Which field is the answer (several: a,b)?", ",".join(guess.answers))
+            question, guessed_ones = "Which field is the answer (several: a,b)?", guess.answers
+            answer = printing.prompt(question, ",".join(guessed_ones))
             answers = tuple(filter(None, map(str.strip, answer.split(","))))
             own = own if answers == guess.answers else replace(own, answers=answers)
         if own.kind is None:
@@ -146,12 +139,8 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
             kind = printing.prompt("How are answers judged?", guess.kind, choices=KINDS)
             own = replace(own, kind=next(known for known in KINDS if known == kind))
         if own.model is None:
-            own = replace(own, model=_ask("Which model?", DEFAULT_MODEL))
+            own = replace(own, model=printing.prompt("Which model?", DEFAULT_MODEL))
             if not own.is_local and own.base_url is None:
-                url = _ask("Where is it (empty: OpenAI)?", "")
+                url = printing.prompt("Where is it (empty: OpenAI)?", "")
                 own = replace(own, base_url=url or None)
     return plan_files(source, rows, own), own
-
-
-def _ask(question: str, default: str) -> str:
-    return printing.prompt(question, default)

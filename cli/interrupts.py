@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from tfgrpo.notices import OnProgress
+    from tfgrpo.store.store import Store
 
 T = TypeVar("T")
+RESUMES = "every answer is saved, run the same command to resume"
 ENDING = ("SIGTERM", "SIGHUP")
 """What a system sends when it shuts down, and a terminal when it is closed."""
 
@@ -18,6 +25,20 @@ class Interrupted(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(f"interrupted by {signal.Signals(number).name}")
         self.code = 128 + number
+
+
+def watched(store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], again: str) -> T:
+    """Returns what work comes to that tells how it goes; `again` is said where it was interrupted,
+    and ends the command."""
+    from tfgrpo.cli import live_display, printing
+
+    with live_display.Reporter(store) as report:
+        try:
+            return run(work(report))
+        except Interrupted as stop:
+            report.close()
+            printing.echo(f"interrupted; {again}", err=True)
+            click.get_current_context().exit(stop.code)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.store.activity.key_ledger import (
+    KeyLimits,
+    Spent,
+    VirtualKey,
+    key_digest,
+    ledger_path,
+    new_key,
+    parse_budget,
+    spent_by,
+)
+from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.store.opening import open_ledger
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
-
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.key_ledger import KeyLimits, Spent, VirtualKey
 
 
 @click.group(cls=SuggestingGroup)
@@ -67,8 +76,6 @@ def new(app: App, /, name: str, **given: Any) -> None:
       tfgrpo key new shop --budget 5/day --rate 60 --model 'gpt-5*'
       tfgrpo key new trial --expires 30d --library support
     """
-    from tfgrpo.store.activity.key_ledger import VirtualKey, key_digest, new_key
-
     limits, secret, now = _of(given), new_key(), time.time_ns() // 1000
     if not name.isprintable() or not name.strip() or len(name) > 100:
         raise click.UsageError("a key's name is a word or some")
@@ -115,8 +122,6 @@ def change(app: App, /, name: str, **given: Any) -> None:
         named = [one for one in ledger.virtual_keys() if one.name == name and one.revoked is None]
         before = named[0].limits._asdict() if named else {}
         after = {k: v for k, v in _of(given)._asdict().items() if v not in (None, ())}
-        from tfgrpo.store.activity.key_ledger import KeyLimits
-
         ledger.change_key(name, KeyLimits(**(before | after)))
     printing.echo(f"changed the key {name}")
 
@@ -139,17 +144,10 @@ def revoke(app: App, name: str) -> None:
 
 def _opened(app: App, *, create: bool = False) -> Any:
     """Opens the keys beside the store, for a `with` block. Raises StoreError."""
-
-    from tfgrpo.store.activity.key_ledger import ledger_path
-    from tfgrpo.store.opening import open_ledger
-
     return closing(open_ledger(ledger_path(app.file), create=create))
 
 
 def _of(given: dict[str, Any]) -> KeyLimits:
-    from tfgrpo.store.activity.key_ledger import KeyLimits, parse_budget
-    from tfgrpo.store.history.log_filter import parse_time
-
     expires, now = given["expires"], time.time_ns() // 1000
     if expires is not None:
         at = parse_time(expires, now=0)
@@ -167,8 +165,6 @@ def _of(given: dict[str, Any]) -> KeyLimits:
 
 
 def _object(one: VirtualKey, spent: Spent) -> dict[str, Any]:
-    from tfgrpo.store.activity.key_ledger import spent_by
-
     limits = one.limits._asdict()
     limits["budget"] = one.limits.budget and one.limits.budget._asdict()
     fields = one._asdict() | {"limits": limits, "spent": spent_by(one, spent)}
@@ -177,8 +173,6 @@ def _object(one: VirtualKey, spent: Spent) -> dict[str, Any]:
 
 
 def _lines(listed: list[VirtualKey], spent: Spent) -> Iterator[str]:
-    from tfgrpo.store.activity.key_ledger import spent_by
-
     rows = []
     for one in listed:
         limits = one.limits

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -37,6 +36,13 @@ PLAIN_SECONDS = 15.0
 def _text(line: str, style: str = "") -> Text:
     """Returns a line for rich to draw: rich lets through what commands a terminal."""
     return Text(printing.shown(line), style=style)
+
+
+def _bar(title: str, share: float, *beside: str) -> Table:
+    grid = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=1.0, completed=share, width=24)
+    grid.add_row(_text(title, style="bold"), bar, *map(_text, beside))
+    return grid
 
 
 class Shown:
@@ -69,12 +75,7 @@ class Shown:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         if self._terminal:
             self._live.stop()
@@ -88,13 +89,9 @@ def training(progress: Progress) -> Shown:
     """The view of a training run."""
 
     def draw() -> Group:
-        bar = Table.grid(padding=(0, 1))
-        bar.add_row(
-            _text(f"step {min(progress.step + 1, progress.steps)}/{progress.steps}", style="bold"),
-            ProgressBar(total=1.0, completed=progress.fraction, width=24),
-            _text(f"{progress.fraction:4.0%}"),
-            _text(left(progress.seconds_left, progress.dollars_left)),
-        )
+        step = f"step {min(progress.step + 1, progress.steps)}/{progress.steps}"
+        time_left = left(progress.seconds_left, progress.dollars_left)
+        bar = _bar(step, progress.fraction, f"{progress.fraction:4.0%}", time_left)
         usage = [_text(line, style="dim") for line in _usage_lines(progress.meter)]
         return Group(bar, _text(_describe_position(progress)), *usage)
 
@@ -110,11 +107,6 @@ def training(progress: Progress) -> Shown:
 
 
 def _describe_position(progress: Progress) -> str:
-    position = _describe_phase(progress)
-    return f"{position}; {progress.workers}" if progress.workers else position
-
-
-def _describe_phase(progress: Progress) -> str:
     mean = progress.mean_reward
     reward = "–" if mean is None else f"{mean:.2f}"
     activity = {
@@ -131,21 +123,16 @@ def _describe_phase(progress: Progress) -> str:
         f"epoch {progress.epoch}/{progress.epochs}  {activity}  "
         f"groups {progress.groups_done}/{progress.groups}, {progress.mixed} mixed  "
         f"reward {reward}  library {progress.library}"
-    )
+    ) + (f"; {progress.workers}" if progress.workers else "")
 
 
 def evaluation(progress: EvalProgress) -> Shown:
     """The view of an evaluation."""
 
     def draw() -> Group:
-        bar = Table.grid(padding=(0, 1))
         share = progress.done / progress.total if progress.total else 0.0
-        bar.add_row(
-            _text("evaluating", style="bold"),
-            ProgressBar(total=1.0, completed=share, width=24),
-            _text(f"{progress.done}/{progress.total}"),
-            _text(left(progress.seconds_left)),
-        )
+        at, time_left = f"{progress.done}/{progress.total}", left(progress.seconds_left)
+        bar = _bar("evaluating", share, at, time_left)
         return Group(bar, _text(_describe_usage(progress.meter), style="dim"))
 
     def line() -> str:
@@ -159,10 +146,8 @@ def evaluation(progress: EvalProgress) -> Shown:
 
 def _usage_lines(meter: Meter) -> list[str]:
     """Returns what calls have come to, and where several endpoints serve them which does what."""
-    if not meter.endpoints:
-        return [_describe_usage(meter)]
-
-    return [_describe_usage(meter), printing.shown(describe_endpoints(meter.endpoints))]
+    served = [printing.shown(describe_endpoints(meter.endpoints))] if meter.endpoints else []
+    return [_describe_usage(meter), *served]
 
 
 def _describe_usage(meter: Meter) -> str:
@@ -224,8 +209,7 @@ class Reporter:
                 self._shown.say(self._line(notice.version))
             case ScoresReady():
                 self.close()
-                for line in scores_lines(notice.scores):
-                    printing.echo(line)
+                printing.echo_each(scores_lines(notice.scores))
             case _:
                 printing.echo(str(notice))
 
@@ -233,7 +217,7 @@ class Reporter:
         """Takes away what is shown."""
         self._download.close()
         if self._shown is not None:
-            self._shown.__exit__(None, None, None)
+            self._shown.__exit__()
         self._shown = self._progress = None
 
     def _show(self, progress: Progress | EvalProgress) -> None:
@@ -248,12 +232,7 @@ class Reporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -303,21 +282,11 @@ class Fetch:
 
     def _draw(self) -> Table:
         done, total = self._at
-        grid = Table.grid(padding=(0, 1))
-        grid.add_row(
-            _text(f"fetching {self._name}", style="bold"),
-            ProgressBar(total=total, completed=done, width=24),
-            _text(f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"),
-        )
-        return grid
+        size = f"{done / 1e6:,.0f}/{total / 1e6:,.0f} MB"
+        return _bar(f"fetching {self._name}", done / total, size)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

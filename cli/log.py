@@ -282,10 +282,10 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
     lines = text.wrap(first, indent=2)
     if version.parent is not None:
         who = f"{text.when(version.time)} ({text.age(version.time)}) by {signed(store, version)}"
-        lines += text.wrap(text.words(who, dim=True), first="  ", indent=2)
-    lines += text.wrap(text.words(subject(store, version)), first="  ", indent=2)
+        lines += text.wrapped(who, dim=True, first="  ", indent=2)
+    lines += text.wrapped(subject(store, version), first="  ", indent=2)
     for line in scores(store, version):
-        lines += text.wrap(text.words(line, fg="magenta"), first="  ", indent=4)
+        lines += text.wrapped(line, fg="magenta", first="  ", indent=4)
     return lines
 
 

@@ -58,9 +58,9 @@ def _lines(decision: Decision) -> Iterator[str]:
     first += printing.words(str(action), bold=True) if action else []
     yield from printing.wrap([*first, *printing.words(decision.id, dim=True)], indent=2)
     who = f"{printing.when(decision.time)} ({printing.age(decision.time)}) by {decision.author}"
-    yield from printing.wrap(printing.words(who, dim=True), first="  ", indent=2)
+    yield from printing.wrapped(who, dim=True, first="  ", indent=2)
     if decision.why:
-        yield from printing.wrap(printing.words(decision.why), first="  ", indent=2)
+        yield from printing.wrapped(decision.why, first="  ", indent=2)
     for key, value in decision.content.items():
         if key != "action":
             yield from _field(key, value, "  ")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tfgrpo.cli import checkout, merge_measure, printing
-from tfgrpo.cli.event_text import event_lines, version_move_lines
-from tfgrpo.cli.start_context import RANGE, REVISION, App, force_option, pass_app
+from tfgrpo.cli.event_text import events_lines, version_move_lines
+from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, force_option, pass_app
 from tfgrpo.display.order_changes import left_in_place, move_objects
 from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
@@ -129,7 +129,6 @@ def merge(
       tfgrpo merge web --theirs
       tfgrpo merge web --measure --data problems.jsonl --model mine
     """
-
     store = app.store
     branch, before = _branch(app)
     theirs = store.resolve(revision)
@@ -160,8 +159,7 @@ def merge(
         print_version(app, version, branch)
     if not as_json:
         point_out(app, near, version)
-        for note in notes:
-            printing.echo(note)
+        printing.echo_each(notes)
 
 
 @click.command("cherry-pick")
@@ -230,13 +228,7 @@ def _apply_each(
 
 
 def _branch(app: App) -> tuple[str, Version]:
-    head = app.store.head
-    if head.branch is None:
-        raise InvalidOperation(
-            "HEAD is detached: a new version needs a branch",
-            hint="switch to one with `tfgrpo switch main`",
-        )
-    return head.branch, head.version
+    return app.branch(hint=SWITCH), app.store.head.version
 
 
 def _trying(work: Callable[[], T], as_json: bool) -> T:
@@ -257,18 +249,15 @@ def _trying(work: Callable[[], T], as_json: bool) -> T:
 def show_conflicts(error: MergeConflict) -> None:
     """Prints what each side says of every experience that has to be decided."""
     for conflict in error.conflicts:
-        for line in _conflict(conflict):
-            printing.echo(line, err=True)
+        printing.echo_each(_conflict(conflict), err=True)
 
 
 def _conflict(conflict: Conflict) -> list[str]:
     lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
     for name in ("base", "ours", "theirs"):
         words = getattr(conflict, name)
-        styled = (
-            printing.words(words) if words is not None else printing.words("(not there)", dim=True)
-        )
-        lines += printing.wrap(styled, first=f"  {name}: ", indent=10)
+        text = "(not there)" if words is None else words
+        lines += printing.wrapped(text, first=f"  {name}: ", indent=10, dim=words is None)
     return lines
 
 
@@ -292,24 +281,12 @@ def _edited(conflict: Conflict) -> str | None:
     return " ".join(lines) or None
 
 
-def print_version(app: App, version: Version, branch: str, before: Version | None = None) -> None:
-    """Writes the library for inference and prints a version that was just made.
-
-    As JSON when told what was there before.
-    """
-    store = app.store
+def print_version(app: App, version: Version, branch: str) -> None:
+    """Writes the library for inference and prints a version that was just made."""
     checkout.materialise(app)
-    if before is not None:
-        _emit(app, version, branch, before)
-        return
-    events = store.events(version)
-    texts = store.texts_before(events)
     printing.echo(f"{version.name} on {branch}: {version.message}")
-    for event in events:
-        for line in event_lines(event._replace(reason=None), texts.get(event.row)):
-            printing.echo(line)
-    for line in version_move_lines(store, version):
-        printing.echo(line)
+    printing.echo_each(events_lines(app.store, version, reasons=False))
+    printing.echo_each(version_move_lines(app.store, version))
 
 
 def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None:

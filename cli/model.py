@@ -15,6 +15,7 @@ from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.local.model_list import MODELS, find
 
 if TYPE_CHECKING:
+    from tfgrpo.local.model_list import LocalModel
     from tfgrpo.local.model_server import LocalServer
     from tfgrpo.model.endpoint_check import EndpointReport
 
@@ -65,8 +66,7 @@ def list_(as_json: bool) -> None:
         here = printing.style("downloaded", fg="green") if cache.has(m) else "not downloaded"
         name = printing.style(m.name, bold=True)
         printing.echo(f"{name}  {m.bytes / 1e6:,.0f} MB, {m.licence}, {here}")
-        for line in printing.wrap(printing.words(m.note), first="  ", indent=2):
-            printing.echo(line)
+        printing.echo_each(printing.wrapped(m.note, first="  ", indent=2))
     printing.echo(printing.style(f"weights are cached in {cache.folder}", dim=True))
 
 
@@ -83,25 +83,26 @@ def get(name: str) -> None:
       tfgrpo model get smollm2-135m
       tfgrpo model get qwen2.5-coder-1.5b
     """
+    _, path = _fetched(name)
+    printing.echo(f"{name} is at {path}")
+
+
+def _fetched(name: str) -> tuple[LocalModel, Path]:
     from tfgrpo.cli.live_display import Fetch
     from tfgrpo.connect import model_cache
     from tfgrpo.local.fetch import fetch
 
     with Fetch() as bar:
         weights = find(name)
-        path = fetch(
-            weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
-        )
-    printing.echo(f"{name} is at {path}")
+        folder = model_cache(os.environ).folder
+        return weights, fetch(weights, folder, lambda d, t: bar.update(weights.name, d, t))
 
 
 @model.command()
 @click.option("--model", "name", help="What is checked: local:NAME, or a model at --base-url.")
 @click.option("--base-url", help="Its OpenAI-compatible endpoint.")
 @click.option("--api-key-env", help="Environment variable with its API key.")
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
-)
+@options.CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 @pass_app
 def check(
@@ -204,16 +205,10 @@ def serve(name: str, port: int, slots: int | None, context: int) -> None:
       tfgrpo model serve smollm2-135m
       tfgrpo model serve qwen2.5-coder-1.5b --port 9000 --slots 4
     """
-    from tfgrpo.cli.live_display import Fetch
-    from tfgrpo.connect import local_slots, model_cache
-    from tfgrpo.local.fetch import fetch
+    from tfgrpo.connect import local_slots
     from tfgrpo.local.model_server import ServerOptions, serve_forever
 
-    with Fetch() as bar:
-        weights = find(name)
-        path = fetch(
-            weights, model_cache(os.environ).folder, lambda d, t: bar.update(weights.name, d, t)
-        )
+    weights, path = _fetched(name)
 
     def ready(server: LocalServer) -> None:
         printing.echo(f"{name} is ready at {server.base_url}; press Ctrl-C to stop")

@@ -69,5 +69,4 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
                 f"run {run.name}: {printing.plural(len(series[0].values), 'step')}", bold=True
             )
         )
-        for line in draw(series, min(printing.width(), 100)):
-            printing.echo(line)
+        printing.echo_each(draw(series, min(printing.width(), 100)))

@@ -93,8 +93,7 @@ def power(
         printing.echo("no number of problems can detect a difference of 0")
         return
     cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
-    for line in printing.table(cells, header=("samples", "problems", "attempts in total")):
-        printing.echo(line)
+    printing.echo_each(printing.table(cells, header=("samples", "problems", "attempts in total")))
 
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:

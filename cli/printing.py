@@ -130,6 +130,12 @@ def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
     click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=colour())
 
 
+def echo_each(lines: Iterable[str], *, err: bool = False) -> None:
+    """Prints lines one by one, as `echo` does."""
+    for line in lines:
+        echo(line, err=err)
+
+
 def write_out(piece: str) -> None:
     """Prints a piece of a file: to the byte where it is piped, as `echo` does on a terminal."""
     if sys.stdout.isatty():
@@ -185,6 +191,11 @@ def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]
             at, size = end + 1, size or -1
             fresh = glue = False
     return [*lines, current]
+
+
+def wrapped(text: str, *, first: str = "", indent: int = 0, **look: Any) -> list[str]:
+    """Returns a text's words, all looking alike, as `wrap` does."""
+    return wrap(words(text, **look), first=first, indent=indent)
 
 
 def word_diff(before: str, after: str) -> list[Word]:
@@ -246,8 +257,7 @@ def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
         if len(lines_held) > room:
             click.echo_via_pager(_chain(lines_held, lines), color=colour())
             return
-    for line in lines_held:
-        echo(line)
+    echo_each(lines_held)
 
 
 def _echo_all(lines: Iterator[str]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, printing
-from tfgrpo.cli.edit import edit_file, read_file
+from tfgrpo.cli.edit import draft, edit_file, read_file
 from tfgrpo.cli.start_context import App, force_option, pass_app
 from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.terminal_safe import shown
@@ -226,17 +224,13 @@ def _edited(
     app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the labels that are taken, and other words for some, as somebody edited them."""
-
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
     before = {one.label: " ".join((one.after or "").split()) for one in changes}
     if file is None:
         content = "".join(f"- [{label}] {words}\n" for label, words in before.items())
-        app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix="accept-", suffix=".md", dir=app.path.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as written:
-            written.write(content)
-        after = edit_file(Path(name))
-        os.unlink(name)
+        path = draft(app, "accept-", content)
+        after = edit_file(path)
+        path.unlink()
     else:
         after = read_file(file)
     words_of: dict[str, str] = {}
@@ -270,11 +264,9 @@ def _shown(proposal: Proposal) -> Iterator[str]:
     view = proposal.view()
     yield printing.style(view.title, bold=True)
     for one in proposal.changes:
-        yield from printing.wrap(printing.words(shown(str(one))), indent=5)
+        yield from printing.wrapped(shown(str(one)), indent=5)
         if one.reason:
-            yield from printing.wrap(
-                printing.words(f"why: {shown(one.reason)}"), first="     ", indent=10
-            )
+            yield from printing.wrapped(f"why: {shown(one.reason)}", first="     ", indent=10)
     for note in view.notes:
         yield shown(note)
     for name, value in proposal.details.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,20 +87,16 @@ def run_trial(
     app: App, project: Project, plan: RunPlan, wanted: Wanted, *, quiet: bool = False
 ) -> Proof:
     """Does a trial, showing how it goes unless `quiet`."""
-    from tfgrpo.cli import interrupts, live_display
+    from tfgrpo.cli import interrupts
     from tfgrpo.learn.prove import do_trial, ready_trial
-    from tfgrpo.notices import ignore
+    from tfgrpo.notices import OnProgress, ignore
 
     ready = ready_trial(app.store, project, plan, wanted)
-    with live_display.Reporter(app.store) as report:
-        try:
-            return interrupts.run(do_trial(app.store, project, ready, ignore if quiet else report))
-        except interrupts.Interrupted as stop:
-            report.close()
-            printing.echo(
-                "interrupted; every answer is saved, run the same command to resume", err=True
-            )
-            click.get_current_context().exit(stop.code)
+
+    def work(report: OnProgress) -> Coroutine[Any, Any, Proof]:
+        return do_trial(app.store, project, ready, ignore if quiet else report)
+
+    return interrupts.watched(app.store, work, interrupts.RESUMES)
 
 
 def show(app: App, proof: Proof, *, as_json: bool) -> None:

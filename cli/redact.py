@@ -237,7 +237,7 @@ def _lines(plan: RedactionPlan, *, would: bool) -> Iterable[str]:
 
 def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
     for line in place_words(places):
-        yield from text.wrap(text.words(line), first="  ", indent=4)
+        yield from text.wrapped(line, first="  ", indent=4)
 
 
 def _report(

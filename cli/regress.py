@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from tfgrpo.cli import options, printing
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, pass_app
 from tfgrpo.cli.traffic import opened
-from tfgrpo.notices import ignore
+from tfgrpo.notices import OnProgress, ignore
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.regression import Regression
@@ -76,7 +77,7 @@ def regress(
       tfgrpo regress heldout.jsonl --model m --samples 2
       tfgrpo regress --unused 28d
     """
-    from tfgrpo.cli import cost, interrupts, live_display
+    from tfgrpo.cli import cost, interrupts
     from tfgrpo.improvement import improvement_estimate
     from tfgrpo.improvement.regression import RegressRequest, regression_object
     from tfgrpo.improvement.regression import regress as compare_sides
@@ -91,15 +92,13 @@ def regress(
         planned = improvement_estimate.estimate_regression(app.store, project, request)
         cost.print_planned(planned, details=details, as_json=as_json)
         return
-    with live_display.Reporter(app.store) as report:
-        try:
-            watching = ignore if as_json else report
-            work = compare_sides(app.store, project, request, on_progress=watching)
-            regression = interrupts.run(work)
-        except interrupts.Interrupted as stop:
-            report.close()
-            printing.echo("interrupted; the same command goes on where it was", err=True)
-            click.get_current_context().exit(stop.code)
+
+    def work(report: OnProgress) -> Coroutine[Any, Any, Regression]:
+        watching = ignore if as_json else report
+        return compare_sides(app.store, project, request, on_progress=watching)
+
+    again = "the same command goes on where it was"
+    regression = interrupts.watched(app.store, work, again)
     if as_json:
         printing.emit_json(regression_object(regression))
     else:
@@ -109,11 +108,9 @@ def regress(
 def _tell(regression: Regression) -> None:
     view = regression.view()
     printing.echo(printing.style(printing.shown(view.title), bold=True))
-    for line in printing.table(view.rows, header=view.header):
-        printing.echo(line)
+    printing.echo_each(printing.table(view.rows, header=view.header))
     for note in view.notes:
-        for line in printing.wrap(printing.words(printing.shown(note)), indent=5):
-            printing.echo(line)
+        printing.echo_each(printing.wrapped(printing.shown(note), indent=5))
 
 
 def _unused(app: App, unused: str, library: str, target: str | None, as_json: bool) -> None:

@@ -7,8 +7,10 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import REMOTE, App, pass_app
 from tfgrpo.cli.suggest import ListingGroup
-
-LOCATION = "a path, a bundle file, host:path or ssh://host/path"
+from tfgrpo.store.transfer import locations
+from tfgrpo.store.transfer.remotes import Remotes, tracked
+from tfgrpo.trust.permissions import of_remote
+from tfgrpo.trust.trusted_folders import remember_own
 
 
 @click.group(cls=ListingGroup)
@@ -39,8 +41,6 @@ def list_(app: App, as_json: bool) -> None:
       tfgrpo remote list
       tfgrpo remote list --json
     """
-    from tfgrpo.store.transfer.remotes import Remotes, tracked
-
     store = app.store
     remotes = Remotes(store).all()
     if as_json:
@@ -77,11 +77,6 @@ def add(app: App, name: str, location: str) -> None:
       tfgrpo remote add team ../team
       tfgrpo remote add lab ada@lab:experience
     """
-    from tfgrpo.store.transfer import locations
-    from tfgrpo.store.transfer.remotes import Remotes
-    from tfgrpo.trust.permissions import of_remote
-    from tfgrpo.trust.trusted_folders import remember_own
-
     there = locations.parse(location)
     Remotes(app.store).add(name, there.text)
     remember_own(of_remote(app.root, name, there.text))
@@ -99,8 +94,6 @@ def remove(app: App, name: str) -> None:
       tfgrpo remote remove origin
       tfgrpo remote add usb backup.bundle && tfgrpo remote remove usb
     """
-    from tfgrpo.store.transfer.remotes import Remotes
-
     branches = Remotes(app.store).remove(name)
     printing.echo(f"removed {name} and its branches here ({branches})")
 
@@ -117,11 +110,6 @@ def set_url(app: App, name: str, location: str) -> None:
       tfgrpo remote set-url origin ../team
       tfgrpo remote set-url origin ssh://lab:2222/srv/experience
     """
-    from tfgrpo.store.transfer import locations
-    from tfgrpo.store.transfer.remotes import Remotes
-    from tfgrpo.trust.permissions import of_remote
-    from tfgrpo.trust.trusted_folders import remember_own
-
     there = locations.parse(location)
     before = Remotes(app.store).move(name, there.text)
     remember_own(of_remote(app.root, name, there.text))

@@ -12,8 +12,10 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.experiment import candidate_of, guards_of, parse_share, scale_of, why_option
 from tfgrpo.cli.start_context import BRANCH, App, pass_app
+from tfgrpo.production import experiment as records
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.history.log_filter import parse_time
 
 if TYPE_CHECKING:
     from tfgrpo.store.store import Store
@@ -55,20 +57,15 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
       tfgrpo rollout p1 --share 10% --guard errors,latency
       tfgrpo rollout main --on prod --until 2d
     """
-    from tfgrpo.production import experiment as records
     from tfgrpo.production.experiment_end import outcome, tell, watch
 
     store = app.store
     control = flags["on"] or _target(store, candidate)
     listed = tuple(one for many in flags["guards"] for one in many.split(",") if one)
     metric = flags["metric"]
-    guards = [guard for guard in guards_of(listed, metric) if guard[0] != metric]
-    plan = records.ExperimentPlan(
-        metric,
-        tuple(guards),
-        auto=True,
-        scales=tuple(map(scale_of, flags["scales"])),
-    )
+    guards = tuple(guard for guard in guards_of(listed, metric) if guard[0] != metric)
+    scales = tuple(map(scale_of, flags["scales"]))
+    plan = records.ExperimentPlan(metric, guards, auto=True, scales=scales)
     webhook = flags["webhook"] and checked_webhook(flags["webhook"])
     until = _seconds(flags["until"])
     name = _free_name(store, candidate)
@@ -87,10 +84,8 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
         raise
     ended = outcome(store, name)
     printing.echo(f"{name} was {ended.state}" + (f": {ended.why}" if ended.why else ""))
-    if webhook:
-        why = tell(webhook, ended)
-        if why is not None:
-            printing.echo(f"the webhook was not told: {why}", err=True)
+    if webhook and (why := tell(webhook, ended)) is not None:
+        printing.echo(f"the webhook was not told: {why}", err=True)
     if ended.state != records.PROMOTED:
         raise click.exceptions.Exit(1)
 
@@ -109,10 +104,7 @@ def _target(store: Store, candidate: str) -> str:
 
 def _free_name(store: Store, candidate: str) -> str:
     """Returns a name that no experiment had: names are used once."""
-
-    from tfgrpo.production.experiment import experiments
-
-    taken = {one.name for one in experiments(store)}
+    taken = {one.name for one in records.experiments(store)}
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", candidate)[:40]
     names = (f"rollout-{plain}" + (f"-{n}" if n > 1 else "") for n in count(1))
     return next(name for name in names if name not in taken)
@@ -120,8 +112,6 @@ def _free_name(store: Store, candidate: str) -> str:
 
 def _seconds(until: str) -> float | None:
     """Returns how long a rollout may take. Raises UsageError."""
-    from tfgrpo.store.history.log_filter import parse_time
-
     if until == "decided":
         return None
     seconds = -parse_time(until, now=0) / 1e6

@@ -146,7 +146,7 @@ def _table(view: View) -> Iterator[str]:
     rows = [[_short(c) if n == at else c for n, c in enumerate(row)] for row in view.rows]
     yield from printing.table(rows, header=view.header)
     for note in view.notes:
-        yield from printing.wrap(printing.words(note), indent=2)
+        yield from printing.wrapped(note, indent=2)
 
 
 def _short(id: str) -> str:
@@ -172,9 +172,7 @@ def _groups(attempts: AttemptList) -> Iterator[str]:
         if first.ground_truths is not None:
             yield from _message("ground truth", " or ".join(first.ground_truths))
         elif attempts.missing:
-            yield from printing.wrap(
-                printing.words(f"no ground truth: {attempts.missing}", dim=True), indent=2
-            )
+            yield from printing.wrapped(f"no ground truth: {attempts.missing}", dim=True, indent=2)
         prompt = first.prompt
         for n, (role, content) in enumerate(prompt, 1):
             yield from _message(f"prompt {n}/{len(prompt)}, {role}", content)
@@ -195,7 +193,7 @@ def _attempt(
     notes = {"hint": one.verdict.get("hint"), "answer": one.answer, "reason": one.reason}
     for key, note in notes.items():
         if note:
-            yield from printing.wrap(printing.words(f"{key}: {note}", dim=True), indent=2)
+            yield from printing.wrapped(f"{key}: {note}", dim=True, indent=2)
     if words.prompt and words.prompt != prompt:
         yield printing.style("its prompt differs: --json shows it", dim=True)
     if "branch" in one.verdict:
@@ -212,4 +210,4 @@ def _message(role: str, content: str) -> Iterator[str]:
     yield from printing.wrap([printing.Word(role, fg="cyan"), *printing.words(line)], indent=2)
     for line in more:  # as they stand: it may be code
         blank = "  " + line[: len(line) - len(line.lstrip())].expandtabs(4)[:DEEPEST]
-        yield from printing.wrap(printing.words(line), first=blank, indent=len(blank))
+        yield from printing.wrapped(line, first=blank, indent=len(blank))

@@ -84,9 +84,9 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
         f"on branch {run.branch}, from v{run.base}, started {text.when(run.time)} by {run.author}"
     )
     for key, value in record.settings.items():
-        yield from text.wrap(text.words(str(value)), first=f"  {key}: ", indent=4)
+        yield from text.wrapped(str(value), first=f"  {key}: ", indent=4)
     for note in record.asked:
-        yield from text.wrap(text.words(text.shown(note)), first="  asked ", indent=4)
+        yield from text.wrapped(text.shown(note), first="  asked ", indent=4)
     if record.sealed is not None:
         yield from _seal_lines(record.sealed)
     yield ""
@@ -121,4 +121,4 @@ def _seal_lines(seal: Seal) -> Iterator[str]:
     )
     earlier = f"; {text.plural(seal.before, 'score')} made before the run" if seal.before else ""
     words = f"{seal.dataset}, digest {seal.digest[:16]}: {when}; {state}{earlier}"
-    yield from text.wrap(text.words(words), first="  sealed ", indent=4)
+    yield from text.wrapped(words, first="  sealed ", indent=4)

@@ -94,16 +94,14 @@ def issue_lines(issue: Issue, *, first: str = "") -> Iterator[str]:
     where = f" ({issue.problem})" if issue.problem else ""
     words = printing.words(issue.what + where)
     yield from printing.wrap([printing.Word(issue.kind, fg="red"), *words], first=first, indent=2)
-    yield from printing.wrap(printing.words(issue.reason, dim=True), first="  ", indent=2)
+    yield from printing.wrapped(issue.reason, dim=True, first="  ", indent=2)
 
 
 def library_lines(library: Library) -> Iterator[str]:
     """Yields `[G0] text` for each experience, hung under its label."""
     for label, id in library.labels.items():
         first = printing.style(f"[{label}]", fg="cyan") + " "
-        yield from printing.wrap(
-            printing.words(library.by_id[id].text), first=first, indent=len(label) + 3
-        )
+        yield from printing.wrapped(library.by_id[id].text, first=first, indent=len(label) + 3)
 
 
 def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator[str]:

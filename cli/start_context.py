@@ -20,6 +20,7 @@ from tfgrpo.store.address import (
     project_folder,
     project_root,
 )
+from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 
+NEW_BRANCH = "`tfgrpo checkout main` switches to one, `tfgrpo checkout -b NAME HEAD` creates one"
+SWITCH = "switch to one with `tfgrpo switch main`"
 LARGEST = 10**9
 """Scores, and what they spread by, are no larger than this."""
 
@@ -107,6 +110,14 @@ class App:
     def opened(self) -> Store | None:
         """The store, if it was opened already."""
         return self._store
+
+    def branch(self, wanted: str = "a new version needs a branch", hint: str = NEW_BRANCH) -> str:
+        """Returns HEAD's branch. Raises InvalidOperation where it is detached, with what the branch
+        is wanted for."""
+        branch = self.store.head.branch
+        if branch is None:
+            raise InvalidOperation(f"HEAD is detached: {wanted}", hint=hint)
+        return branch
 
     def adopt(self, store: Store) -> None:
         """Uses a store that was just made or opened."""

@@ -102,18 +102,14 @@ def status(
     text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{note}")
     if short:
         return
-    for line in text.wrap(text.words(subject(store, head.version)), first="  ", indent=2):
-        text.echo(line)
+    text.echo_each(text.wrapped(subject(store, head.version), first="  ", indent=2))
     if apart is not None:
         text.echo(f"  {_apart(apart)}")
     size = text.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
     text.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
     text.echo(f"  store: {app.location}, {store.port.counts.size() / 1e6:.1f} MB")
-    for line in text.wrap(
-        text.words(f"sandbox for agents' Python: {sandbox}"), first="  ", indent=4
-    ):
-        text.echo(line)
+    text.echo_each(text.wrapped(f"sandbox for agents' Python: {sandbox}", first="  ", indent=4))
     if head.branch is None:
         text.echo("  `tfgrpo checkout main` returns to the branch main")
     for run_name, account in accounts.items():

@@ -9,6 +9,7 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
+from tfgrpo.store.opening import members_of
 
 if TYPE_CHECKING:
     from tfgrpo.store.port import Level
@@ -43,8 +44,6 @@ def members(app: App, as_json: bool) -> None:
       tfgrpo --store postgresql://ann@db/team store members
       tfgrpo --store postgresql://ann@db/team store members --json
     """
-    from tfgrpo.store.opening import members_of
-
     there = members_of(app.store.port).all()
     if as_json:
         printing.emit_json([member._asdict() for member in there])
@@ -66,8 +65,6 @@ def grant(app: App, user: str, level: str) -> None:
       tfgrpo --store postgresql://ann@db/team store grant bob --as reviewer
       tfgrpo --store postgresql://ann@db/team store grant eve --as reader
     """
-    from tfgrpo.store.opening import members_of
-
     members_of(app.store.port).grant(user, cast("Level", level))
     printing.echo(f"{user} is a {level} now" if level != "owner" else f"{user} is an owner now")
 
@@ -83,7 +80,5 @@ def revoke(app: App, user: str) -> None:
       tfgrpo --store postgresql://ann@db/team store revoke bob
       tfgrpo --store postgresql://ann@db/team?library=support store revoke eve
     """
-    from tfgrpo.store.opening import members_of
-
     members_of(app.store.port).revoke(user)
     printing.echo(f"{user} is no member any more")

@@ -9,8 +9,8 @@ import click
 from tfgrpo.cli import checkout, printing
 from tfgrpo.cli.count_option import CountedCommand
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
-from tfgrpo.cli.start_context import NAME, REVISION, App, force_option, pass_app
-from tfgrpo.store.errors import InvalidOperation, UnknownRevision
+from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, force_option, pass_app
+from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.history.name_moves import PROTECTED
 from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
@@ -81,19 +81,12 @@ def reset(app: App, revision: str) -> None:
       tfgrpo reset v1
       tfgrpo reset main@{1}
     """
-    store = app.store
-    head = store.head
-    if head.branch is None:
-        raise InvalidOperation(
-            "HEAD is detached: there is no branch to move",
-            hint="switch to one with `tfgrpo switch main`",
-        )
-    version = store.move_branch(head.branch, revision)
+    branch, before = app.branch("there is no branch to move", SWITCH), app.store.head.version
+    version = app.store.move_branch(branch, revision)
     checkout.materialise(app)
-    size = printing.plural(len(store.library(version)), "experience")
+    size = printing.plural(len(app.store.library(version)), "experience")
     printing.echo(
-        f"moved {head.branch} from {head.version.name} to {version.name}, {size}; "
-        "`tfgrpo undo` reverses it"
+        f"moved {branch} from {before.name} to {version.name}, {size}; `tfgrpo undo` reverses it"
     )
 
 
@@ -134,13 +127,11 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
         if move.name.startswith(PROTECTED):
             again = "again" if move.previous is not None else "no longer"
             printing.echo(f"  {short(move.name.removeprefix(PROTECTED))} is {again} protected")
-            continue
-        if move.previous is None and move.previous_symbol is None:
+        elif move.previous is None and move.previous_symbol is None:
             printing.echo(f"  {short(move.name)} no longer exists")
-            continue
-        printing.echo(
-            f"  {short(move.name)} is back at {place(move.previous, move.previous_symbol)}"
-        )
+        else:
+            at = place(move.previous, move.previous_symbol)
+            printing.echo(f"  {short(move.name)} is back at {at}")
     checkout.materialise(app)
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"

@@ -197,5 +197,4 @@ def _tell(app: App, result: TrainResult) -> None:
         printing.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
         printing.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
     for step in next_steps(result):
-        for line in printing.wrap(printing.words(step), first="next: ", indent=6):
-            printing.echo(line)
+        printing.echo_each(printing.wrapped(step, first="next: ", indent=6))

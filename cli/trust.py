@@ -123,7 +123,7 @@ def _lines(permissions: Permissions) -> Sequence[str]:
     known = " (trusted)" if is_trusted(permissions) else ""
     lines = [printing.style(permissions.source, bold=True) + known]
     for words in permissions.words:
-        lines += printing.wrap(printing.words(words), first="  ", indent=4)
+        lines += printing.wrapped(words, first="  ", indent=4)
     return lines
 
 

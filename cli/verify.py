@@ -60,9 +60,7 @@ SHOWN = 28
     show_default=True,
     help="Worker processes.",
 )
-@click.option(
-    "--config", type=click.Path(path_type=Path), help="Settings file; by default tfgrpo.toml."
-)
+@options.CONFIG
 @click.option("--model", help="Model for domains that use a judge.")
 @click.option("--base-url", help="Base URL of that model.")
 @click.option("--api-key-env", help="Environment variable with its API key.")
@@ -160,11 +158,8 @@ def _judged(
     for note in notes:
         printing.echo(f"note: {note}", err=True)
     settings = build(Settings, named, *layers)
-    session_options = replace(
-        limits,
-        prices=project.prices(settings.models),
-        endpoints=project.endpoints(settings.models),
-    )
+    prices, endpoints = project.prices(settings.models), project.endpoints(settings.models)
+    session_options = replace(limits, prices=prices, endpoints=endpoints)
 
     async def judge() -> list[JudgedCase]:
         async with open_session(app.store, settings.models, session_options) as session:

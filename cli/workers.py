@@ -174,9 +174,7 @@ def _lines(crew: Crew) -> Iterator[str]:
         yield f"run {run.name}: {run.queued} queued, {run.begun} worked on"
     for one in crew.members:
         for refusal in one.figures.get("refuses", {}).values() if one.alive else ():
-            yield from printing.wrap(
-                printing.words(f"{one.name} refuses: {printing.shown(refusal)}")
-            )
+            yield from printing.wrapped(f"{one.name} refuses: {printing.shown(refusal)}")
         if one.lost:
             count = printing.plural(int(one.figures.get("in_flight", 0)), "call")
             yield f"{one.name} was lost with {count} in flight, which may be paid for twice"

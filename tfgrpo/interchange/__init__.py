@@ -1,6 +1,6 @@
 """Libraries in other people's files: writing them, reading them, and making versions of them.
 
-A format is one file in `formats/`, found by looking there; `docs/formats.md` has the table.
+A format is one file in `formats/`, exports by looking there; `docs/formats.md` has the table.
 
     store = Store.open()
     interchange.save(store, Path("SKILL.md"), "HEAD", "skill")
@@ -46,7 +46,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     for module in MODULES if name in __all__ else ():
-        found = vars(import_module(f"tfgrpo.interchange.{module}"))
-        if name in found:
-            return found[name]
+        exports = vars(import_module(f"tfgrpo.interchange.{module}"))
+        if name in exports:
+            return exports[name]
     raise AttributeError(f"module 'tfgrpo.interchange' has no attribute {name!r}")

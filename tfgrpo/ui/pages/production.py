@@ -222,11 +222,11 @@ def _experiments(visit: Visit) -> list[ShownExperiment]:
     if not os.path.isfile(traffic_path(visit.store.file)):
         return [ShownExperiment(one, None) for one in chosen]
 
-    def found(one: Experiment) -> Evidence:
+    def evidence_of(one: Experiment) -> Evidence:
         key = ("evidence", one.id)
         return visit.site.memory.get(key, REMEMBERED, lambda: evidence(visit.store, one))
 
-    return [ShownExperiment(one, found(one)) for one in chosen]
+    return [ShownExperiment(one, evidence_of(one)) for one in chosen]
 
 
 def way_back(visit: Visit, since: Meanwhile | None = None) -> Response:
