@@ -210,7 +210,6 @@ def _verify(app: App, name: str, as_json: bool) -> None:
 
 
 def _go_back(app: App, branch: str, to: str | None, why: str) -> None:
-    """Moves a branch back, on record."""
     from tfgrpo.production.rollback import rollback
 
     done = rollback(app.store, branch, why=why, to=to)
@@ -232,7 +231,6 @@ def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple
 
 
 def _list(app: App, kind: NameKind, flags: NameFlags) -> None:
-    """Lists names: those that are like NAME, if it is given."""
     store, like = app.store, flags.name or "*"
     names = store.branches() if kind == "branch" else store.tags()
     if flags.all_:

@@ -95,7 +95,6 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """Yields a row for each comparison, with a column for each thing that differs."""
     from tfgrpo.evaluate.comparison import difference_words, library_name
 
     named = {

@@ -106,7 +106,6 @@ def read_file(path: Path) -> str:
 def _apply(
     app: App, library: Library, content: str, message: str | None, reason: str | None
 ) -> None:
-    """Records what an edited file asks for, and reports it."""
     from tfgrpo.hand_edits import commit_edit
 
     branch = app.branch()

@@ -217,7 +217,6 @@ def _warn_of_unseen(document: Document) -> None:
 
 
 def _preview(app: App, document: Document, branch: str, again: bool, as_json: bool) -> None:
-    """Prints what an import would record."""
     left: tuple[str, ...] = ()
     if document.batches:
         new = interchange.new_batches(app.store, document, branch)
@@ -251,7 +250,6 @@ def _preview(app: App, document: Document, branch: str, again: bool, as_json: bo
 
 
 def _show_skipped(document: Document, most: int | None = SHOWN) -> None:
-    """Prints what of a file became no experience."""
     if not document.skipped:
         return
     text.echo(f"skipped {text.plural(len(document.skipped), 'part')} of {document.name}:")
@@ -262,7 +260,6 @@ def _show_skipped(document: Document, most: int | None = SHOWN) -> None:
 
 
 def _emit(app: App, branch: str, imported: Imported, document: Document) -> None:
-    """Prints what came of an import as JSON."""
     store = app.store
     before = after = store.tip(branch)
     if imported.versions:

@@ -49,7 +49,6 @@ def _patterns(name: str, words: str) -> Callable[..., Any]:
 
 
 def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the options that say what a key may."""
     for option in reversed(
         (
             click.option("--budget", metavar="DOLLARS", help="5/day, 100/month or 20/total."),

@@ -160,7 +160,6 @@ def _filter(
     no_merges: bool,
     **words: str | None,
 ) -> log_filter.Filter:
-    """Returns what the options ask of a version."""
     now = time.time_ns() // 1000
     parse = log_filter.parse_time
     return log_filter.Filter(

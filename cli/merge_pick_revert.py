@@ -306,7 +306,6 @@ def _emit(
     before: Version,
     near: Sequence[Mapping[str, object]] | None = None,
 ) -> None:
-    """Prints what came of it as JSON, and writes the library for inference."""
     changes = app.store.diff(before, version)
     checkout.materialise(app)
     fields: dict[str, object] = {

@@ -148,7 +148,6 @@ def check(
 
 
 def _check_lines(report: EndpointReport) -> Iterator[str]:
-    """Yields what was found out of an endpoint, as lines."""
     from tfgrpo.cli.live_display import money
     from tfgrpo.model.providers import settings_toml
 

@@ -91,7 +91,6 @@ def rollout(app: App, /, candidate: str, **flags: Any) -> None:
 
 
 def _target(store: Store, candidate: str) -> str:
-    """Returns the branch that a proposal is for. Raises UsageError."""
     from tfgrpo.improvement.proposals import get_proposal
 
     try:
@@ -111,7 +110,6 @@ def _free_name(store: Store, candidate: str) -> str:
 
 
 def _seconds(until: str) -> float | None:
-    """Returns how long a rollout may take. Raises UsageError."""
     if until == "decided":
         return None
     seconds = -parse_time(until, now=0) / 1e6

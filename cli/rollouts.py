@@ -91,7 +91,6 @@ def rollouts(
 def _read(
     app: App, name: str | None, evaluated: str | None, data: str | None, which: dict[str, Any]
 ) -> AttemptList:
-    """Returns the attempts that were asked for. Raises UnknownRevision where there are none."""
     from tfgrpo.runs.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 
     store = app.store

@@ -112,7 +112,6 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
 
 
 def _seal_lines(seal: Seal) -> Iterator[str]:
-    """Yields what is known of a run's sealed problems."""
     when = "not opened yet" if seal.opened is None else f"opened {text.when(seal.opened)}"
     state = (
         "nothing was scored on it before that since the run began"

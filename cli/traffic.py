@@ -156,7 +156,6 @@ def feedback(
 
 
 def _set_scale(app: App, setting: str) -> None:
-    """Sets a scale that was written `LABEL=LOW..HIGH`."""
     from tfgrpo.store.activity.traffic import Scale, checked_scale
 
     label, _, ends = setting.rpartition("=")

@@ -64,7 +64,6 @@ def show_by(app: App, calls: list[MeasuredCall], by: str, cost: Cost, as_json: b
 
 
 def _table(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
-    """Yields the figures of calls as a table."""
     rows = [
         (
             names.get(one.name, one.name),

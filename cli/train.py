@@ -129,7 +129,6 @@ def _has_store(app: App) -> bool:
 
 
 def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None:
-    """Does what is left of a run, showing how it goes and what came of it."""
     from tfgrpo.cli import interrupts, live_display
     from tfgrpo.learn.loop import plan_steps
     from tfgrpo.learn.run import run_to_end
@@ -169,7 +168,6 @@ def _steps_done(store: Store, run: Run) -> int:
 
 
 def _tell(app: App, result: TrainResult) -> None:
-    """Says what came of a run, and writes the library for inference."""
     from tfgrpo.learn.best_version import best_tag, final_version
     from tfgrpo.runs.run_issues import issue_counts
 

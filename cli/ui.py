@@ -152,7 +152,6 @@ def ui(
 
 
 def _export(app: App, folder: Path, *, content: bool) -> None:
-    """Writes the pages as files, and says what was written."""
     from tfgrpo.ui.export_pages import export_site
 
     app.store.close()

@@ -137,7 +137,6 @@ def _judged(
     config: Path | None,
     model: dict[str, str | None],
 ) -> list[JudgedCase]:
-    """Judges the cases, with a model where the domain asks one."""
     import asyncio
 
     from tfgrpo.domains.verifier import Verifier

@@ -110,7 +110,6 @@ def _find(spec: str) -> Domain:
 
 
 def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
-    """Returns a domain with parts from elsewhere in the place of its own. Raises DomainError."""
     functions: dict[str, Callable[..., Any]] = {}
     for part, place in places.items():
         offered = _offered(PARTS[part])

@@ -102,8 +102,6 @@ class PromptLibrary(Library):
         return domain.read(response)
 
     def _known_domain(self) -> Domain | None:
-        """Returns the domain, looked for by its name where that is needed. Raises DomainError and
-        NotTrusted."""
         from tfgrpo.domains.lookup import find
 
         if isinstance(self.domain, str):

@@ -122,7 +122,6 @@ class Verifier:
 
 
 def _is_ours(function: Callable[..., Any]) -> bool:
-    """Returns whether a function is this package's own."""
     while isinstance(function, partial):
         function = function.func
     home = getattr(function, "__module__", None) or type(function).__module__
@@ -222,7 +221,6 @@ async def _objections(
 
 
 def _check_batch(check: Check, batch: Sequence[Problem]) -> list[str | None]:
-    """Returns the objection to each of a batch; runs in a worker process."""
     return [check(problem) for problem in batch]
 
 

@@ -286,7 +286,6 @@ def _free(id: str, taken: set[str]) -> str:
 
 
 def _as_problem(row: Row) -> Problem:
-    """Returns a row as a problem, for comparisons of its text."""
     turns = row["problem"]
     if isinstance(turns, str):
         return Problem(row["id"], turns, row.get("answer", ""))

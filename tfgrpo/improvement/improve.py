@@ -234,7 +234,6 @@ async def _work(
     functions: Sequence[ToolFunction],
     on_progress: OnProgress,
 ) -> Improvement:
-    """Does what is left of an improvement."""
     base, count = store.resolve(one.base), len(one.problems)
     try:
         version = await _train(store, project, request, one, functions, on_progress)

@@ -389,7 +389,6 @@ def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:
 
 
 def _read(store: Store, about: Sequence[Decision]) -> Proposal:
-    """Returns a proposal from the decisions about it. Raises UnknownRevision."""
     first, last = about[0], about[-1]
     content = first.content
     base, candidate = (store.resolve(content[name]) for name in ("base", "candidate"))
@@ -470,7 +469,6 @@ def _open(store: Store, id: str) -> Proposal:
 
 
 def _named(proposal: Proposal, names: Sequence[str]) -> list[str]:
-    """Returns the experiences meant by labels or ids. Raises UnknownRevision."""
     by_name = {name: one.experience for one in proposal.changes for name in one[:2]}
     for name in names:
         if name not in by_name:
@@ -489,7 +487,6 @@ def _operations(
     words: Mapping[str, str],
     take: Side | Resolve | None,
 ) -> list[Operation]:
-    """Returns what brings the changes that are taken into the target as it is now."""
     base, ours = store.library(proposal.base), store.library(tip)
     texts: dict[str, str] = _texts(base)
     for one in proposal.changes:

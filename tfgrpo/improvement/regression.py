@@ -288,7 +288,6 @@ def _rewards(store: Store, version: Version, task: EvalTask) -> dict[str, list[f
 
 
 def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalTask) -> Difference:
-    """Returns how much more the library adds under the new conditions, paired by problem."""
     added = []
     for task in (old, new):
         full, empty = (_rewards(store, version, task) for version in versions)
@@ -338,7 +337,6 @@ def _numbers(one: Credit) -> dict[str, Any]:
 
 
 def _looks(store: Store, version: Version, task: EvalTask) -> list[Json]:
-    """Returns the looks at a version on these problems that are on record, under this model."""
     return [
         one.content
         for one in decisions(store, kind=REGRESSION, subject=task.settings.models.model)
@@ -398,7 +396,6 @@ async def _deletion(
 
 
 def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _Deletion) -> Proposal:
-    """Records a deletion as a proposal, on a branch of its own."""
     branch, base = _branch(store), deletion.base
     deleted = [Operation("DELETE", id, reason=why) for id, why in deletion.reasons.items()]
     with store.operation(f"{branch}: {len(deleted)} no longer help"):

@@ -353,7 +353,6 @@ def _heading(reading: Reading, token: Token, content: str, prefix: str) -> None:
 
 
 def _points(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
-    """Reads a list: the text of each point, then what stands in it."""
     while at < end:
         close = _closing(tokens, at)
         texts: list[str] = []
@@ -379,7 +378,6 @@ def _points(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix
 
 
 def _table(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
-    """Reads a table: each row with the names of its columns."""
     line = reading.cover(tokens[at])
     head: list[str] = []
     row: list[str] = []
@@ -405,7 +403,6 @@ def _table(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix:
 
 
 def _code(reading: Reading, token: Token, waiting: tuple[str, int] | None, prefix: str) -> None:
-    """Reads a code block: with the text that introduces it, or as skipped."""
     first = reading.cover(token)
     last = (token.map or (0, 1))[1] + reading.start - 1
     code = token.content.rstrip("\n")

@@ -198,7 +198,6 @@ class Budget:
     def _fitting(
         self, request: Request, price: Price | None, most: int, least: int
     ) -> Reservation | None:
-        """Returns what can be set aside for a request now, or None."""
         left = self._limit - self._spent - self._reserved
         seen = request.stage in self._sizes
         if most <= (left // ROOMY if seen else left):

@@ -331,7 +331,6 @@ class Calls:
         return digest(["tfgrpo.call", *parts])
 
     async def _ask_until_answered(self, call: _Attempts) -> Answer:
-        """Makes a call until it is answered. Raises CallFailed, EndpointError, BudgetReached."""
         try:
             return await self._retry(call)
         except BaseException:
@@ -563,7 +562,6 @@ class Calls:
 
 
 def _fleet(endpoint: Endpoint, conditions: CallConditions) -> Fleet:
-    """Returns the endpoints that calls go to: those that are listed, or the one there is."""
     tries, patience = conditions.tries, conditions.patience
     if not conditions.fleet:
         throttle = Throttle(conditions.concurrency, tries=tries, patience=patience)

@@ -528,7 +528,6 @@ def silent(request: Request, seconds: float) -> Transient:
 
 
 def _answer(response: object, request: Request, seconds: float) -> Answer:
-    """Returns the answer that a response holds. Raises UnusableResponse."""
     choices = responses.field(response, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = responses.field(choice, "message")

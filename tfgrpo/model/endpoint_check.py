@@ -326,7 +326,6 @@ def _price(price: Price | None, listed: Json) -> Finding:
 
 
 def _advice(probe: _Probe, settings: Json) -> Json:
-    """Returns the settings to use: those that were given, and what was found to help."""
     advised = {name: value for name, value in settings.items() if value is not None}
     effort = advised.get("reasoning_effort")
     thought = max((one.reasoning_tokens for one in probe.answers), default=0)

@@ -136,7 +136,6 @@ class _Description:
         return sorted([self.of(key), self.of(value)] for key, value in mapping.items())
 
     def _code(self, code: CodeType) -> list[Any]:
-        """Describes what Python compiled, wherever it stands."""
         constants = [
             self._code(one) if isinstance(one, CodeType) else self.of(one) for one in code.co_consts
         ]

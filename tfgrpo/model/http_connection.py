@@ -129,7 +129,6 @@ def on_loopback(base_url: str | None) -> bool:
 
 
 def _client(where: Connection, timeout: float) -> dict[str, Any]:
-    """Returns how the `openai` client is to be made, whichever of its kinds."""
     import openai
 
     # A connection that is kept may hold what answers no request of ours: the next request on it
@@ -174,7 +173,6 @@ async def _without_bearer_later(request: Any) -> None:
 
 
 def _transport(where: Connection, timeout: float) -> dict[str, Any]:
-    """Returns how the client's HTTP library is to be set up."""
     import openai
 
     arguments: dict[str, Any] = {

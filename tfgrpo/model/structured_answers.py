@@ -223,7 +223,6 @@ def parse_json(text: str) -> object:
 
 
 def _describe(location: tuple[int | str, ...], message: str) -> str:
-    """Returns what pydantic says is wrong, and where, in one line."""
     where = ".".join(map(str, location))
     message = message.removeprefix("Value error, ")
     return f"{where}: {message}" if where else message

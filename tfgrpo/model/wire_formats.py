@@ -142,7 +142,6 @@ def _add_call(calls: dict[int, dict[str, Any]], delta: Json) -> None:
 
 
 def _last_response(events: list[Event]) -> object:
-    """Returns the response that the last event of a stream holds."""
     held = [body["response"] for body in _bodies(events) if isinstance(body.get("response"), dict)]
     return held[-1] if held else None
 
@@ -181,7 +180,6 @@ def _message_stream(events: list[Event]) -> Json:
 
 
 def _of_response(response: Json) -> Json:
-    """Returns a response as a chat completion."""
     text, thought, calls = "", "", list[Json]()
     for item in response.get("output") or ():
         match field(item, "type"):

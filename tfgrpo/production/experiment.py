@@ -380,7 +380,6 @@ def _check_plan(plan: ExperimentPlan) -> None:
 
 
 def _score_scales(plan: ExperimentPlan) -> dict[str, Scale]:
-    """Returns the scores of an experiment with the scale of each."""
     metrics = [plan.metric, *(metric for metric, _ in plan.guards)]
     return {m: scale for m in metrics if m not in SCALES and (scale := plan.scale(m)) is not None}
 

@@ -62,7 +62,6 @@ def accepted_by(store: Store, proposal: str) -> str | None:
 
 
 def _proposals(store: Store) -> list[tuple[Decision, Decision]]:
-    """Returns the first and the last decision about each proposal."""
     about: dict[str, list[Decision]] = {}
     for one in decisions(store, kind=PROPOSAL):
         about.setdefault(one.subject, []).append(one)

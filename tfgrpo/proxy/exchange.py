@@ -154,7 +154,6 @@ class Exchange:
             self.client.hold(True)
 
     def _placed(self, body: bytes) -> bytes:
-        """Returns a body with the library in it. Raises BadRequest."""
         request, call = self.request, self.call
         place = place_of(request.method, request.path)
         if place is None:

@@ -119,7 +119,6 @@ def _order(item: tuple[tuple[str, str], float]) -> tuple[str, str, float]:
 def _observe(
     sums: Sums, name: str, labels: Mapping[str, str], values: list[float], buckets: Sequence[float]
 ) -> None:
-    """Adds a histogram of values."""
     values.sort()
     for bound in buckets:
         sums[f"{name}_bucket", _key({**labels, "le": f"{bound:g}"})] = bisect_right(values, bound)

@@ -244,7 +244,6 @@ class RoutedExchange(Exchange):
         return True
 
     def _trouble(self, trouble: Transient) -> None:
-        """Lets go of the provider, which has failed."""
         member, self._held = self._held, None
         if member is not None:
             member.throttle.troubled(self._entered, trouble)
@@ -262,7 +261,6 @@ class RoutedExchange(Exchange):
             self._refuse(504, f"{self.upstream} did not begin to answer in time")
 
     def _expire(self) -> None:
-        """The request took longer than it may."""
         if self._over:
             return
         why = "the answer took longer than it may"

@@ -81,7 +81,6 @@ def function_tools(
 
 
 def _arguments_model(function: Callable[..., Any]) -> Any:
-    """Returns a pydantic model of a function's parameters. Raises ToolError."""
     from pydantic import ConfigDict, create_model
 
     name = getattr(function, "__name__", "a tool")

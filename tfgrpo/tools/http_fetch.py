@@ -75,7 +75,6 @@ def fetch(
 
 
 def _parts(url: str, base: str = "") -> SplitResult:
-    """Takes an address apart that may be relative to another. Raises FetchError."""
     try:
         parts = urlsplit(urljoin(base, url))
         if parts.scheme in ("http", "https") and parts.hostname:

@@ -180,7 +180,6 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
 
 
 async def _list_tools(client: Client, server: str) -> list[tuple[str, ToolSpec]]:
-    """Returns all tools of a server, each under its name there, with one of its own for us."""
     specs: dict[str, tuple[str, ToolSpec]] = {}
     cursor: str | None = None
     for _ in range(PAGES):

@@ -111,7 +111,6 @@ def _words(text: str) -> list[str]:
 
 
 def _strip_accents(word: str) -> str:
-    """Returns a word without its accents."""
     if word.isascii():
         return word
     apart = unicodedata.normalize("NFKD", word)

@@ -189,7 +189,6 @@ def strength(sandbox: Sandbox) -> Strength:
 
 
 def _thread_words(confinement: Confinement) -> str:
-    """Returns what bounds threads here, in words."""
     group = open_group()
     if group is not None:
         group.close()
@@ -236,14 +235,12 @@ def bubblewrap() -> tuple[str, ...] | None:
 
 
 def _read_output(command: list[str]) -> bytes:
-    """Returns the beginning of what a command prints, in its time. Raises OSError."""
     with _running(command, ()) as process:
         assert process.stdout is not None
         return process.stdout.read(len(PROBE_OUTPUT) + 1)
 
 
 def _read_first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
-    """Returns the first line that a command prints, in its time. Raises OSError."""
     with _running(command, inherited) as process:
         assert process.stdout is not None
         return process.stdout.readline(1 << 16)

@@ -164,7 +164,6 @@ def _shortened(page: str) -> str:
 
 
 def _links(page: str, address: str) -> Iterator[str]:
-    """Yields the addresses of pages that a page links to, without what is after `#`."""
     for name, value in ATTRIBUTE.findall(page):
         if name == "href" and (link := _normal(unescape(value), address)):
             yield link

@@ -126,7 +126,6 @@ def _ask(path: Path, trial: Trial) -> None:
 
 
 async def _ask_all(store: Store, trial: Trial) -> None:
-    """Asks both sides at once. Raises TfgrpoError where nothing can be asked."""
     project = open_project(project_root(Path(store.file)))
     settings, _ = eval_settings(store, project, [store.head.version], {})
     prices = project.prices(settings.models)

@@ -106,7 +106,6 @@ def create_site(settings: UiSettings) -> Starlette:
 
 
 def _section(page: Page) -> str:
-    """Returns the path by which the navigation shows where a page is."""
     return page.path or next(one.path for one in PAGES if one.module == page.under)
 
 

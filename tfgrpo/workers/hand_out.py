@@ -241,7 +241,6 @@ class HandedOut:
         return LATE if not self._jobs else min(LATE, max(SOON, 0.02 * len(self._jobs) ** 0.5))
 
     async def _look(self) -> bool:
-        """Does what is to be done now; returns whether a job has ended."""
         now = time.monotonic()
         if now - self._looked > min(1.0, self._heartbeat):
             self._looked = now
@@ -421,7 +420,6 @@ class HandedOut:
 
 
 def _at_work(crew: Sequence[CrewMember]) -> str:
-    """Returns in words who works for a run; nothing where nobody does."""
     if not crew:
         return ""
     groups = sum(len(one.figures.get("doing", ())) for one in crew)
@@ -431,7 +429,6 @@ def _at_work(crew: Sequence[CrewMember]) -> str:
 
 
 def _raise(outcome: dict[str, Any]) -> None:
-    """Raises what a worker has met that ends the run."""
     if "error" not in outcome:
         return
     kind, text, hint = outcome["error"]

@@ -217,7 +217,6 @@ class Worker:
             self._consider(queue, offer)
 
     def _consider(self, queue: Queue, offer: Offer) -> None:
-        """Begins with a run, or says why it is left alone."""
         try:
             plan = plan_work(self._store, self._project, offer.name, self._options.models)
             here = code_agreement.digests(plan.run, plan.domain, plan.prompts)

@@ -91,7 +91,6 @@ def groups(text: str) -> list[str]:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Returns what stands between separators outside of every bracket."""
     kind = {",": "comma", ";": "semicolon"}[separator]
     pieces, start, depth = [], 0, 0
     for match in JOINT.finditer(text):

@@ -66,7 +66,6 @@ def _command(match: re.Match[str]) -> str:
 
 
 def _closing(text: str, at: int) -> int:
-    """Returns where the bracket closes that opened before a place; -1 where it does not."""
     depth = 1
     for index in range(at, len(text)):
         depth += (text[index] == "(") - (text[index] == ")")

@@ -61,7 +61,6 @@ def as_variables(text: str) -> str:
 
 
 def _name(text: str, match: re.Match[str], letters: bool) -> tuple[str, int]:
-    """Returns what stands for a name, and where it ends."""
     if match["other"] or SETS.fullmatch(match[0]) or PARSER_WORDS.fullmatch(match["said"] or "x"):
         return match[0], match.end()
     end = match.end()

@@ -103,14 +103,12 @@ def _measured(store: Store, experience: Experience) -> dict[str, Any]:
 
 
 def _runs(out: Outgoing) -> set[str]:
-    """Returns the names of the runs in a library's history."""
     return {
         str(version.meta["run"]) for version in out.store.log(out.version) if "run" in version.meta
     }
 
 
 def _rendered(card: Mapping[str, Any]) -> Iterator[str]:
-    """Writes a card from what its last block has."""
     yield f"# {_plain(card['name'])}\n\n{_plain(card['description'])}\n\n{MARK}\n\n"
     rows = [
         ("experiences", str(len(card["experiences"]))),

@@ -28,7 +28,6 @@ def detect(source: SourceFile) -> int:
 
 
 def _end(source: SourceFile) -> int | None:
-    """Returns the index of the line that ends the front matter."""
     lines = enumerate(source.lines)
     return next((n for n, line in lines if n and line.rstrip() == FENCE), None)
 

@@ -75,7 +75,6 @@ def _looked_at(
 
 
 def _moves(ours: Library, merged: Merged) -> list[tuple[Move, str]]:
-    """Returns which experiences of ours a merge would move, with their texts."""
     if merged.order.order is None:
         return []
     before, after = ids_of(ours), list(merged.order.order)

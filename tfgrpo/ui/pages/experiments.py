@@ -100,7 +100,6 @@ def decide(visit: Visit) -> Response:
 
 
 def _act(one: Experiment, act: str, share: str = "") -> Act:
-    """Returns what takes back what was decided about an experiment."""
     why = "taken back"
     fields = (("seen", _state(one)), ("act", act), ("share", share), ("why", why))
     return Act(f"/experiment/{one.name}", fields)

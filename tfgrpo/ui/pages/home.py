@@ -81,7 +81,6 @@ def show(visit: Visit) -> Response:
 
 
 def _runs(visit: Visit) -> list[tuple[Run, str]]:
-    """Returns the runs that are not finished, and the last that are, newest first."""
     runs = visit.store.runs
     states = [(run, runs.state(run)) for run in runs.listed()][::-1]
     unfinished = [one for one in states if one[1] != "finished"]

@@ -86,7 +86,6 @@ def _whole_order(places: str, library: Library) -> list[str]:
 
 
 def _written(places: Sequence[int]) -> str:
-    """Returns places as an address has them."""
     ranges: list[list[int]] = []
     for place in places:
         if ranges and place == ranges[-1][1] + 1:
@@ -97,7 +96,6 @@ def _written(places: Sequence[int]) -> str:
 
 
 def _placed(place: str, library: Library) -> str:
-    """Returns the experience at a place in a library. Raises BadForm."""
     id = library.labels.get(f"G{place}")
     if id is None:
         raise BadForm(f"the library has no place {place[:20]!r}", hint="load the page anew")
@@ -105,7 +103,6 @@ def _placed(place: str, library: Library) -> str:
 
 
 def _stepped(order: Sequence[str], id: str, step: str) -> list[str]:
-    """Returns an order with one experience a place further up or down, first or last."""
     at = order.index(id)
     rest = [other for other in order if other != id]
     places = {"up": max(0, at - 1), "down": at + 1, "first": 0, "last": len(rest)}

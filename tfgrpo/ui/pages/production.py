@@ -209,13 +209,11 @@ def bound(visit: Visit) -> Response:
 
 
 def _decisions(visit: Visit) -> list[ShownDecision]:
-    """Returns the last decisions about production, newest first."""
     newest = [one for one in decisions(visit.store) if one.kind != "proposal"][-DECISIONS:][::-1]
     return [ShownDecision(one, decided_move(visit.store, one)) for one in newest]
 
 
 def _experiments(visit: Visit) -> list[ShownExperiment]:
-    """Returns the experiments that run, and the last that ended, newest first."""
     newest_first = experiments(visit.store)[::-1]
     chosen = [one for one in newest_first if one.state == RUNNING]
     chosen += [one for one in newest_first if one.state != RUNNING][:ENDED]

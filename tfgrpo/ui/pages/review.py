@@ -89,7 +89,6 @@ def show_proposal(
 
 
 def _evidence(evidence: Any) -> dict[str, Any]:
-    """Returns what an event's evidence says of the attempts that taught it."""
     facts = evidence if isinstance(evidence, dict) else {}
     rewards = [pair[1] for pair in facts.get("rollouts", []) if pair[1] is not None]
     return {
@@ -183,7 +182,6 @@ def decide(visit: Visit) -> Response:
 
 
 def _outcome(done: Proposal, what: Review) -> str:
-    """Returns what became of a proposal, in a sentence."""
     parts = []
     if what.accept:
         parts.append(

@@ -77,7 +77,6 @@ def show(visit: Visit) -> Response:
 
 
 def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
-    """Returns the experiences whose texts or reasons have the words, the newest first."""
     store = visit.store
     rows = store.port.redactions.events_holding(re.compile(re.escape(wanted), re.IGNORECASE))[::-1]
     standing = {
@@ -104,7 +103,6 @@ def _problems(visit: Visit, run: Run, wanted: str) -> list[FoundAttempt]:
 
 
 def _attempts(visit: Visit, run: Run, wanted: str) -> list[FoundAttempt]:
-    """Returns the attempts whose answer, or why it was judged so, has the words."""
     fitting = []
     for row in islice(visit.store.runs.rollouts(run), ATTEMPTS):
         words = f"{row.verdict.get('answer') or ''} {row.verdict.get('reason') or ''}"
