@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from tfgrpo.cli import printing
 from tfgrpo.display.event_lines import credit_words, evidence_words
 from tfgrpo.display.order_changes import left_in_place, moves_of
-from tfgrpo.store.records import Event
+from tfgrpo.store.records import Event, Library, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tfgrpo.store.history.blame import Origin
     from tfgrpo.store.history.library_order import Move
-    from tfgrpo.store.records import Library, Version
     from tfgrpo.store.store import Store
 
 

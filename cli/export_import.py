@@ -17,14 +17,13 @@ from tfgrpo.cli.start_context import REVISION, App, force_option, pass_app
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.records import OPS
+from tfgrpo.store.records import OPS, Version
 from tfgrpo.terminal_safe import unseen_in_words
 
 if TYPE_CHECKING:
     from tfgrpo.interchange.format_types import Document
     from tfgrpo.interchange.incoming import Imported
     from tfgrpo.interchange.write_out import About
-    from tfgrpo.store.records import Version
 
 SHOWN = 20
 """How many events and versions an import prints; the rest can be looked up."""

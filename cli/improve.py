@@ -12,12 +12,11 @@ from tfgrpo.cli import checkout, options, printing
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.proposal import as_object
 from tfgrpo.cli.start_context import BRANCH, FINITE, App, force_option, pass_app
-from tfgrpo.notices import ScoresReady
+from tfgrpo.notices import Notice, OnProgress, ScoresReady
 
 if TYPE_CHECKING:
     from tfgrpo.cli.live_display import Reporter
     from tfgrpo.improvement.improve import Improvement
-    from tfgrpo.notices import Notice, OnProgress
 
 
 @click.command(cls=SectionedCommand)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -12,7 +12,7 @@ from tfgrpo.cli import checkout, merge_measure, printing
 from tfgrpo.cli.event_text import events_lines, version_move_lines
 from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, force_option, pass_app
 from tfgrpo.display.order_changes import left_in_place, move_objects
-from tfgrpo.rendering.near_duplicates import near_duplicates
+from tfgrpo.rendering.near_duplicates import NearDuplicate, near_duplicates
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import moves
@@ -20,9 +20,6 @@ from tfgrpo.store.history.merge import Conflict, MergeConflict, Resolve
 from tfgrpo.store.records import Version
 
 T = TypeVar("T")
-
-if TYPE_CHECKING:
-    from tfgrpo.rendering.near_duplicates import NearDuplicate
 
 
 def _one_side(ctx: click.Context, param: click.Parameter, value: bool) -> None:

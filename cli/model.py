@@ -12,10 +12,9 @@ import click
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
-from tfgrpo.local.model_list import MODELS, find
+from tfgrpo.local.model_list import MODELS, LocalModel, find
 
 if TYPE_CHECKING:
-    from tfgrpo.local.model_list import LocalModel
     from tfgrpo.local.model_server import LocalServer
     from tfgrpo.model.endpoint_check import EndpointReport
 

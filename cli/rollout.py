@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +16,7 @@ from tfgrpo.production import experiment as records
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history.log_filter import parse_time
-
-if TYPE_CHECKING:
-    from tfgrpo.store.store import Store
+from tfgrpo.store.store import Store
 
 
 @click.command()

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.show import issue_lines
 from tfgrpo.cli.start_context import RUN, App, pass_app
+from tfgrpo.evaluate.sealed_problems import Seal
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, listed_runs, run_record
 from tfgrpo.store.store import Store
-
-if TYPE_CHECKING:
-    from tfgrpo.evaluate.sealed_problems import Seal
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import click
 
@@ -10,9 +10,7 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.opening import members_of
-
-if TYPE_CHECKING:
-    from tfgrpo.store.port import Level
+from tfgrpo.store.port import Level
 
 LEVELS = ("reader", "trainer", "reviewer", "owner")
 

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -16,11 +16,9 @@ from tfgrpo.cli import options, printing, traffic_figures
 from tfgrpo.cli.start_context import FINITE, App, pass_app
 from tfgrpo.cli.traffic_figures import token_count
 from tfgrpo.proxy.withheld_words import clean_feedback
+from tfgrpo.store.activity.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
-
-if TYPE_CHECKING:
-    from tfgrpo.store.activity.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
 
 
 @click.command()

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import click
 
@@ -18,10 +17,7 @@ from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
 from tfgrpo.workers.queue import queue_address
 from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent, store_when_there
-from tfgrpo.workers.worker_list import read_crew, state_of
-
-if TYPE_CHECKING:
-    from tfgrpo.workers.worker_list import Crew
+from tfgrpo.workers.worker_list import Crew, read_crew, state_of
 
 SLOTS = click.option(
     "--slots",

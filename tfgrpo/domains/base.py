@@ -272,13 +272,13 @@ class Domain:
         """The verifier, if it is asynchronous and may ask a model."""
         call = getattr(type(self.verify), "__call__", None)  # noqa: B004
         if inspect.iscoroutinefunction(self.verify) or inspect.iscoroutinefunction(call):
-            return cast(Judge, self.verify)
+            return cast("Judge", self.verify)
         return None
 
     @property
     def function(self) -> Verify | None:
         """The verifier, if it is a plain function that runs in worker processes."""
-        return None if self.judge else cast(Verify, self.verify)
+        return None if self.judge else cast("Verify", self.verify)
 
     def __post_init__(self) -> None:
         """Raises DomainError where a worker process could not import what it is to run."""

@@ -15,20 +15,16 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from tfgrpo.domains.prompt_library import ProblemLike, PromptLibrary, prompt_library
 from tfgrpo.store.address import find_file, is_address, located, named_by
 from tfgrpo.store.errors import FileChanged, StoreError, TfgrpoError
+from tfgrpo.store.records import Experience, Version
 from tfgrpo.store.store import Store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tfgrpo.store.records import Experience, Version
 
 LOOK = 0.02
 """Seconds between looks whether the file is there, and still the same one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from tfgrpo.interchange.format_types import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
@@ -16,7 +16,6 @@ from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from typing import Unpack
 
 NAME = "learned-experience"
 DESCRIPTION = (

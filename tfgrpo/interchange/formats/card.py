@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
 from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.store.canonical import canonical, digest, is_id
 from tfgrpo.store.records import SIGNATURE, Experience
-
-if TYPE_CHECKING:
-    from tfgrpo.store.store import Store
+from tfgrpo.store.store import Store
 
 MARK = "<!-- tfgrpo card 1 -->"
 FENCE = "~~~json"
