@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import click
 
 from tfgrpo.cli import checkout, printing
-from tfgrpo.cli.count_option import CountedCommand
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, force_option, pass_app
+from tfgrpo.cli.suggest import CountedCommand
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.history.name_moves import PROTECTED

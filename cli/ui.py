@@ -111,7 +111,7 @@ def ui(
       tfgrpo ui --export report --no-content
     """
     with needed_for_pages():
-        from tfgrpo.ui.serve import serve
+        from tfgrpo.ui.site import serve
         from tfgrpo.ui.ui_settings import UiSettings, is_loopback, reachable
     if export is not None:
         _export(app, export, content=not no_content)

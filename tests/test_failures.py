@@ -269,7 +269,7 @@ def test_the_pauses_of_an_outage_are_a_share_of_it_and_its_end_gives_everything_
         throttle.troubled(time.monotonic(), Transient("500"))
     assert throttle.limit == 1
     assert not throttle.healthy
-    assert throttle._closed_until - time.monotonic() < 0.1
+    assert throttle.closed_until - time.monotonic() < 0.1
     assert throttle.pause(20) == 0, "the gate waits, and who wakes late would miss the end"
     throttle.answered(time.monotonic())
     assert throttle.healthy

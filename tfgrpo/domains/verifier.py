@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tfgrpo.data.problems import Problem, without
@@ -95,9 +94,7 @@ class Verifier:
             except (TimeoutError, FutureTimeout):
                 if not stood_still:
                     break
-            except asyncio.CancelledError:
-                raise
-            except Killed:
+            except (asyncio.CancelledError, Killed):
                 raise
             except Exception as error:  # the worker died
                 raise Killed(describe_error(error)) from None
@@ -112,12 +109,7 @@ class Verifier:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

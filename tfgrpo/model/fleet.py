@@ -353,18 +353,15 @@ def _score(member: Member, prompt: bytes) -> float:
     return -member.weight / math.log((int.from_bytes(drawn, "big") + 1) / (2**56 + 1))
 
 
-def short_name(address: str) -> str:
-    """Returns what an endpoint is called where there is little room: its host and port."""
-    return urlsplit(address).netloc or address
-
-
 def describe_endpoints(members: Sequence[Member]) -> str:
     """Returns the endpoints that share calls in a line: what each has in flight, and what it had
     cached of its prompts; nothing for one alone."""
     by_name: dict[str, list[Member]] = {}
     for member in members:
         by_name.setdefault(member.name, []).append(member)
-    return "; ".join(f"{short_name(name)} {_describe(same)}" for name, same in by_name.items())
+    return "; ".join(
+        f"{urlsplit(name).netloc or name} {_describe(same)}" for name, same in by_name.items()
+    )
 
 
 def _describe(same: Sequence[Member]) -> str:

@@ -77,13 +77,15 @@ class Throttle:
         self._tries = tries
         self.patience = patience
         self._failing = 0.0
-        self._since: float | None = None
+        self.failing_since: float | None = None
+        """Since when there was trouble and no answer; None where the last was an answer."""
         self._limited = False
         self._alive = False
         self._rounds = 0
         self._reacted = 0.0
         self._before = self.limit
-        self._closed_until = 0.0
+        self.closed_until = 0.0
+        """The time before which nothing goes out."""
         self._dead: str | None = None
         self._queue: deque[asyncio.Future[None]] = deque()
         self._urgent: deque[asyncio.Future[None]] = deque()
@@ -114,19 +116,9 @@ class Throttle:
     def takes(self) -> bool:
         """Whether to send an endpoint that is one of several more: where it answers and asks for
         no pause, or to see with one request whether it answers again."""
-        if self._dead is not None or time.monotonic() < self._closed_until:
+        if self._dead is not None or time.monotonic() < self.closed_until:
             return False
         return self.healthy or not self.busy
-
-    @property
-    def closed_until(self) -> float:
-        """The time before which nothing goes out."""
-        return self._closed_until
-
-    @property
-    def failing_since(self) -> float | None:
-        """Since when there was trouble and no answer; None where the last was an answer."""
-        return self._since
 
     @property
     def never_answered(self) -> bool:
@@ -203,10 +195,10 @@ class Throttle:
         if entered is not None and entered < self._reacted:
             return
         now = time.monotonic()
-        self._since = now if self._since is None else self._since
+        self.failing_since = now if self.failing_since is None else self.failing_since
         self._before = self.limit if self._rounds == 0 else self._before
         self._rounds, self._reacted, self.limit = self._rounds + 2, now, 1.0
-        self._close(now + self._pause(max(LEFT, (now - self._since) * SHARE)))
+        self._close(now + self._pause(max(LEFT, (now - self.failing_since) * SHARE)))
 
     def give_up(self, reason: str) -> None:
         """Sends nothing more to the endpoint: everybody gets an EndpointError."""
@@ -217,8 +209,8 @@ class Throttle:
         """Takes note of an answer to the request that entered then."""
         if self._rounds > 1:  # the outage is over
             self.limit = max(self.limit, self._before / (2 if self._limited else 1))
-            self._closed_until = min(self._closed_until, time.monotonic())
-        self._alive, self._rounds, self._since, self._limited = True, 0, None, False
+            self.closed_until = min(self.closed_until, time.monotonic())
+        self._alive, self._rounds, self.failing_since, self._limited = True, 0, None, False
         self._failing *= 1 - MEMORY
         if entered >= self._reacted:
             self.limit = min(self.most, self.limit + max(1.0, self.most / 32) / self.limit)
@@ -228,7 +220,7 @@ class Throttle:
         now = time.monotonic()
         limited = trouble.kind == "limit"
         self._limited |= limited
-        self._since = now if self._since is None else self._since
+        self.failing_since = now if self.failing_since is None else self.failing_since
         self._failing += 0 if limited else MEMORY * (1 - self._failing)
         if limited and trouble.after is not None:
             if trouble.after > self.patience:
@@ -245,7 +237,7 @@ class Throttle:
         if self._rounds > 2:
             self.limit = 1.0
         wrong = not (self._alive or limited)
-        waited = now - self._since
+        waited = now - self.failing_since
         if self._rounds > 1:
             pause = self._pause(0.25 * 2.0**self._rounds if wrong else waited * SHARE)
             after = pause if trouble.after is None else trouble.after
@@ -268,10 +260,10 @@ class Throttle:
         return min(LONGEST_PAUSE, max(0.05, seconds)) * self._chance.uniform(0.5, 1.0)
 
     def _open(self) -> bool:
-        return self.in_flight < int(self.limit) and time.monotonic() >= self._closed_until
+        return self.in_flight < int(self.limit) and time.monotonic() >= self.closed_until
 
     def _close(self, until: float) -> None:
-        self._closed_until = max(self._closed_until, until)
+        self.closed_until = max(self.closed_until, until)
 
     def _die(self, reason: str) -> None:
         if self._alone:
@@ -285,5 +277,5 @@ class Throttle:
                 turn.set_result(None)
         now = time.monotonic()
         due = self._timer is None or self._timer.when() <= now
-        if (self._urgent or self._queue) and self._closed_until > now and due:
-            self._timer = asyncio.get_running_loop().call_at(self._closed_until, self._admit)
+        if (self._urgent or self._queue) and self.closed_until > now and due:
+            self._timer = asyncio.get_running_loop().call_at(self.closed_until, self._admit)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Timer
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 from tfgrpo.store import child_processes
 from tfgrpo.tools.scratch_folder import make_scratch, remove_scratch
@@ -35,7 +35,6 @@ from tfgrpo.tools.tool import ToolError
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
 """auto: bubblewrap, else the kernel's walls. require: bubblewrap or nothing. off: whatever there
 is."""
-SANDBOXES: tuple[Sandbox, ...] = get_args(Sandbox)
 Level: TypeAlias = Literal["bubblewrap", "kernel walls", "none"]
 
 INTERPRETER = Path(__file__).with_name("interpreter.py")

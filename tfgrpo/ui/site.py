@@ -1,9 +1,10 @@
-"""The application: the pages of the list, behind the guard."""
+"""The application, the pages of the list behind the guard, and its server."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -21,9 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from tfgrpo.display.event_ranges import Histories
 from tfgrpo.display.graph_layout import HistoryLayout
-from tfgrpo.store.errors import (
-    TfgrpoError,
-)
+from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.notifications import Notifier
@@ -36,6 +35,8 @@ from tfgrpo.ui.template_environment import environment
 from tfgrpo.ui.ui_settings import UiSettings
 from tfgrpo.ui.visitor_sessions import Session, Sessions
 
+GRACE = 2
+"""Seconds that streams and requests under way have when the server stops."""
 STATIC = Path(__file__).parent / "static"
 MOST_FORM = 4 << 20
 """Bytes of a form: a library that is edited as a whole fits."""
@@ -184,3 +185,31 @@ def _page_before(visit: Visit) -> str | None:
     here = visit.request.url
     same = address == here.path + (f"?{here.query}" if here.query else "")
     return None if same and visit.request.method == "GET" else address
+
+
+def serve(settings: UiSettings, ready: Callable[[int], None]) -> None:
+    """Answers until SIGINT or SIGTERM; `ready` is called with the port before the first request.
+
+    Raises SettingsError where the address cannot be had.
+    """
+    import uvicorn  # which an export has no need of
+
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listener = socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        raise SettingsError(
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
+            hint="choose another with --port; --port 0 takes any that is free",
+        ) from error
+    config = uvicorn.Config(
+        create_site(settings),
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    with listener:
+        ready(listener.getsockname()[1])
+        uvicorn.Server(config).run(sockets=[listener])
