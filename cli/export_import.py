@@ -19,8 +19,8 @@ from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.terminal_safe import unseen_in_words
 
 if TYPE_CHECKING:
-    from tfgrpo.interchange.bring_in import Imported
     from tfgrpo.interchange.format_types import Document
+    from tfgrpo.interchange.incoming_versions import Imported
     from tfgrpo.interchange.write_out import About
     from tfgrpo.store.records import Version
 

@@ -15,7 +15,7 @@ from tfgrpo.runs.run_record import RunRecord, listed_runs, run_record
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.sealed_problems import Seal
+    from tfgrpo.evaluation.sealed_problems import Seal
 
 
 @click.command()

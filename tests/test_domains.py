@@ -47,7 +47,7 @@ from tfgrpo.domains.base import (
 )
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluate.scoring import conditions
+from tfgrpo.evaluation.scoring import conditions
 from tfgrpo.model.endpoint import CallFailed, EndpointError
 from tfgrpo.rendering.prompt_templates import load
 from tfgrpo.rollout.attempt import Rollout, attempt

@@ -20,8 +20,8 @@ from typing import Any, Literal, TypeAlias
 from tfgrpo.connect import CallLimits
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import digest as dataset_digest
-from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
-from tfgrpo.evaluate.scoring import EvalProgress, evaluate, rewards
+from tfgrpo.evaluation.eval_setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluation.scoring import EvalProgress, evaluate, rewards
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.collection import (
     CollectRequest,

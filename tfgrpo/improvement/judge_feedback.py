@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.connect import CallLimits
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.model.budget import open_budget
 from tfgrpo.model.gather import gather_all

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.interchange.bring_in import Imported, ImportPlan, bring_in, new_batches, plan
     from tfgrpo.interchange.format_types import (
         Batch,
         Document,
@@ -28,6 +27,13 @@ if TYPE_CHECKING:
         Skipped,
         SourceFile,
         UnreadableLibrary,
+    )
+    from tfgrpo.interchange.incoming_versions import (
+        Imported,
+        ImportPlan,
+        bring_in,
+        new_batches,
+        plan,
     )
     from tfgrpo.interchange.registry import available, by_file_name, named, read, written
     from tfgrpo.interchange.write_out import Outgoing, export, save
@@ -56,7 +62,7 @@ __all__ = [
 ]
 
 MODULES = {
-    "bring_in": ("Imported", "ImportPlan", "bring_in", "new_batches", "plan"),
+    "incoming_versions": ("Imported", "ImportPlan", "bring_in", "new_batches", "plan"),
     "write_out": ("Outgoing", "export", "save"),
     "format_types": (
         "Batch",

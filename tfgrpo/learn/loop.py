@@ -24,7 +24,7 @@ from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts

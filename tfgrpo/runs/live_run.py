@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.runs import Run, Runs
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError

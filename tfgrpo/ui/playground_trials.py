@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfgrpo.connect import CallLimits
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project

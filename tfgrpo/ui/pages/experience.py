@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 
 from tfgrpo.display.event_lines import ShownEvent, life_of
 from tfgrpo.display.library_figures import known_experiences, uses_of
-from tfgrpo.evaluate.measured_runs import measures
+from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.redaction import redact_everywhere, remaining
 from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store.errors import UnknownRevision
@@ -25,7 +25,7 @@ from tfgrpo.wording import plural
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.evaluate.presence_effects import Credit
+    from tfgrpo.evaluation.presence_effects import Credit
     from tfgrpo.store.records import Version
     from tfgrpo.ui.page_visit import Visit
 

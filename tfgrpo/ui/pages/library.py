@@ -20,7 +20,7 @@ from tfgrpo.ui.shown_project import REMEMBERED, remembered
 if TYPE_CHECKING:
     from starlette.responses import Response
 
-    from tfgrpo.evaluate.presence_effects import Credit
+    from tfgrpo.evaluation.presence_effects import Credit
     from tfgrpo.store.records import Experience, Library, Version
     from tfgrpo.ui.page_visit import Visit
 
