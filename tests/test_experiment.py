@@ -611,7 +611,7 @@ def test_an_end_waits_for_no_look_that_begins_at_that_moment(
 
     monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.05)
     monkeypatch.setattr("tfgrpo.proxy.experiment_decider.SETTLE", "import time; time.sleep(60)")
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.children.start", begin)
+    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.child_processes.start", begin)
     with closing(Chooser(settings)) as chooser:
         decider = Decider(chooser)
         assert begun.wait(60)
