@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from tfgrpo.cli import checkout, merge_measure, printing
+from tfgrpo.cli.conflicts import conflict_lines, show_conflicts
 from tfgrpo.cli.event_text import event_lines, version_move_lines
 from tfgrpo.cli.start_context import RANGE, REVISION, App, force_option, pass_app
 from tfgrpo.display.order_changes import left_in_place, move_objects
@@ -254,24 +255,6 @@ def _trying(work: Callable[[], T], as_json: bool) -> T:
         raise
 
 
-def show_conflicts(error: MergeConflict) -> None:
-    """Prints what each side says of every experience that has to be decided."""
-    for conflict in error.conflicts:
-        for line in _conflict(conflict):
-            printing.echo(line, err=True)
-
-
-def _conflict(conflict: Conflict) -> list[str]:
-    lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
-    for name in ("base", "ours", "theirs"):
-        words = getattr(conflict, name)
-        styled = (
-            printing.words(words) if words is not None else printing.words("(not there)", dim=True)
-        )
-        lines += printing.wrap(styled, first=f"  {name}: ", indent=10)
-    return lines
-
-
 def _resolve(take: str | None) -> Resolve | None:
     if take is None:
         return None
@@ -280,7 +263,7 @@ def _resolve(take: str | None) -> Resolve | None:
 
 def _edited(conflict: Conflict) -> str | None:
     """Asks for the text in the user's editor; an empty text means that none is to stand."""
-    comment = "\n".join(f"# {line}" for line in _conflict(conflict))
+    comment = "\n".join(f"# {line}" for line in conflict_lines(conflict))
     start = conflict.ours or conflict.theirs or ""
     template = f"{start}\n\n{click.unstyle(comment)}\n# Lines with # go; no text deletes it.\n"
     edited = click.edit(template)

@@ -55,6 +55,7 @@ from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.exit_codes import BUSY
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -76,7 +77,7 @@ OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
 class Busy(TfgrpoError):
     """Another improvement is at work on the store: for a timer, a reason to try again later."""
 
-    exit_code = 75
+    exit_code = BUSY
 
 
 @dataclass(frozen=True, slots=True)
