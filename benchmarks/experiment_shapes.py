@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.evaluate.anytime_tests import Outcome, block_sizes, blocks_of, means, ranks
+from tfgrpo.evaluation.anytime_tests import Outcome, block_sizes, blocks_of, means, ranks
 from tfgrpo.production.experiment_evidence import ALPHA
 
 Array = NDArray[np.float64]

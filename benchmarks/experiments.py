@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import experiment_shapes as shapes
-from tfgrpo.evaluate.anytime_tests import block_sizes, in_blocks, log_evidence, log_mismatch
+from tfgrpo.evaluation.anytime_tests import block_sizes, in_blocks, log_evidence, log_mismatch
 from tfgrpo.production.experiment_evidence import ALPHA, GUARDS_PART, MISMATCH
 
 RESULTS = Path(__file__).parent / "RESULTS-experiments.md"
@@ -183,7 +183,7 @@ def page(experiments: int, seed: int) -> str:
         "# Experiments: how often they err, how soon they decide",
         "",
         "`python -m benchmarks.experiments`; the tests are described in "
-        "`tfgrpo/evaluate/anytime_tests.py`.",
+        "`tfgrpo/evaluation/anytime_tests.py`.",
         "",
         f"## Decided falsely, of {few:,} experiments without a difference each",
         "",

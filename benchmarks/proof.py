@@ -20,8 +20,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.evaluate import anytime_tests
-from tfgrpo.evaluate.paired_test import FEWEST, NEEDED, SPREAD, WORTH
+from tfgrpo.evaluation import anytime_tests
+from tfgrpo.evaluation.paired_test import FEWEST, NEEDED, SPREAD, WORTH
 
 RESULTS = Path(__file__).parent / "RESULTS-proof.md"
 PAIRS = 768

@@ -106,7 +106,7 @@ def fill(path: Path, rollouts: int) -> None:
 
 def now(path: Path) -> list[float]:
     """Returns the credits of the library, as numbers."""
-    from tfgrpo.evaluate.credit import credits
+    from tfgrpo.evaluation.credit import credits
     from tfgrpo.store import Store
 
     with Store.open(path) as store:
@@ -117,8 +117,8 @@ def now(path: Path) -> list[float]:
 
 def before(path: Path) -> list[float]:
     """Returns the same from all attempts in one matrix."""
-    from tfgrpo.evaluate.credit import Observation, estimate_effects
-    from tfgrpo.evaluate.recorded_attempts import unit
+    from tfgrpo.evaluation.credit import Observation, estimate_effects
+    from tfgrpo.evaluation.recorded_attempts import unit
     from tfgrpo.store import Store
 
     with Store.open(path) as store:

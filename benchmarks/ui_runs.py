@@ -31,7 +31,7 @@ from conftest import problems
 from scripted import Reply, ScriptedEndpoint, completion, restless
 from starlette.testclient import TestClient
 
-from tfgrpo.evaluate.statistics import t_quantile
+from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.canonical import canonical
 from tfgrpo.ui.site import create_site

@@ -11,8 +11,8 @@ from tfgrpo.cli.event_text import events_lines
 from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.display.version_rows import StandingNames
-from tfgrpo.evaluate import bisect_judges
-from tfgrpo.evaluate.bisect_judges import forget, materialise
+from tfgrpo.evaluation import bisect_judges
+from tfgrpo.evaluation.bisect_judges import forget, materialise
 from tfgrpo.redaction import trial_folder
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import (

@@ -12,6 +12,7 @@ import click
 
 from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, merge_pick_revert, printing, trust
+from tfgrpo.cli.conflicts import show_conflicts
 from tfgrpo.cli.start_context import BRANCH, REF, REMOTE, SWITCH, App, force_option, pass_app
 from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.address import named_by, project_root, store_path
@@ -144,7 +145,7 @@ def pull(
                 resolve=resolve,
             )
         except merges.MergeConflict as error:
-            merge_pick_revert.show_conflicts(error)
+            show_conflicts(error)
             raise
     printing.echo(f"fetched {amount(done.fetched)} from {other.called}")
     printing.echo_each(moved(done.fetched))

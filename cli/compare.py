@@ -12,11 +12,11 @@ from tfgrpo.cli import options, printing
 from tfgrpo.cli.evaluate import run_evaluation
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import REVISION, App, pass_app
-from tfgrpo.evaluate.figures_json import conditions_words
+from tfgrpo.evaluation.figures_json import conditions_words
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.comparison import Comparison
+    from tfgrpo.evaluation.comparison import Comparison
 
 
 @click.command(cls=SectionedCommand)
@@ -66,7 +66,7 @@ def compare(
       tfgrpo compare heldout.jsonl --samples 4
       tfgrpo compare heldout.jsonl --library web --against main --samples 2
     """
-    from tfgrpo.evaluate.comparison import compared
+    from tfgrpo.evaluation.comparison import compared
 
     options.refuse_revisions(app, "compare", data)
     versions = [app.store.resolve(revision) for revision in (against, *libraries)]
@@ -95,7 +95,7 @@ def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    from tfgrpo.evaluate.comparison import difference_words, library_name
+    from tfgrpo.evaluation.comparison import difference_words, library_name
 
     named = {
         "dataset": [one.dataset for one in comparisons],

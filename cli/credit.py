@@ -9,11 +9,11 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.start_context import REVISION, App, pass_app
-from tfgrpo.evaluate.figures_json import interval_object
+from tfgrpo.evaluation.figures_json import interval_object
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.credit import Credited
-    from tfgrpo.evaluate.presence_effects import Credit
+    from tfgrpo.evaluation.credit import Credited
+    from tfgrpo.evaluation.presence_effects import Credit
 
 UNCONFIRMED = 10
 """Steps without a confirmation from which on an experience is named."""
@@ -40,7 +40,7 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
       tfgrpo credit
       tfgrpo credit HEAD --json
     """
-    from tfgrpo.evaluate.credit import credits, credits_by_kind, unconfirmed
+    from tfgrpo.evaluation.credit import credits, credits_by_kind, unconfirmed
 
     version = app.store.resolve(revision)
     if by_kind:

@@ -15,8 +15,8 @@ from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.notices import Notice, OnProgress, ScoresReady
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.eval_setup import EvalPlan
-    from tfgrpo.evaluate.scores import Scores
+    from tfgrpo.evaluation.eval_setup import EvalPlan
+    from tfgrpo.evaluation.scores import Scores
     from tfgrpo.store.records import Version
 
 
@@ -57,7 +57,7 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --samples 4
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
-    from tfgrpo.evaluate.scores import scores_object
+    from tfgrpo.evaluation.scores import scores_object
     from tfgrpo.learn.run_estimate import estimate_evaluation
 
     options.refuse_revisions(app, "eval", data)
@@ -87,7 +87,7 @@ def _planned(
     given: dict[str, Any],
     trained: Sequence[Version],
 ) -> EvalPlan:
-    from tfgrpo.evaluate.eval_setup import plan_evaluation
+    from tfgrpo.evaluation.eval_setup import plan_evaluation
 
     project = options.open_project(app, config)
     return plan_evaluation(app.store, project, versions, options.read_flags(given), trained=trained)
@@ -104,7 +104,7 @@ def run_evaluation(
 ) -> Scores:
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
     from tfgrpo.cli import interrupts
-    from tfgrpo.evaluate.eval_setup import score
+    from tfgrpo.evaluation.eval_setup import score
 
     plan = _planned(app, config, versions, given, trained)
 

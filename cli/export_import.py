@@ -22,7 +22,7 @@ from tfgrpo.terminal_safe import unseen_in_words
 
 if TYPE_CHECKING:
     from tfgrpo.interchange.format_types import Document
-    from tfgrpo.interchange.incoming import Imported
+    from tfgrpo.interchange.incoming_versions import Imported
     from tfgrpo.interchange.write_out import About
 
 SHOWN = 20

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tfgrpo.cli import printing
-from tfgrpo.evaluate.scores import Scores
-from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.evaluation.scores import Scores
+from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.learn.progress import Progress
 from tfgrpo.model.client import Meter
 from tfgrpo.model.fleet import describe_endpoints

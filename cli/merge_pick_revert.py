@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from tfgrpo.cli import checkout, merge_measure, printing
+from tfgrpo.cli.conflicts import conflict_lines, show_conflicts
 from tfgrpo.cli.event_text import events_lines, version_move_lines
 from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, force_option, pass_app
 from tfgrpo.display.order_changes import left_in_place, move_objects
@@ -243,21 +244,6 @@ def _trying(work: Callable[[], T], as_json: bool) -> T:
         raise
 
 
-def show_conflicts(error: MergeConflict) -> None:
-    """Prints what each side says of every experience that has to be decided."""
-    for conflict in error.conflicts:
-        printing.echo_each(_conflict(conflict), err=True)
-
-
-def _conflict(conflict: Conflict) -> list[str]:
-    lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
-    for name in ("base", "ours", "theirs"):
-        words = getattr(conflict, name)
-        text = "(not there)" if words is None else words
-        lines += printing.wrapped(text, first=f"  {name}: ", indent=10, dim=words is None)
-    return lines
-
-
 def _resolve(take: str | None) -> Resolve | None:
     if take is None:
         return None
@@ -266,7 +252,7 @@ def _resolve(take: str | None) -> Resolve | None:
 
 def _edited(conflict: Conflict) -> str | None:
     """Asks for the text in the user's editor; an empty text means that none is to stand."""
-    comment = "\n".join(f"# {line}" for line in _conflict(conflict))
+    comment = "\n".join(f"# {line}" for line in conflict_lines(conflict))
     start = conflict.ours or conflict.theirs or ""
     template = f"{start}\n\n{click.unstyle(comment)}\n# Lines with # go; no text deletes it.\n"
     edited = click.edit(template)

@@ -11,7 +11,7 @@ from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
 from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.comparison import Power
+    from tfgrpo.evaluation.comparison import Power
 
 LEAST = 1e-9
 """A smaller difference in mean reward is taken for none."""
@@ -56,7 +56,7 @@ def power(
       tfgrpo power --difference 0.03 --within 0.45 --between 0.1
       tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
     """
-    from tfgrpo.evaluate.comparison import SAMPLES, Power
+    from tfgrpo.evaluation.comparison import SAMPLES, Power
 
     if difference is not None and abs(difference) < LEAST:
         difference = 0.0
@@ -98,7 +98,7 @@ def power(
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
     """Returns difference, between and within as recorded evaluations have them."""
-    from tfgrpo.evaluate.comparison import power_of, recorded_pairs
+    from tfgrpo.evaluation.comparison import power_of, recorded_pairs
 
     a, b = app.store.resolve(control), app.store.resolve(library)
     pairs = recorded_pairs(

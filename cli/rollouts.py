@@ -12,7 +12,7 @@ from tfgrpo.cli.start_context import REVISION, RUN, App, pass_app
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.by_problem import ProblemPairs
+    from tfgrpo.evaluation.by_problem import ProblemPairs
     from tfgrpo.result_tables import View
     from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt
 
@@ -117,8 +117,8 @@ def _read(
 
 
 def _paired(app: App, evaluated: str, against: str, data: str | None) -> ProblemPairs:
-    from tfgrpo.evaluate.by_problem import paired_problems
-    from tfgrpo.evaluate.comparison import recorded_pairs
+    from tfgrpo.evaluation.by_problem import paired_problems
+    from tfgrpo.evaluation.comparison import recorded_pairs
 
     control, version = app.store.resolve(against), app.store.resolve(evaluated)
     dataset = data and options.open_project(app, None).record_path(data)

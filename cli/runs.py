@@ -9,7 +9,7 @@ import click
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.show import issue_lines
 from tfgrpo.cli.start_context import RUN, App, pass_app
-from tfgrpo.evaluate.sealed_problems import Seal
+from tfgrpo.evaluation.sealed_problems import Seal
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, listed_runs, run_record
 from tfgrpo.store.store import Store

@@ -15,7 +15,7 @@ from tfgrpo.cli.start_context import App, pass_app
 
 if TYPE_CHECKING:
     from tfgrpo.domains.base import Domain
-    from tfgrpo.evaluate.verifier_cases import Case, JudgedCase
+    from tfgrpo.evaluation.verifier_cases import Case, JudgedCase
     from tfgrpo.session import SessionOptions
 
 SHOWN = 28
@@ -93,7 +93,7 @@ def verify(
       tfgrpo verify cases.jsonl --answers --all --json
     """
     from tfgrpo.domains.lookup import with_data
-    from tfgrpo.evaluate.verifier_cases import agreement, read_cases
+    from tfgrpo.evaluation.verifier_cases import agreement, read_cases
     from tfgrpo.session import SessionOptions
 
     project = options.open_project(app, config)
@@ -140,7 +140,7 @@ def _judged(
     import asyncio
 
     from tfgrpo.domains.verifier import Verifier
-    from tfgrpo.evaluate.verifier_cases import judge_cases
+    from tfgrpo.evaluation.verifier_cases import judge_cases
 
     if domain.judge is None:
         workers, seconds = limits.verifier_workers, limits.verifier_seconds
@@ -190,7 +190,7 @@ def _json(case: JudgedCase) -> dict[str, Any]:
 
 
 def _table(judged: Sequence[JudgedCase], known: bool) -> Iterator[str]:
-    from tfgrpo.evaluate.verifier_cases import word
+    from tfgrpo.evaluation.verifier_cases import word
 
     header = ["case", "verdict", *(["expected"] if known else []), "reason"]
     rows = []

@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 import re
 
+from tfgrpo.store.exit_codes import FAILED, NOT_BEGUN
+
 NAME = "tfgrpo"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
@@ -18,7 +20,7 @@ MARKER = r"""extra\s*==\s*['"]([\w.-]+)['"]"""
 class TfgrpoError(Exception):
     """Something a user can mend. `hint` tells how, when that is known."""
 
-    exit_code = 1
+    exit_code = FAILED
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -80,7 +82,7 @@ class ProtectedName(TfgrpoError):
 class SettingsError(TfgrpoError):
     """A setting that is unknown or out of range."""
 
-    exit_code = 2
+    exit_code = NOT_BEGUN
 
 
 def advice(error: OSError) -> str:

@@ -60,7 +60,12 @@ def stage(request: dict[str, Any]) -> str:
 def comparison_of(lessons: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns what a comparison says, in the form of either policy: the lessons, and the first of
     them as a rule that applies always."""
-    said = {"right_did": "a", "wrong_did": "b", "right_takes": "c", "lessons": list(lessons)}
+    said = {
+        "right_did": "added one",
+        "wrong_did": "did not",
+        "right_takes": "c",
+        "lessons": list(lessons),
+    }
     return {**said, "when": "", "do": lessons[0]["text"] if lessons else ""}
 
 

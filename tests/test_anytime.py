@@ -8,7 +8,7 @@ from itertools import product
 import numpy
 import pytest
 
-from tfgrpo.evaluate.anytime_tests import (
+from tfgrpo.evaluation.anytime_tests import (
     Outcome,
     block_sizes,
     blocks_of,

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_helpers import add, clock
 
-from tfgrpo.evaluate import bisect_judges
+from tfgrpo.evaluation import bisect_judges
 from tfgrpo.store import Store, Version
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import BisectError, choose, reach, suspects

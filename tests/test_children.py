@@ -100,7 +100,7 @@ asyncio.run(use())
         """
 import subprocess
 from tfgrpo.proxy.experiment_decider import SETTLE
-from tfgrpo.store import children as c
+from tfgrpo.store import child_processes as c
 process = c.start(c.python("-c", SETTLE, ".tfgrpo/store.db"), c.without_keys(*c.DATABASE))
 tell()
 assert process.wait() == 0
@@ -111,7 +111,7 @@ assert process.wait() == 0
         """
 import subprocess
 from tfgrpo.proxy.recorder import COMMAND
-from tfgrpo.store import children as c
+from tfgrpo.store import child_processes as c
 process = c.start(c.python("-c", COMMAND.replace("; main()", "")), c.without_keys())
 tell()
 assert process.wait() == 0
@@ -122,7 +122,7 @@ assert process.wait() == 0
         """
 from subprocess import PIPE
 from tfgrpo.workers.restart_workers import COMMAND
-from tfgrpo.store import children as c
+from tfgrpo.store import child_processes as c
 line = c.python("-c", COMMAND, "log", "--oneline")
 process = c.start(line, c.whole())
 tell()

@@ -22,7 +22,7 @@ from scripted import (
 from test_gate import BAD
 
 import tfgrpo
-from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.notices import Notice, RunStarted, StepFinished
 from tfgrpo.store.fsck import fsck
 

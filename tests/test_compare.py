@@ -12,8 +12,8 @@ from conftest import Cli, one_line_error, problems
 from scripted import LESSON, ScriptedEndpoint, teachable
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.evaluate.comparison import Power
-from tfgrpo.evaluate.statistics import problems_for, spread_of
+from tfgrpo.evaluation.comparison import Power
+from tfgrpo.evaluation.statistics import problems_for, spread_of
 
 
 def contrary(request: dict[str, Any]) -> str:

@@ -15,7 +15,7 @@ from desk import Desk, made
 from scripted import ScriptedEndpoint, comparison_of, stage, teachable
 
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluate.credit import Credited, Observation, credits, estimate_effects
+from tfgrpo.evaluation.credit import Credited, Observation, credits, estimate_effects
 from tfgrpo.store import Operation, Store
 
 EFFECTS = {"helps": 0.3, "harms": -0.25, "idle": 0.0, "a little": 0.05, "idle too": 0.0}

@@ -47,7 +47,7 @@ from tfgrpo.domains.base import (
 )
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluate.scoring import conditions
+from tfgrpo.evaluation.scoring import conditions
 from tfgrpo.model.endpoint import CallFailed, EndpointError
 from tfgrpo.rendering.prompt_templates import load
 from tfgrpo.rollout.attempt import Rollout, attempt
@@ -644,3 +644,28 @@ def test_a_render_that_gives_no_messages_is_a_clear_error(tmp_path: Path) -> Non
         tfgrpo.estimate_sync(
             str(tmp_path / "p.jsonl"), domain=domain, store=tmp_path / "new", model="m"
         )
+
+
+HOMES = {
+    "data.contents": {"DatasetError"},
+    "data.problems": {"Problem"},
+    "domains.base": {"Context", "Domain", "DomainError", "Sampling", "Trajectory", "Verdict"}
+    | {"answer_once", "problem_messages"},
+    "domains.conversation": {"converse"},
+    "domains.lookup": {"find", "names"},
+    "domains.prompt_library": {"PromptLibrary"},
+    "domains.verifier": {"Killed"},
+    "model.endpoint": {"CallFailed", "Request"},
+}
+
+
+def test_what_code_of_the_users_is_made_of_stays_where_it_is() -> None:
+    """The identity of a judge, which scores on record hang on, has the modules of what it names."""
+    from tfgrpo import domains
+
+    homes: dict[str, set[str]] = {}
+    for name in domains.__all__:
+        home = getattr(getattr(domains, name), "__module__", "")
+        if home:  # a text has none
+            homes.setdefault(home.removeprefix("tfgrpo."), set()).add(name)
+    assert homes == HOMES

@@ -25,7 +25,7 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.function import Verify
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, difference, evaluate, figures, rewards
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, difference, evaluate, figures, rewards
 from tfgrpo.model.endpoint import Endpoint, EndpointError
 from tfgrpo.session import Session
 from tfgrpo.settings import EvalSettings, build

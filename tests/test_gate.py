@@ -29,8 +29,8 @@ from test_training_killed import Killings, outcome
 
 from tfgrpo.data import problems as datasets
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluate import statistics
-from tfgrpo.evaluate.sealed_problems import seal
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.sealed_problems import seal
 from tfgrpo.learn.gate import Trial
 from tfgrpo.learn.gate_rule import GATE_RULES, passes
 from tfgrpo.settings import TrainSettings

@@ -10,7 +10,9 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import click
 import pytest
@@ -118,7 +120,7 @@ ROOMS = (
     ("interchange",),
     ("checked_out_file", "mirror"),
     ("project", "rollout", "init_from_data", "hand_edits"),
-    ("evaluate",),
+    ("evaluation",),
     ("runs",),
     ("learn",),
     ("production", "workers"),
@@ -157,6 +159,19 @@ def imported_at_runtime(path: Path) -> Iterator[str]:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_module_has_the_name_of_what_its_package_offers() -> None:
+    """Where it is imported it takes the name's place: the call of a function becomes one of a
+    module."""
+    shadowed = []
+    for folder, package in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("__init__.py")):
+            name = ".".join((package, *path.parent.relative_to(ROOT / folder).parts))
+            offered = getattr(import_module(name), "__all__", ())
+            modules = {module.name for module in iter_modules([str(path.parent)])}
+            shadowed += [f"{name}.{one}" for one in sorted(modules.intersection(offered))]
+    assert shadowed == []
 
 
 def test_the_table_of_packages_is_what_the_tree_has() -> None:
@@ -490,7 +505,8 @@ def test_names_say_what_a_value_is() -> None:
 def test_the_learner_knows_no_words_of_any_language() -> None:
     """What a lesson is worth is measured: no pattern of phrases, and no list of words, reads it."""
     wrong = []
-    for path in sorted((ROOT / "tfgrpo" / "learn").rglob("*.py")):
+    rooms = (ROOT / "tfgrpo" / room for room in ("learn", "runs"))
+    for path in sorted(path for room in rooms for path in room.rglob("*.py")):
         for node in nodes(path):
             if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")):
                 continue

@@ -28,7 +28,7 @@ from tfgrpo.local.model_server import LocalServer, ServerOptions, available_cpus
 STAND_IN = """
 import json, os, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from tfgrpo.local import child
+from tfgrpo.local import model_process as child
 
 kind = sys.argv[1]
 options = child.arguments(sys.argv[2:])

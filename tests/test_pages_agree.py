@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import ROOT
 
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.local.model_list import MODELS
 from tfgrpo.project import Project
 from tfgrpo.settings import EvalSettings, TrainSettings

@@ -17,7 +17,7 @@ from desk import made as made_desk
 from scripted import ScriptedEndpoint, comparison_of, stage
 
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.evaluate.credit import credits
+from tfgrpo.evaluation.credit import credits
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import CANDIDATES, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.learn.progress import Progress
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfgrpo.evaluate.statistics import (
+from tfgrpo.evaluation.statistics import (
     differences,
     interval,
     maj_at_k,

@@ -160,7 +160,8 @@ def shared() -> Iterator[Path]:
 AS_NOBODY = """
 import os, sys
 import difflib, json
-from tfgrpo.store import Operation, Store, StoreError, append, sqlite  # while it may
+from tfgrpo.store import Operation, Store, StoreError, sqlite  # while it may
+from tfgrpo.store.history import append
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 try:
@@ -188,7 +189,7 @@ def test_a_read_only_file_in_a_writable_folder_is_read_and_not_written(shared: P
 
 NOBODY = """
 import getpass, os, sys
-from tfgrpo.store import append  # while it may
+from tfgrpo.store.history import append  # while it may
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
 from tfgrpo.cli.main import main

@@ -122,7 +122,8 @@ def test_a_runs_state_is_the_last_it_reached(store: Store, run: Run) -> None:
 HOLD = """
 import sys
 from pathlib import Path
-from tfgrpo.store import Store, lock
+from tfgrpo.store import Store
+from tfgrpo.store import process_lock as lock
 with Store.open(sys.argv[1]) as store:
     run = store.runs.get("R")
     with lock.held(store.runs.lock_path(run)) as free:
@@ -158,7 +159,7 @@ def test_a_run_whose_process_ended_well_is_finished(store: Store, run: Run) -> N
 ASK = """
 import sys
 from pathlib import Path
-from tfgrpo.store import lock
+from tfgrpo.store import process_lock as lock
 print("ready", flush=True)
 sys.stdin.readline()
 print(sum(lock.is_held(Path(sys.argv[1])) for _ in range(4000)))

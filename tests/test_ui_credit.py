@@ -15,8 +15,8 @@ from ui_rig import Visitor, store_at
 
 import tfgrpo
 from tfgrpo.display.library_figures import credits_of
-from tfgrpo.evaluate.credit import credits
-from tfgrpo.evaluate.presence_effects import Credit
+from tfgrpo.evaluation.credit import credits
+from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.records import Version

@@ -23,9 +23,9 @@ from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.python_rows import row_lines
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
-from tfgrpo.evaluate.comparison import Comparison, compared
-from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation, score
-from tfgrpo.evaluate.scores import Scores
+from tfgrpo.evaluation.comparison import Comparison, compared
+from tfgrpo.evaluation.eval_setup import EvalPlan, plan_evaluation, score
+from tfgrpo.evaluation.scores import Scores
 from tfgrpo.improvement.collection import BAR, CollectionRules, CollectRequest
 from tfgrpo.improvement.improve import HELDOUT_SAMPLES, LEAST, Improvement, ImproveRequest
 from tfgrpo.improvement.improve import improve as improve_library

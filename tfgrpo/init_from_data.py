@@ -29,10 +29,10 @@ from tfgrpo.data.column_roles import (
     guess_columns,
     is_filled,
 )
+from tfgrpo.data.contents import DatasetError
 from tfgrpo.data.misspelled_labels import look_alikes
 from tfgrpo.data.readers import Row
 from tfgrpo.data.row_shapes import in_our_shape, index_base
-from tfgrpo.data.unpacking import DatasetError
 from tfgrpo.data.unread_text import share, sizes
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.scores import Scores
-    from tfgrpo.evaluate.scoring import EvalProgress
+    from tfgrpo.evaluation.scores import Scores
+    from tfgrpo.evaluation.scoring import EvalProgress
     from tfgrpo.learn.progress import Progress
     from tfgrpo.model.client import Meter
     from tfgrpo.store.records import Version

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tfgrpo.checked_out_file import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.data import datasets
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.evaluate import bisect_judges
+from tfgrpo.evaluation import bisect_judges
 from tfgrpo.rendering.example_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.families.results import Result, mean
-from tfgrpo.evaluate.statistics import Estimate, interval
+from tfgrpo.evaluation.statistics import Estimate, interval
 
 ROUNDS = 10_000
 Gains = NDArray[np.float64]

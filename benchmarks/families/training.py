@@ -19,7 +19,7 @@ from benchmarks.families.results import (
     named_folder,
     rows_digest,
 )
-from tfgrpo.evaluate.statistics import interval
+from tfgrpo.evaluation.statistics import interval
 
 FILE = "trained.jsonl"
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from xml.sax.saxutils import escape
 
 from benchmarks.learners.cells import NEEDED
-from tfgrpo.evaluate.statistics import Estimate, interval, permutation
+from tfgrpo.evaluation.statistics import Estimate, interval, permutation
 
 Cell = dict[str, Any]
 ORDER = list(NEEDED)

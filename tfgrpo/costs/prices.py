@@ -13,6 +13,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 if TYPE_CHECKING:
     from tfgrpo.model.endpoint import Answer
@@ -24,7 +25,7 @@ LOCAL, TOOL = "local:", "tool:"
 class PriceInvalid(TfgrpoError):
     """A price in the settings file that cannot be read."""
 
-    exit_code = 2
+    exit_code = NOT_BEGUN
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tfgrpo.data import unpacking
 from tfgrpo.data.cell_types import plain
-from tfgrpo.data.unpacking import Contents, DatasetError
+from tfgrpo.data.contents import Contents, DatasetError
 from tfgrpo.store.errors import install_hint
 
 EXTRA = "hub"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, TypeAlias, get_args
 
-from tfgrpo.data.unpacking import DatasetError
+from tfgrpo.data.contents import DatasetError
 
 Kind: TypeAlias = Literal["math", "exact", "choice", "json", "rubric"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

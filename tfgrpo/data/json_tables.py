@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeAlias
 
 from tfgrpo.data.column_roles import QUESTIONS
-from tfgrpo.data.unpacking import DatasetError
+from tfgrpo.data.contents import DatasetError
 
 Fields: TypeAlias = dict[str, Any]
 SURE = QUESTIONS[: QUESTIONS.index("ticket")]

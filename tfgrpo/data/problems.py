@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import random
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -167,15 +166,6 @@ def digest(problems: Sequence[Problem]) -> str:
         for p in problems
     ]
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
-
-
-def batches(
-    problems: Sequence[Problem], size: int, *, epoch: int, seed: int
-) -> list[tuple[Problem, ...]]:
-    """Returns the batches of an epoch: shuffled anew for each, the last partial one included."""
-    order = list(problems)
-    random.Random(f"{seed}/{epoch}").shuffle(order)
-    return [tuple(order[i : i + size]) for i in range(0, len(order), size)]
 
 
 def _problem(

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.data import binary_tables, unpacking
+from tfgrpo.data import binary_tables, contents, unpacking
 from tfgrpo.data.binary_tables import EXTRA as EXTRA
 from tfgrpo.data.cell_types import plain
+from tfgrpo.data.contents import Contents
+from tfgrpo.data.contents import DatasetError as DatasetError
 from tfgrpo.data.json_tables import rows_in
-from tfgrpo.data.unpacking import Contents
-from tfgrpo.data.unpacking import DatasetError as DatasetError
 
 LONGEST_FIELD = 10_000_000
 SEPARATORS = (",", ";", "\t", "|")
@@ -90,7 +90,7 @@ def _loads(text: str) -> Any:
 
 
 def _jsonl(content: Contents) -> Iterator[Row]:
-    lines = unpacking.text(content).split("\n")  # at nothing but newlines
+    lines = contents.text(content).split("\n")  # at nothing but newlines
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"{content.name}:{number}"
@@ -99,7 +99,7 @@ def _jsonl(content: Contents) -> Iterator[Row]:
 
 def _json(content: Contents) -> Iterator[Row]:
     try:
-        rows = _loads(unpacking.text(content))
+        rows = _loads(contents.text(content))
     except (ValueError, RecursionError):
         yield from _jsonl(content)  # many a file of lines is called .json
         return
@@ -116,7 +116,7 @@ def _json(content: Contents) -> Iterator[Row]:
 
 def _csv(content: Contents) -> Iterator[Row]:
     csv.field_size_limit(LONGEST_FIELD)
-    whole = unpacking.text(content)
+    whole = contents.text(content)
     first, newline, rest = whole.partition("\n")
     skipped = 0
     if first.strip().lower().startswith("sep=") and len(first.strip()) == 5:  # Excel's own line

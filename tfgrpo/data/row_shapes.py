@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from string import ascii_uppercase
 from typing import Any
 
-from tfgrpo.data.unpacking import DatasetError
+from tfgrpo.data.contents import DatasetError
 
 QUESTIONS = ("problem", "question", "query", "prompt", "stem", "input", "text", "sentence", "ctx")
 LISTS = (

@@ -1,44 +1,25 @@
-"""What is in a file of data: unpacked, and decoded to text.
+"""The bytes of a file of data, unpacked where it is packed.
 
 `.gz` and `.zip` are unpacked in memory up to `LARGEST` bytes, whatever they claim to hold, so that
-a few kilobytes cannot fill a machine. A zip has to hold one file of data. Text is UTF-8, or
-UTF-16 with a byte order mark, as spreadsheets write "Unicode text"; nothing else is guessed.
+a few kilobytes cannot fill a machine. A zip has to hold one file of data.
 """
 
 from __future__ import annotations
 
-import codecs
 import gzip
 import io
 import os
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.data.contents import Contents, DatasetError
 
 LARGEST = 1_000_000_000
 """Bytes that a packed file is unpacked to at most."""
 CHUNK = 1_000_000
-MARKS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
 GIVE = "give a file of problems, such as JSONL"
-
-
-class DatasetError(TfgrpoError):
-    """A dataset that cannot be used; the message names the file and the line."""
-
-
-class Contents(NamedTuple):
-    """The bytes of a file, what it is called in messages, and the ending that says its kind."""
-
-    name: str
-    ending: str
-    data: bytes
 
 
 def contents(path: Path) -> Contents:
@@ -94,19 +75,3 @@ def _limited(file: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
                 hint="unpack it yourself if that is meant, and give the file",
             )
     return pieces.getvalue()
-
-
-def text(content: Contents) -> str:
-    """Returns a text file's text, without its byte order mark. Raises DatasetError."""
-    data = content.data
-    coding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
-    try:
-        return data.decode(coding)
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        what = f"byte 0x{data[error.start]:02x} is not {'UTF-16' if '16' in coding else 'UTF-8'}"
-        raise DatasetError(
-            f"cannot read {content.name}: line {line}: {what}",
-            hint="the file must be UTF-8, or UTF-16 with a byte order mark; "
-            'from Excel, save as "CSV UTF-8"',
-        ) from None

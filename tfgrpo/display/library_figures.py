@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.evaluate.measured_runs import measures
+from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.store.activity.traffic import experience_uses, traffic_path
 from tfgrpo.store.history.blame import Blame, blame
 from tfgrpo.store.opening import open_traffic
@@ -18,7 +18,7 @@ from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
     from tfgrpo.display.event_ranges import Histories
-    from tfgrpo.evaluate.presence_effects import Credit
+    from tfgrpo.evaluation.presence_effects import Credit
 
 
 class KnownExperience(NamedTuple):
@@ -56,7 +56,7 @@ def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
     looked."""
     if not any(measures(run) for run in store.runs.all()):
         return {}
-    from tfgrpo.evaluate.credit import credits
+    from tfgrpo.evaluation.credit import credits
 
     return {one.experience.id: one.credit for one in credits(store, version) if one.credit}
 
@@ -77,7 +77,7 @@ def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
 
 def effect_object(credit: Credit | None) -> dict[str, Any] | None:
     """Returns an effect with its interval as JSON for programs."""
-    from tfgrpo.evaluate.figures_json import interval_object
+    from tfgrpo.evaluation.figures_json import interval_object
 
     if credit is None:
         return None

@@ -71,7 +71,7 @@ def recorder_object(store: Store, version: Version) -> dict[str, str]:
 
 def version_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
     """Returns a version as JSON for programs."""
-    from tfgrpo.evaluate.figures_json import summary_object
+    from tfgrpo.evaluation.figures_json import summary_object
 
     counts = store.counts(version)
     return {

@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import digest as dataset_digest
-from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
-from tfgrpo.evaluate.scoring import EvalProgress, evaluate, rewards
+from tfgrpo.evaluation.eval_setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluation.scoring import EvalProgress, evaluate, rewards
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.collection import (
     CollectRequest,
@@ -54,6 +54,7 @@ from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.exit_codes import BUSY
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -75,7 +76,7 @@ OWN = ("data", "heldout", "sealed", "run", "branch", "keep_going", "gate")
 class Busy(TfgrpoError):
     """Another improvement is at work on the store: for a timer, a reason to try again later."""
 
-    exit_code = 75
+    exit_code = BUSY
 
 
 @dataclass(frozen=True, slots=True)

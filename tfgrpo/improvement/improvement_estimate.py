@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.collection import Row, write_rows
 from tfgrpo.improvement.improve import (

@@ -13,7 +13,7 @@ from typing import Any
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.model.budget import open_budget
 from tfgrpo.model.gather import gather_all

@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from tfgrpo.evaluate import statistics
-from tfgrpo.evaluate.scoring import EvalTask
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
 from tfgrpo.production.experiment import at_work

@@ -4,7 +4,7 @@ A library is learned under one model. Under another, or under the same name a mo
 help less, and some of it hurt. The library and the empty one attempt the same problems under both,
 and what the library adds is compared by problem. What each experience adds is read off attempts
 that each leave out a random half of the library, the odd attempt of a pair what the even one has
-(`learn/assign.py`, `evaluate/credit.py`).
+(`learn/assign.py`, `evaluation/credit.py`).
 
 Without another model the record is the other side: the scores, and what each experience added,
 when this was last asked; the attempts are made afresh.
@@ -18,11 +18,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
-from tfgrpo.evaluate import statistics
-from tfgrpo.evaluate.credit import Observation, estimate_effects
-from tfgrpo.evaluate.eval_setup import EvalPlan, plan_evaluation
-from tfgrpo.evaluate.presence_effects import Credit
-from tfgrpo.evaluate.scoring import (
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.credit import Observation, estimate_effects
+from tfgrpo.evaluation.eval_setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluation.presence_effects import Credit
+from tfgrpo.evaluation.scoring import (
     EvalProgress,
     EvalTask,
     Wanted,
@@ -32,7 +32,7 @@ from tfgrpo.evaluate.scoring import (
     record,
     rewards,
 )
-from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
 from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.assign import halves

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tfgrpo.evaluate.scores import Scores, read_scores
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluation.scores import Scores, read_scores
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.session import Session

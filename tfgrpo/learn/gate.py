@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tfgrpo.data import problems
-from tfgrpo.evaluate import scoring, statistics
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask
-from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.evaluation import scoring, statistics
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
+from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.learn.gate_rule import passes
 from tfgrpo.learn.library_draft import Draft
 from tfgrpo.session import Session

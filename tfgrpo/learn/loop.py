@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo import domains
-from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
+from tfgrpo.data.shuffled_batches import batches
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
@@ -56,7 +56,7 @@ def plan_steps(
     return [
         (epoch, batch)
         for epoch in range(1, settings.epochs + 1)
-        for batch in problems.batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
+        for batch in batches(dataset, settings.batch_size, epoch=epoch, seed=settings.seed)
     ]
 
 

@@ -24,6 +24,7 @@ from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import PAPER, TrainSettings
 from tfgrpo.store.activity.runs import RolloutRow
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import STOPPED
 from tfgrpo.store.store import Store
 
 Finding: TypeAlias = Literal["unreadable", "wrong", "right", "unjudged"]
@@ -48,7 +49,7 @@ class StoppedEarly(TfgrpoError):
     `notice` says what was found, with an attempt.
     """
 
-    exit_code = 3
+    exit_code = STOPPED
 
     def __init__(self, notice: NothingToLearn, run: str) -> None:
         super().__init__(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.model.client import Meter
 from tfgrpo.notices import describe_usage
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 from tfgrpo import interchange
 from tfgrpo.connect import check_endpoints
 from tfgrpo.costs.accounts import Total, costs, total
-from tfgrpo.evaluate.eval_setup import EvalPlan
-from tfgrpo.evaluate.scoring import EvalTask
+from tfgrpo.evaluation.eval_setup import EvalPlan
+from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.learn.interplay import Together, interplay
 from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.learn.run import run_to_end

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.connect import CallLimits
 from tfgrpo.costs.accounts import Total, costs, total
-from tfgrpo.evaluate.comparison import Comparison, compared
-from tfgrpo.evaluate.scores import Scores, read_scores
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
-from tfgrpo.evaluate.sealed_problems import unseal
+from tfgrpo.evaluation.comparison import Comparison, compared
+from tfgrpo.evaluation.scores import Scores, read_scores
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluation.sealed_problems import unseal
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps

@@ -35,7 +35,7 @@ from tfgrpo.store.store import Store
 if TYPE_CHECKING:
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.base import Domain
-    from tfgrpo.evaluate.eval_setup import EvalPlan
+    from tfgrpo.evaluation.eval_setup import EvalPlan
     from tfgrpo.learn.run_setup import RunPlan
 
 ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "lesson": 60.0, "judge": 80.0}

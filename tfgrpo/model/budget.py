@@ -29,6 +29,7 @@ from tfgrpo.model.endpoint import (
 )
 from tfgrpo.store.activity.runs import RunBudget
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
 TOKENS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kKmM]?)\s*tok(?:ens?)?\Z")
@@ -51,7 +52,7 @@ class BudgetReached(TfgrpoError):
 class BudgetInvalid(TfgrpoError):
     """A budget that cannot be read, or is in dollars where prices are unknown."""
 
-    exit_code = 2
+    exit_code = NOT_BEGUN
 
 
 @dataclass(frozen=True, slots=True)

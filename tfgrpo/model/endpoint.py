@@ -25,6 +25,7 @@ from tfgrpo.model.error_bodies import Refusal
 from tfgrpo.model.http_connection import CONNECT, Connection, open_client
 from tfgrpo.model.request_adaptation import Adaptation
 from tfgrpo.model.response import UnusableBody, UnusableResponse
+from tfgrpo.model.retried_statuses import LIMITS, OVERLOADED, TRANSIENT
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
@@ -32,8 +33,6 @@ from tfgrpo.store.records import Json
 if TYPE_CHECKING:
     import openai
 
-TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-LIMITS = frozenset({429, 503, 529})
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MOST_OUTPUT = (
     re.compile(r"supports at most (\d[\d,]*) completion tokens"),  # OpenAI, Azure
@@ -46,10 +45,6 @@ MOST_OUTPUT = (
 )
 TOO_LONG = ("max_tokens", "max_completion_tokens", "maximum context", "context length")
 """What providers say, word for word, of the most tokens that a model's answers may have."""
-
-
-OVERLOADED = (408, 429, 502, 503, 504, 529)
-"""What a server answers that another try may help with, whatever it speaks of."""
 
 
 class EndpointError(TfgrpoError):

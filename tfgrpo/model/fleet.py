@@ -31,6 +31,7 @@ from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
 from tfgrpo.model.rate_limits import Throttle, Turned
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 FAR = 2.0
 """The load of an endpoint is far from another's beyond so many times that one's, and `SLACK`."""
@@ -47,7 +48,7 @@ MOST_IN_FLIGHT = 10_000
 class EndpointsInvalid(TfgrpoError):
     """What [[endpoints]] says cannot be used."""
 
-    exit_code = 2
+    exit_code = NOT_BEGUN
 
 
 @dataclass(frozen=True, slots=True)

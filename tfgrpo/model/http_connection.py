@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from tfgrpo.model import response as responses
 from tfgrpo.model.error_bodies import no_answer, unreadable
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 if TYPE_CHECKING:
     import openai
@@ -32,7 +33,7 @@ API_VERSION = "api-version"
 class ModelsUnknown(TfgrpoError):
     """An endpoint does not say which models it has, or has several."""
 
-    exit_code = 2
+    exit_code = NOT_BEGUN
 
 
 @dataclass(frozen=True, slots=True)

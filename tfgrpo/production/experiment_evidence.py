@@ -8,7 +8,8 @@ is the call, each call is a subject.
 
 **On what scale.** Scores lie on the scale of their metric, which is on record with the experiment;
 one outside counts as the scale's end, and keeps an experiment from promoting by itself. Latency and
-tokens have no bounds, and are compared by ranks (`evaluate/anytime_tests.py` says what that means).
+tokens have no bounds, and are compared by ranks (`evaluation/anytime_tests.py` says what that
+means).
 
 **How often it errs.** All that can be said of an experiment together errs in at most a share
 `ALPHA` of those without any difference, looked at as often as one likes: two fifths of it for
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from tfgrpo.evaluate import anytime_tests
+from tfgrpo.evaluation import anytime_tests
 from tfgrpo.production.arm_of_subject import CANDIDATE, CONTROL, arm_name
 from tfgrpo.production.experiment import MEASURES, Experiment, Scale
 from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path

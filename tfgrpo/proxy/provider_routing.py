@@ -16,9 +16,10 @@ import math
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tfgrpo.model.endpoint import LIMITS, TRANSIENT, Transient
+from tfgrpo.model.endpoint import Transient
 from tfgrpo.model.rate_limits import Throttle
 from tfgrpo.model.response import wait_of
+from tfgrpo.model.retried_statuses import LIMITS, TRANSIENT
 from tfgrpo.proxy.exchange import Exchange, unpacked
 from tfgrpo.proxy.http_message import BadRequest, Headers, Request
 from tfgrpo.proxy.recorded_call import CUT

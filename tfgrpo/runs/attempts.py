@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.rollout.attempt import CONFIRMING, own_reward, pivot
 from tfgrpo.runs.run_problems import reload_training

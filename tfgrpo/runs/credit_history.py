@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tfgrpo.evaluate.measured_runs import measures
-from tfgrpo.evaluate.presence_effects import Credit
-from tfgrpo.evaluate.recorded_attempts import RecordedAttempts, RecordedStep, unit
+from tfgrpo.evaluation.measured_runs import measures
+from tfgrpo.evaluation.presence_effects import Credit
+from tfgrpo.evaluation.recorded_attempts import RecordedAttempts, RecordedStep, unit
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 

@@ -17,10 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.evaluate.scoring import EvalProgress
+from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.runs import Run, Runs
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.exit_codes import STOPPED
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ TROUBLE = 200
 class RunStopped(TfgrpoError):
     """A run that somebody asked to stop. What was in flight is recorded, and it can be resumed."""
 
-    exit_code = 3
+    exit_code = STOPPED
 
     def __init__(self, run: str, words: str) -> None:
         super().__init__(f"run {run}: {words}", hint=f"go on: `tfgrpo train --resume {run}`")

@@ -18,7 +18,7 @@ from tfgrpo.data.unread_text import describe_unread
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import verifiable
-from tfgrpo.evaluate import sealed_problems as sealed
+from tfgrpo.evaluation import sealed_problems as sealed
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import SettingsError

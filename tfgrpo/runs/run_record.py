@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from tfgrpo.evaluate.sealed_problems import Seal, seal
+from tfgrpo.evaluation.sealed_problems import Seal, seal
 from tfgrpo.runs.run_issues import RunReport, report, request_notes
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.activity.runs import Run, RunState, Usage

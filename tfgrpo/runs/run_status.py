@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tfgrpo.costs.accounts import Pricing, Total, total
-from tfgrpo.evaluate.statistics import Estimate, mean_at_k
+from tfgrpo.evaluation.statistics import Estimate, mean_at_k
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.gate_words import gate_word
 from tfgrpo.runs.live_run import LiveFigures, live_path, read_live

@@ -19,7 +19,6 @@ from pathlib import Path
 from tfgrpo.store.canonical import digest
 from tfgrpo.tools.sandbox import (
     ENVIRONMENT,
-    PythonLimits,
     Sandbox,
     SandboxError,
     command,
@@ -27,6 +26,7 @@ from tfgrpo.tools.sandbox import (
     read_confinement,
     refuse_holes,
 )
+from tfgrpo.tools.sandbox_limits import PythonLimits
 from tfgrpo.tools.scratch_folder import excess, make_scratch, remove_scratch
 from tfgrpo.tools.thread_bound import ThreadGroup, open_group, too_many_threads
 from tfgrpo.tools.tool import Arguments, Result, ToolSpec, text_argument

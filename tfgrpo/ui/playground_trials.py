@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfgrpo.evaluate.eval_setup import eval_settings
+from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.model.endpoint import CallFailed, Request
 from tfgrpo.model.response import count_tokens
 from tfgrpo.project import open_project

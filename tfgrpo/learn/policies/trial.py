@@ -5,7 +5,7 @@ whose experiences are to be proved, or two whose experiences are to be merged. W
 the run's base has not are its candidates (`learn/pool.py`). They are assigned as those of a learner
 (`learn/assign.py`), and every attempt is on record with what belonged to its problem and what it
 was shown. A run with one version on trial ends as soon as all is decided
-(`evaluate/paired_test.py`), and problems to which only decided things belong are passed over. One
+(`evaluation/paired_test.py`), and problems to which only decided things belong are passed over. One
 with two makes all its attempts.
 """
 
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tfgrpo.evaluate.paired_test import Judged, judge
+from tfgrpo.evaluation.paired_test import Judged, judge
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from tfgrpo.display.bisect_strip import bisect_strip
 from tfgrpo.display.event_lines import events_of
-from tfgrpo.evaluate.bisect_judges import forget, materialise
+from tfgrpo.evaluation.bisect_judges import forget, materialise
 from tfgrpo.redaction import trial_folder
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import BISECT_VERDICTS, BisectSearch, BisectVerdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
-from tfgrpo.evaluate.by_problem import ProblemPair
-from tfgrpo.evaluate.comparison import compared
-from tfgrpo.evaluate.figures_json import conditions_words, verdict_words
+from tfgrpo.evaluation.by_problem import ProblemPair
+from tfgrpo.evaluation.comparison import compared
+from tfgrpo.evaluation.figures_json import conditions_words, verdict_words
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.attempts import evaluation_of
 

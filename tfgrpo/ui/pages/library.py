@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tfgrpo.display.library_figures import KnownExperience, credits_of, known_experiences, uses_of
 from tfgrpo.display.version_rows import StandingNames
-from tfgrpo.evaluate.presence_effects import Credit
+from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.hand_edits import add_texts, commit_by_hand, commit_edit, modified
 from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.markdown_edit import document, edited, rebased

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from starlette.responses import Response, StreamingResponse
 
 from tfgrpo import wording
-from tfgrpo.evaluate.learning_curves import score_curves
+from tfgrpo.evaluation.learning_curves import score_curves
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.runs.live_run import ask_to_stop
 from tfgrpo.runs.run_issues import issue_counts, nothing_learned

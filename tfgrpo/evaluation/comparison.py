@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfgrpo.evaluate import statistics
-from tfgrpo.evaluate.by_problem import ProblemPairs, pairs_of
-from tfgrpo.evaluate.figures_json import conditions_words, interval_object, verdict_words
-from tfgrpo.evaluate.scoring import rewards
-from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.evaluation import statistics
+from tfgrpo.evaluation.by_problem import ProblemPairs, pairs_of
+from tfgrpo.evaluation.figures_json import conditions_words, interval_object, verdict_words
+from tfgrpo.evaluation.scoring import rewards
+from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation
 from tfgrpo.store.records import Json, Version

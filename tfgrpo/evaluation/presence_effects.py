@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from tfgrpo.evaluate.statistics import t_quantile
+from tfgrpo.evaluation.statistics import t_quantile
 
 if TYPE_CHECKING:
     import numpy as np

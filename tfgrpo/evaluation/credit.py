@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tfgrpo.data.problems import KIND
-from tfgrpo.evaluate.presence_effects import Chunk, Credit, estimate
-from tfgrpo.evaluate.recorded_attempts import RecordedAttempts, unit
+from tfgrpo.evaluation.presence_effects import Chunk, Credit, estimate
+from tfgrpo.evaluation.recorded_attempts import RecordedAttempts, unit
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Experience, Library, Version
 from tfgrpo.store.store import Store

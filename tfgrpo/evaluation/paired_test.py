@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import numpy
 
-from tfgrpo.evaluate import anytime_tests
+from tfgrpo.evaluation import anytime_tests
 
 Verdict: TypeAlias = Literal["helps", "harms", "too small", "not tried", "undecided"]
 LEVEL = 0.95

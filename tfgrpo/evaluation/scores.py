@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.evaluate.comparison import unscored_words
-from tfgrpo.evaluate.figures_json import (
+from tfgrpo.evaluation.comparison import unscored_words
+from tfgrpo.evaluation.figures_json import (
     conditions_words,
     interval_object,
     summary_object,
     verdict_words,
 )
-from tfgrpo.evaluate.scoring import EvalTask, difference
-from tfgrpo.evaluate.statistics import Difference
+from tfgrpo.evaluation.scoring import EvalTask, difference
+from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation, Score
 from tfgrpo.store.records import Version

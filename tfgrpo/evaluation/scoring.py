@@ -18,7 +18,7 @@ from tfgrpo.data import problems as datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import math
 from tfgrpo.domains.base import Context, Domain, Sampling
-from tfgrpo.evaluate import statistics
+from tfgrpo.evaluation import statistics
 from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all

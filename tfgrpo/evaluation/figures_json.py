@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.wording import plural, sampled
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.statistics import Difference
+    from tfgrpo.evaluation.statistics import Difference
 
 
 def interval_object(mean: float, low: float | None, high: float | None) -> dict[str, float | None]:

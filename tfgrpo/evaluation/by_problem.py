@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from tfgrpo.evaluate.scoring import rewards
+from tfgrpo.evaluation.scoring import rewards
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation
 from tfgrpo.store.errors import TfgrpoError

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.evaluate.measured_runs import measures
-from tfgrpo.evaluate.presence_effects import Chunk, Estimate, LotEnd, estimate
+from tfgrpo.evaluation.measured_runs import measures
+from tfgrpo.evaluation.presence_effects import Chunk, Estimate, LotEnd, estimate
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.activity.runs import RewardRow, Run
 from tfgrpo.store.canonical import digest
@@ -22,7 +22,7 @@ from tfgrpo.store.records import Experience, Version
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
-    from tfgrpo.evaluate.presence_effects import Places
+    from tfgrpo.evaluation.presence_effects import Places
 
 AT_ONCE = 2048
 """Attempts that are laid out as a matrix together."""

@@ -15,8 +15,8 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.data.unread_text import describe_unread
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
-from tfgrpo.evaluate.scores import Scores, read_scores
-from tfgrpo.evaluate.scoring import EvalProgress, EvalTask, evaluate
+from tfgrpo.evaluation.scores import Scores, read_scores
+from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.model.budget import Budget, open_budget
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
