@@ -7,7 +7,8 @@ or one of two that help only together. A candidate belongs to one kind of proble
 there, is larger at the problem that taught it (it leaks), and is less beside others (it is
 sub-additive), so that nothing fits a model of additive effects. Attempts come in groups at one
 problem of random difficulty, rewards are 0 or 1, and an attempt shows a random part of what it may.
-With retrieval that is what belongs to the problem's kind, without it the whole pool.
+With retrieval that is what belongs to the problem's kind, without it the whole pool; where four are
+tried, four of that, as the product chooses them (`tfgrpo/learn/assign.py`).
 
 A policy promotes and retires by what an estimator believes. Reported are the true gain on new
 problems, the share of runs that end below their start, and, of what was promoted, the share that
@@ -17,7 +18,7 @@ and the share that harms. No model is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import erf, sqrt
 from pathlib import Path
@@ -27,10 +28,13 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from tfgrpo.learn.advantage import NOISE, WEIGHT, posterior
+from tfgrpo.learn.advantage import NOISE, WEIGHT, Effect, posterior
+from tfgrpo.learn.assign import tried
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+TEXT = "{0}{0}{0}{0}"
+"""What a candidate says: no two are alike."""
 FRESH = 300
 """Problems that the true gain is a mean over."""
 LEAST_SPREAD = 0.05
@@ -85,6 +89,7 @@ class Policy(NamedTuple):
     """When a candidate is promoted or retired; without an estimator all enter at once.
 
     `hidden` is how often an attempt goes without a promoted one, so that its effect stays known.
+    With `few` of what belongs to a problem four are tried, as the product chooses.
     """
 
     estimator: Estimator | None
@@ -92,6 +97,7 @@ class Policy(NamedTuple):
     retire: float = 0.25
     hidden: float = 0.15
     pool: int = 24
+    few: bool = False
 
 
 class Outcome(NamedTuple):
@@ -161,6 +167,7 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
     """Plays one run, and returns what came of it. The same seed plants the same candidates."""
     plants, dice = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     planted, kept, pool, claims = Planted(), list[int](), list[int](), dict[int, float]()
+    beliefs = dict[int, Belief]()
     evidence = Evidence(np.zeros(0, int), np.zeros((0, 0), bool), np.zeros(0))
     for _ in range(world.steps):
         new = planted.add(plants, world)
@@ -168,7 +175,7 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
             kept += new
             continue
         pool += new
-        evidence = _attempted(dice, policy, world, planted, evidence, (kept, pool))
+        evidence = _attempted(dice, policy, world, planted, evidence, (kept, pool, beliefs))
         active = [*kept, *pool]
         beliefs = dict(zip(active, policy.estimator(evidence, active), strict=True))
         for one in [one for one in pool if beliefs[one].above >= policy.promote]:
@@ -194,14 +201,16 @@ def _attempted(
     world: World,
     planted: Planted,
     before: Evidence,
-    library: tuple[Sequence[int], Sequence[int]],
+    library: tuple[Sequence[int], Sequence[int], Mapping[int, Belief]],
 ) -> Evidence:
     """Returns the evidence with that of one more step: masks are folded over within a group, so
-    that each candidate is in half of its attempts."""
+    that each candidate is in half of its attempts. `library` is what was promoted, what is on
+    probation, and what is believed of them."""
     count = len(planted.kind)
     shown = np.zeros((world.groups * world.size, count), bool)
     reward = np.zeros(len(shown))
-    kept, pool = library
+    kept, pool, beliefs = library
+    effects = {str(n): Effect(*one, 0, 0) for n, one in beliefs.items()}
     for group in range(world.groups):
         kind, base = int(dice.integers(world.kinds)), float(dice.beta(2, 3))
         teaches = group < world.candidates and group < len(pool)
@@ -209,6 +218,10 @@ def _attempted(
         if taught is not None:
             kind = planted.kind[taught]
         belongs = [n for n in pool if not world.retrieval or planted.kind[n] == kind]
+        if policy.few:
+            texts = {str(n): TEXT.format(chr(0x4E00 + n)) for n in belongs}
+            draw = (len(before.reward), int(dice.integers(2**32)))
+            belongs = [int(name) for name in tried(texts, effects, group, draw)]
         always = [n for n in kept if not world.retrieval or planted.kind[n] == kind]
         half = np.zeros(len(belongs), bool)
         for sample in range(world.size):
@@ -295,6 +308,7 @@ POLICIES = {
     "two groups, P ≥ .95": Policy(as_trained),
     "two groups, P ≥ .90": Policy(as_trained, promote=0.90),
     "two groups, P ≥ .80": Policy(as_trained, promote=0.80),
+    "two groups, P ≥ .90, four tried": Policy(as_trained, promote=0.90, few=True),
 }
 
 

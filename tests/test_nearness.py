@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.advantage import Effect, mean_effect
 from tfgrpo.learn.assign import CANDIDATES, tried
 from tfgrpo.learn.nearness import FEWEST, Nearness
+from tfgrpo.rendering.similarity_ngrams import NgramIndex
 from tfgrpo.store import Operation, Store
 
 KINDS = {
@@ -36,8 +39,13 @@ def problems(count: int = 8) -> list[Problem]:
     ]
 
 
-def lesson(store: Store, id: str, text: str, *taught_by: str) -> str:
-    evidence = {"problem": taught_by[0], "problems": list(taught_by)} if taught_by else None
+RUN: Any = SimpleNamespace(name="run")
+
+
+def lesson(store: Store, id: str, text: str, *taught_by: str, run: str = RUN.name) -> str:
+    """Adds a lesson that problems have taught in a run; nobody where none is named."""
+    taught = {"run": run, "problem": taught_by[0], "problems": list(taught_by)} if taught_by else {}
+    evidence = taught or None
     store.commit("main", [Operation("ADD", id, text, "", evidence)], message="m")
     return id
 
@@ -47,7 +55,7 @@ def belongs(near: Nearness, id: str) -> Counter[str]:
 
 
 def test_a_lesson_belongs_to_problems_like_the_one_that_taught_it(store: Store) -> None:
-    near = Nearness(store, problems())
+    near = Nearness(store, RUN, problems())
     for number, kind in enumerate(KINDS):
         id = lesson(store, f"{number:012d}", "Say nothing of the matter.", f"{kind}-3")
         found = belongs(near, id)
@@ -58,18 +66,37 @@ def test_a_lesson_belongs_to_problems_like_the_one_that_taught_it(store: Store) 
 
 def test_what_two_kinds_taught_belongs_to_both(store: Store) -> None:
     id = lesson(store, "0" * 12, "Write a number alone.", "boxes-1", "Miete-1")
-    found = belongs(Nearness(store, problems()), id)
+    found = belongs(Nearness(store, RUN, problems()), id)
     assert found["boxes"] >= FEWEST
     assert found["Miete"] >= FEWEST
     assert not found["茶"]
 
 
 def test_what_nobody_is_known_to_have_taught_belongs_everywhere(store: Store) -> None:
-    near = Nearness(store, problems())
+    near = Nearness(store, RUN, problems())
     by_hand = lesson(store, "0" * 12, "Round up.")
-    elsewhere = lesson(store, "1" * 12, "Round down.", "a problem of another run")
-    assert near.share(by_hand) == near.share(elsewhere) == 1
+    elsewhere = lesson(store, "1" * 12, "Round down.", "boxes-1", run="of other data")
+    assert near.share(by_hand) == near.share(elsewhere) == 1, "their ids are the same by chance"
     assert near.is_near("examples", "茶-1"), "a factor that is no experience"
+
+
+def test_problems_are_ranked_once_for_each_that_taught(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    ranked = NgramIndex.ranked
+
+    def counted(index: NgramIndex, text: str) -> list[str]:
+        asked.append(text)
+        return ranked(index, text)
+
+    monkeypatch.setattr(NgramIndex, "ranked", counted)
+    near = Nearness(store, RUN, problems(300))
+    ids = [lesson(store, f"{n:012d}", f"Rule {n}.", f"boxes-{n}") for n in range(5)]
+    for id in ids:
+        assert near.share(id) == 0.25
+        assert sum(near.is_near(id, one.id) for one in problems(300)) == 225
+    assert len(asked) == 5, "not once for each problem"
 
 
 TEXTS = {

@@ -51,6 +51,21 @@ def test_who_is_always_certain_claims_less_than_is_found() -> None:
     assert np.mean([one.found_fdr for one in runs]) > 0.3
 
 
+def test_of_what_belongs_four_are_tried_where_the_product_chooses() -> None:
+    crowded = World(steps=2, groups=24, candidates=16, kinds=1)
+    shown: list[int] = []
+
+    def looking(evidence: Evidence, candidates: Sequence[int]) -> list[Belief]:
+        shown.append(int(evidence.shown.sum(axis=1).max()))
+        return [Belief(0.0, 0.2, 0.5, 0.5) for _ in candidates]
+
+    simulate(Policy(looking), crowded, 0)
+    assert max(shown) > 4
+    shown.clear()
+    simulate(Policy(looking, few=True), crowded, 0)
+    assert max(shown) <= 4
+
+
 def test_what_is_null_everywhere_neither_gains_nor_loses() -> None:
     run = simulate(Policy(None), World(0.0, 1.0, 0.0, steps=2), 0)
     assert run.gain == pytest.approx(0)

@@ -31,8 +31,7 @@ CANDIDATES = 4
 apart."""
 ALIKE = 0.6
 """The similarity from which on two candidates are not tried at one problem together: they may say
-the same, and then neither does much beside the other. Of the quick start's candidates that say the
-same in other words most are above it."""
+the same, and then neither does much beside the other."""
 UNKNOWN = NormalDist(0.0, max(SPREADS) / 2)
 """What is thought of a candidate's effect before it was tried."""
 HIDDEN = 0.15

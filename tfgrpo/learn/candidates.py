@@ -3,7 +3,7 @@
 A lesson that says what is there already is a vote for that. One that a person has turned down stays
 out. The others are tried at their own problem first: those that are nearly like no other before the
 rest, and of those what most groups came to. Most lessons that do nothing for a hard problem lose
-that race, at the price of two attempts.
+that race, at the price of one to three attempts.
 """
 
 from __future__ import annotations

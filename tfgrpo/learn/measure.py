@@ -23,7 +23,7 @@ class Measurement:
 
     def __init__(self, parts: RunParts) -> None:
         self._store, self._run, self._seed = parts.session.store, parts.run, parts.settings.seed
-        self._near = Nearness(self._store, parts.problems)
+        self._near = Nearness(self._store, parts.run, parts.problems)
         self._advantages, self._steps = Advantages(), 0
 
     def tried(self, step: Step, pool: Pool) -> dict[str, tuple[str, ...]]:
