@@ -597,6 +597,24 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
     assert sum(ended.content["evidence"]["subjects"].values()) <= 80
 
 
+def test_feedback_may_reach_another_worker_than_the_call_and_before_it_is_written(
+    settings: ProxySettings, store: Store
+) -> None:
+    with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
+        ask(other)  # which starts its writer
+        (recorder,) = {id(one): one for one in other.proxy.recorders.values()}.values()
+        assert recorder.process is not None
+        os.kill(recorder.process.pid, signal.SIGSTOP)
+        call, _ = ask(other)
+        later = threading.Timer(1.2, os.kill, (recorder.process.pid, signal.SIGCONT))
+        later.start()
+        say(proxy, call, True)
+        later.join()
+        unknown = json.dumps({"call": "call-nobody-made", "score": 1}).encode()
+        assert proxy.ask(post("/feedback", unknown)).startswith(b"HTTP/1.1 404 ")
+    assert len(recorded(store)) == 2
+
+
 def test_an_end_waits_for_no_look_that_begins_at_that_moment(
     settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ import hmac
 import json
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.proxy import metric_names
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tfgrpo.proxy")
 OPEN = ("/healthz", "/livez", "/readyz", "/stale")
 """What is answered without a token."""
+LOOKS, PAUSE = 10, 0.2
+"""How often a call that feedback is about is looked for, and the seconds between."""
 OWN = (*OPEN, "/feedback", "/metrics")
 METHODS = {
     **dict.fromkeys(OPEN, (b"GET", b"HEAD")),
@@ -91,11 +94,7 @@ class OwnExchange:
                 text = await asyncio.to_thread(metrics, proxy)
                 report, status, kind = None, 200, "text/plain; version=0.0.4"
             else:
-                recorders = {one.path: one for one in proxy.recorders.values()}
-                report = await asyncio.to_thread(
-                    take_feedback, list(recorders.values()), request, body
-                )
-                status = 201
+                report, status = await feedback(proxy, request, body), 201
             answer = text.encode() if report is None else json.dumps(report).encode() + b"\n"
         except BadRequest as refusal:
             status, answer = refusal.status, error_body(str(refusal))
@@ -167,6 +166,17 @@ def metrics(proxy: Proxy) -> str:
     for name, source in proxy.chooser.served.items():
         gauges[metric_names.STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
     return exposition(totals, gauges)
+
+
+async def feedback(proxy: Proxy, request: Request, body: bytes) -> dict[str, Any]:
+    """Takes feedback. The call may have passed another worker a moment ago, which has yet to write
+    it, so it is looked for more than once. Raises what `take_feedback` does."""
+    recorders = list({one.path: one for one in proxy.recorders.values()}.values())
+    for _ in range(LOOKS - 1):
+        with suppress(UnknownCall):
+            return await asyncio.to_thread(take_feedback, recorders, request, body)
+        await asyncio.sleep(PAUSE)  # here and in no thread: those that wait hold up nobody
+    return await asyncio.to_thread(take_feedback, recorders, request, body)
 
 
 def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> dict[str, Any]:
