@@ -2,7 +2,7 @@
 
     python -m benchmarks.planted --runs 60      # some minutes; -o FILE writes the page
 
-A run has ten steps. Each brings candidates whose worth is planted: helpful, of no effect, harmful,
+A run has ten steps, or as many as its row says. Each brings candidates whose worth is planted: helpful, of no effect, harmful,
 or one of two that help only together. A candidate belongs to one kind of problem; its effect is
 there, is larger at the problem that taught it (it leaks), and is less beside others (it is
 sub-additive), so that nothing fits a model of additive effects. Attempts come in groups at one
@@ -89,7 +89,8 @@ class Policy(NamedTuple):
     """When a candidate is promoted or retired; without an estimator all enter at once.
 
     `hidden` is how often an attempt goes without a promoted one, so that its effect stays known.
-    With `few` of what belongs to a problem four are tried, as the product chooses.
+    With `few` of what belongs to a problem four are tried, as the product chooses. The last step
+    may promote at another chance.
     """
 
     estimator: Estimator | None
@@ -98,6 +99,7 @@ class Policy(NamedTuple):
     hidden: float = 0.15
     pool: int = 24
     few: bool = False
+    last: float | None = None
 
 
 class Outcome(NamedTuple):
@@ -169,7 +171,7 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
     planted, kept, pool, claims = Planted(), list[int](), list[int](), dict[int, float]()
     beliefs = dict[int, Belief]()
     evidence = Evidence(np.zeros(0, int), np.zeros((0, 0), bool), np.zeros(0))
-    for _ in range(world.steps):
+    for step in range(world.steps):
         new = planted.add(plants, world)
         if policy.estimator is None:
             kept += new
@@ -178,7 +180,9 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
         evidence = _attempted(dice, policy, world, planted, evidence, (kept, pool, beliefs))
         active = [*kept, *pool]
         beliefs = dict(zip(active, policy.estimator(evidence, active), strict=True))
-        for one in [one for one in pool if beliefs[one].above >= policy.promote]:
+        is_last = step + 1 == world.steps
+        enough = policy.last if is_last and policy.last else policy.promote
+        for one in [one for one in pool if beliefs[one].above >= enough]:
             pool.remove(one)
             kept.append(one)
         kept = [one for one in kept if beliefs[one].direction >= policy.retire]
@@ -301,6 +305,8 @@ WORLDS = {
     "5/60/35": World(0.05, 0.60, 0.35),
     "15/50/35 and pairs": World(0.15, 0.50, 0.35, paired=0.1),
     "15/50/35, no retrieval": World(0.15, 0.50, 0.35, retrieval=False),
+    "20/50/30, 9 steps of 8 × 6": World(0.2, 0.5, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4),
+    "0/70/30, 9 steps of 8 × 6": World(0.0, 0.7, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4),
 }
 POLICIES = {
     "accept all": Policy(None),
@@ -309,6 +315,9 @@ POLICIES = {
     "two groups, P ≥ .90": Policy(as_trained, promote=0.90),
     "two groups, P ≥ .80": Policy(as_trained, promote=0.80),
     "two groups, P ≥ .90, four tried": Policy(as_trained, promote=0.90, few=True),
+    "two groups, P ≥ .90, at last .80, four tried": Policy(
+        as_trained, promote=0.90, few=True, last=0.80
+    ),
 }
 
 
