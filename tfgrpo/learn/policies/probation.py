@@ -27,7 +27,6 @@ from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import open_pool
 from tfgrpo.learn.propose import proposing
 
-
 AT_THE_END = ByChance(promote=0.80)
 """What decides in a run's last step. Nothing comes after it that could tell more, so what may well
 help is taken: in simulations of short runs that gains more than it loses
