@@ -74,6 +74,17 @@ def test_a_link_to_a_file_or_a_heading_that_is_not_there_is_found(tmp_path: Path
     ]
 
 
+def test_every_row_of_a_table_is_in_it() -> None:
+    """A row after an empty line begins a table without a head: it is shown as text with bars."""
+    lost = [
+        f"{page.name}: {part.content.splitlines()[0]}"
+        for page in PAGES
+        for part in MarkdownIt("commonmark").enable("table").parse(page.read_text())
+        if part.type == "inline" and part.content.startswith("| ")
+    ]
+    assert lost == []
+
+
 def test_the_readme_lists_every_page_once() -> None:
     listed = re.findall(
         r"\]\((docs/[^)#]+\.md)\)",
