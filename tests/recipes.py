@@ -1,4 +1,4 @@
-"""docs/recipes.md, run: each recipe asks a provider on loopback before and after a commit.
+"""docs/recipes.md, run: each file of it asks a provider on loopback before and after a commit.
 
 `python tests/recipes.py [FOLDER]` makes an environment with every framework in FOLDER (about
 1 GB; a new one under the temporary folder unless it is named) and runs them all in it. Most of
@@ -34,21 +34,26 @@ ANSWER = "8 days."
 DRIVER = """
 import json, sys
 names = {}
-for code in json.loads(sys.stdin.readline()):
-    exec(code, names)
+exec(json.loads(sys.stdin.readline()), names)
 for _ in range(2):
     print("answered: " + str(names["answer"](sys.stdin.readline().strip())), flush=True)
 """
 
 
-def blocks(kind: str = "python") -> dict[str, list[str]]:
-    """Returns the page's blocks of code by heading; the first ones are under ''."""
-    found: dict[str, list[str]] = {}
-    for section in re.split(r"^## ", "\n" + PAGE, flags=re.M):
-        heading, _, rest = section.partition("\n")
-        heading = "" if "tfgrpo.live" in section and not found else heading
-        found[heading] = re.findall(rf"^```{kind}\n(.*?)^```$", rest, re.M | re.S)
-    return found
+def recipes() -> list[str]:
+    """The names of the files that the page lists, in its order."""
+    return re.findall(r"\]\(\.\./examples/frameworks/(\w+)\.py\)", PAGE)
+
+
+def code_of(name: str) -> str:
+    """The code of a recipe."""
+    return (ROOT / f"examples/frameworks/{name}.py").read_text()
+
+
+def blocks(kind: str, heading: str = "") -> list[str]:
+    """The page's blocks of code under a heading, or those before the first one."""
+    section = PAGE.partition(f"\n## {heading}\n")[2] if heading else PAGE
+    return re.findall(rf"^```{kind}\n(.*?)^```$", section.partition("\n## ")[0], re.M | re.S)
 
 
 def reply(connection: socket.socket, request: Received) -> None:
@@ -92,7 +97,7 @@ def instructions_of(request: Received) -> str:
     return found if isinstance(found, str) else "\n".join(part["text"] for part in found)
 
 
-def run(python: str, code: list[str], store: Store, folder: Path) -> None:
+def run(python: str, code: str, store: Store, folder: Path) -> None:
     """Runs a recipe, and asserts that each of two questions is asked under the library that is in
     force, after the application's own text."""
     with Provider(reply) as provider:

@@ -1,4 +1,4 @@
-"""docs/agent-recipes.md, run: each recipe makes attempts at a problem, with a library."""
+"""docs/agent-recipes.md, run: each file of it makes attempts at a problem, with a library."""
 
 from __future__ import annotations
 
@@ -22,21 +22,15 @@ from tfgrpo.domains.verifier import Verifier
 
 PAGE = (ROOT / "docs" / "agent-recipes.md").read_text()
 ANSWER = "8 days."
+FILES = ROOT / "examples" / "agents"
 FRAMEWORKS = {
-    "OpenAI": "openai",
-    "OpenAI Agents SDK": "agents",
-    "LangGraph": "langgraph",
-    "Pydantic AI": "pydantic_ai",
-    "smolagents": "smolagents",
-    "DSPy": "dspy",
+    "openai_agent": "openai",
+    "agents_sdk_agent": "agents",
+    "langgraph_agent": "langgraph",
+    "pydantic_ai_agent": "pydantic_ai",
+    "smolagents_agent": "smolagents",
+    "dspy_agent": "dspy",
 }
-
-
-def recipe(heading: str, kind: str) -> str:
-    """The code of a recipe."""
-    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    (code, *_) = re.findall(rf"^```{kind}\n(.*?)^```$", section, re.M | re.S)
-    return str(code)
 
 
 def answers(path: str, body: dict[str, Any]) -> Said:
@@ -63,21 +57,22 @@ def has_library(server: WireEndpoint) -> bool:
     )
 
 
-def test_every_recipe_is_short_and_is_run_here() -> None:
-    headings = re.findall(r"^## (.+)$", PAGE, re.M)
-    others = ["Node", "A shell script with curl", "A coding agent on the command line"]
-    assert headings == [*FRAMEWORKS, *others]
-    for code in re.findall(r"^```\w+\n(.*?)^```$", PAGE, re.M | re.S):
-        assert len(code.splitlines()) < 25
+def test_the_page_lists_every_file_and_each_is_run_here() -> None:
+    listed = re.findall(r"\]\(\.\./examples/agents/(\S+)\)", PAGE)
+    assert sorted(listed) == sorted(path.name for path in FILES.iterdir() if path.is_file())
+    others = ["node_agent.mjs", "curl_agent.sh", "score.sh"]
+    assert listed == [*(f"{name}.py" for name in FRAMEWORKS), *others]
+    (shown,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
+    assert shown == (FILES / "agents_sdk_agent.py").read_text()
 
 
-@pytest.mark.parametrize("heading", FRAMEWORKS)
+@pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_framework(
-    heading: str, tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip(FRAMEWORKS[heading], reason=f"{heading} is not installed")
+    pytest.importorskip(FRAMEWORKS[name], reason=f"{FRAMEWORKS[name]} is not installed")
     module = types.ModuleType("my_agent")
-    exec(recipe(heading, "python"), module.__dict__)
+    exec((FILES / f"{name}.py").read_text(), module.__dict__)
     monkeypatch.setitem(sys.modules, "my_agent", module)
     with WireEndpoint(answers) as server, rigged(tmp_path, server, verifier) as rig:
         found = attempted(rig, tmp_path, 60.0, run="my_agent:run")
@@ -104,17 +99,17 @@ def test_node(rig: Any, tmp_path: Path) -> None:
     modules = os.environ.get("TFGRPO_NODE_MODULES", "")
     if node is None or not (Path(modules) / "openai").is_dir():
         pytest.skip("needs node, and TFGRPO_NODE_MODULES with the npm package openai")
-    (tmp_path / "my_agent.mjs").write_text(recipe("Node", "js"))
+    shutil.copy(FILES / "node_agent.mjs", tmp_path)
     (tmp_path / "node_modules").symlink_to(modules)
-    found = attempted(rig, tmp_path, 60.0, run="node my_agent.mjs")
+    found = attempted(rig, tmp_path, 60.0, run="node node_agent.mjs")
     assert found.response == ANSWER, found.reason
     assert has_library(rig.server)
 
 
 @pytest.mark.skipif(not (shutil.which("jq") and shutil.which("curl")), reason="needs jq and curl")
 def test_a_shell_script(rig: Any, tmp_path: Path) -> None:
-    (tmp_path / "my_agent.sh").write_text(recipe("A shell script with curl", "sh"))
-    found = attempted(rig, tmp_path, 60.0, run="sh my_agent.sh")
+    shutil.copy(FILES / "curl_agent.sh", tmp_path)
+    found = attempted(rig, tmp_path, 60.0, run="sh curl_agent.sh")
     assert found.response == ANSWER, found.reason
     assert has_library(rig.server)
 
@@ -164,9 +159,7 @@ def test_a_coding_agents_command_line(rig: Any, tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(STAND_IN)
     solve = f'{sys.executable} {tmp_path / "agent.py"} "$(jq -r .problem)"\n'
     (tmp_path / "solve.sh").write_text(solve)
-    section = PAGE.partition("## A coding agent on the command line")[2]
-    (_, score) = re.findall(r"^```sh\n(.*?)^```$", section, re.M | re.S)
-    (tmp_path / "score.sh").write_text(score)
+    shutil.copy(FILES / "score.sh", tmp_path)
     options = {"run": "sh solve.sh", "workspace": "repo", "reward": "sh score.sh"}
     found = attempted(rig, tmp_path, 60.0, **options)
     assert (found.response, found.reward, found.reason) == (ANSWER, 0.25, "1 of 4"), found.reason

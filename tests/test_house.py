@@ -515,9 +515,3 @@ def test_the_learner_knows_no_words_of_any_language() -> None:
             if len(set(re.findall(r"(?<![\\\w])[a-z]{3,}", plain))) >= 3:
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert wrong == []
-
-
-def test_links_in_the_documentation_lead_somewhere() -> None:
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"

@@ -54,11 +54,23 @@ def table(content: str) -> dict[str, dict[str, str]]:
 
 
 def blocks(page: str) -> list[tuple[str, str, str]]:
-    """Returns what the page gives, in order: (file or run, name, content)."""
+    """Returns what the page gives, in order: (file or run, name, content). Of a file of which it
+    shows the beginning, the whole file is the content."""
     found = re.findall(
-        r"<!-- (file|run)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
+        r"<!-- (file|beginning|run)(?:: (\S+))? -->\n```\w+\n(.*?)^```$",
+        page,
+        re.DOTALL | re.MULTILINE,
     )
-    return [(kind, name, content) for kind, name, content in found]
+    given = []
+    for kind, name, content in found:
+        if kind == "beginning":
+            whole = (ROOT / "docs" / name).read_text()
+            assert whole.startswith(content)
+            assert f"]({name})" in page
+            given.append(("file", Path(name).name, whole))
+        else:
+            given.append((kind, name, content))
+    return given
 
 
 @pytest.mark.usefixtures("measured")

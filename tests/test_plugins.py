@@ -294,8 +294,10 @@ def looked_again(request: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("endpoint", [looked_again], indirect=True)
 def test_the_page_runs(here: Cli, tmp_path: Path, small: tuple[str, ...]) -> None:
-    page = (Path(__file__).parents[1] / "docs/plugins.md").read_text()
-    (tmp_path / "mine.py").write_text(page.split("```python\n")[1].split("```")[0])
+    page = (Path(__file__).parents[1] / "docs/extending.md").read_text()
+    (tmp_path / "mine.py").write_text(
+        page.split("<!-- file: mine.py -->\n```python\n")[1].split("```")[0]
+    )
     places = {"reward": "score", "rollout": "twice", "retrieve": "newest", "group": "until_mixed"}
     spec = "math" + "".join(f"+{part}=mine:{name}" for part, name in places.items())
     here("train", "data.jsonl", "--domain", spec, "--top-k", "8", *small)

@@ -340,7 +340,9 @@ def test_a_rule_of_ones_own_is_a_policy_by_its_name(
 ) -> None:
     """The page's own example."""
     page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
-    (tmp_path / "my_policies.py").write_text(page.split("```python\n")[1].split("```")[0])
+    (tmp_path / "my_policies.py").write_text(
+        page.split("<!-- file: my_policies.py -->\n```python\n")[1].split("```")[0]
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     desk = make(policy="my_policies:Careful")
     desk.prepare()

@@ -19,10 +19,8 @@ from test_proxy import listen
 
 from tfgrpo.store import Operation, Store
 
-BLOCKS = recipes.blocks()
-BEGINNING = BLOCKS.pop("")
-HERE = ("OpenAI", "Any other language")
-ELSEWHERE = [name for name, code in BLOCKS.items() if code and name not in HERE]
+HERE = ("openai_chat_app", "openai_responses_app")
+ELSEWHERE = [name for name in recipes.recipes() if name not in HERE]
 
 
 @pytest.fixture
@@ -32,23 +30,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield made
 
 
-def test_every_framework_that_the_page_names_is_installed_to_run_it() -> None:
-    assert [
-        *("Anthropic", "OpenAI Agents SDK", "Pydantic AI", "LangChain", "DSPy", "Google ADK"),
-        *("inspect_ai", "LiteLLM"),
-    ] == ELSEWHERE
+def test_the_page_lists_every_file_and_each_framework_is_installed_to_run_it() -> None:
+    files = {path.stem for path in (recipes.ROOT / "examples/frameworks").glob("*.py")}
+    assert sorted(recipes.recipes()) == sorted(files)
     assert len(recipes.FRAMEWORKS) == len(ELSEWHERE) + 2
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["responses", "chat completions"])
-def test_the_openai_client(number: int, store: Store, tmp_path: Path) -> None:
-    code = BLOCKS["OpenAI"][: number + 1]
-    recipes.run(sys.executable, [*BEGINNING, *code], store, tmp_path)
+@pytest.mark.parametrize("name", [*HERE, ""], ids=["chat completions", "responses", "the page's"])
+def test_the_openai_client(name: str, store: Store, tmp_path: Path) -> None:
+    (shown,) = recipes.blocks("python")
+    recipes.run(sys.executable, recipes.code_of(name) if name else shown, store, tmp_path)
 
 
 def test_curl_through_the_proxy_and_the_file(store: Store, tmp_path: Path) -> None:
     store.commit("prod", [Operation("ADD", text="Count both days.")], message="one")
-    (block,) = recipes.blocks("console")["curl"]
+    (block,) = recipes.blocks("console", "curl")
     with Provider(recipes.reply) as provider:
         process, port = listen(["--library", "prod", "--upstream", provider.url], tmp_path)
         try:
@@ -64,7 +60,7 @@ def test_curl_through_the_proxy_and_the_file(store: Store, tmp_path: Path) -> No
     assert provider.received[0].header(b"authorization") == b"Bearer sk-recipe"
     command = [str(Path(sys.executable).with_name("tfgrpo")), "export", "prod"]
     subprocess.run([*command, "-o", "experiences.json"], cwd=tmp_path, env=environment())
-    (code,) = BLOCKS["Any other language"]
+    (code,) = recipes.blocks("python", "Any other language")
     script = f"{code}\nprint(prompt)"  # with nothing but the standard library
     alone = [sys.executable, "-I", "-S", "-c", script]
     read = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True)
@@ -72,7 +68,7 @@ def test_curl_through_the_proxy_and_the_file(store: Store, tmp_path: Path) -> No
 
 
 @pytest.mark.recipes
-@pytest.mark.parametrize("name", ["OpenAI", *ELSEWHERE])
+@pytest.mark.parametrize("name", [*HERE, *ELSEWHERE])
 def test_a_recipe_in_its_framework(name: str, store: Store, tmp_path: Path) -> None:
     python = os.environ.get(recipes.PYTHON)
     if python is None:
@@ -80,6 +76,4 @@ def test_a_recipe_in_its_framework(name: str, store: Store, tmp_path: Path) -> N
     listed = subprocess.run([python, "-m", "pip", "list"], capture_output=True, text=True).stdout
     assert re.search(r"^tfgrpo\b", listed, re.M)
     assert not re.search(r"^(math-verify|sqlite-utils|bm25s)\b", listed, re.M), "--no-deps"
-    for code in BLOCKS[name]:
-        beginning = [*BEGINNING, *BLOCKS[name][:1]]
-        recipes.run(python, [*beginning, code], store, tmp_path)
+    recipes.run(python, recipes.code_of(name), store, tmp_path)

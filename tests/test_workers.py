@@ -380,14 +380,20 @@ def states(file: str) -> list[str]:
     return [state_of(one) for one in read_crew(queue_address(file)).members]
 
 
-def test_every_command_of_the_page_is_one(cli: Cli) -> None:
+STARTED_BY = r"\]\((\.\./examples/workers/\S+)\)"
+
+
+def test_every_command_of_the_page_and_its_files_is_one(cli: Cli) -> None:
     """Slurm, Kubernetes, Ray and compose are not here: what they start is."""
     page = (ROOT / "docs/scale.md").read_text()
-    for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL):
-        assert yaml.safe_load(block)
-    python = re.search(r"```python\n(.*?)```", page, re.DOTALL)
-    assert python is not None
-    compile(python[1], "workers.py", "exec")
+    files = {file: (ROOT / "docs" / file).read_text() for file in re.findall(STARTED_BY, page)}
+    assert {Path(file).suffix for file in files} == {".yaml", ".sh", ".py"}
+    for file, text in files.items():
+        page += text
+        if file.endswith(".yaml"):
+            assert yaml.safe_load(text)
+        elif file.endswith(".py"):
+            compile(text, file, "exec")
     lines = re.findall(
         r"tfgrpo (workers(?: run| start)?|train)\b((?: problems.jsonl| --?[\w-]+(?: \d+)?)*)", page
     )

@@ -4,7 +4,7 @@
     math:digits=4             the same with options, for a domain that has some
     rubric:style.toml         the same with an argument, for a domain that is made from one
     my_module:DOMAIN          an object in a module of yours
-    math+reward=my_module:f   any of these with a part from elsewhere (docs/plugins.md)
+    math+reward=my_module:f   any of these with a part from elsewhere (docs/extending.md)
 
 An object is a `Domain`, or a function from one string to a `Domain`.
 """
@@ -115,7 +115,7 @@ def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
         if not callable(function):
             raise DomainError(
                 f"the {part} {place} is a {type(function).__name__}, not a function",
-                hint="see docs/plugins.md for what each part is",
+                hint="see docs/extending.md for what each part is",
             )
         functions[part] = function
     if not functions:

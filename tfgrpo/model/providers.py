@@ -64,9 +64,8 @@ PROVIDERS = (
         key="OPENAI_API_KEY",
         hosted=True,
         note=(
-            "They take no temperature, and `max_completion_tokens` in place of `max_tokens`: both "
-            "are found out from the first refusal. Their thinking is not shown, is paid for as "
-            "output, and counts towards the limit of tokens."
+            "They take no temperature, and `max_completion_tokens` in place of `max_tokens`: the "
+            "first refusal says so. Their thinking is not shown and is paid for as output."
         ),
         source="https://platform.openai.com/docs/guides/reasoning",
     ),
@@ -106,8 +105,7 @@ PROVIDERS = (
         hosted=True,
         note=(
             "It ignores `response_format`, `seed` and log probabilities, and caps the temperature "
-            "at 1. That its answers do not keep to a schema is found out from the first ones, and "
-            "schemas are said in the prompt from then on. Prompts are not cached."
+            "at 1. Prompts are not cached."
         ),
         source="https://platform.claude.com/docs/en/api/openai-sdk",
     ),
@@ -122,8 +120,7 @@ PROVIDERS = (
         key="GEMINI_API_KEY",
         hosted=True,
         note=(
-            "Its thinking counts towards the limit of tokens and, in its usage, towards the total "
-            "alone; it is counted as reasoning here, for it is paid for."
+            "In its usage thinking counts towards the total alone; here it is counted as reasoning."
         ),
         source="https://ai.google.dev/gemini-api/docs/openai",
     ),
@@ -133,10 +130,7 @@ PROVIDERS = (
         settings={"model": "deepseek-reasoner", "base_url": "https://api.deepseek.com"},
         key="DEEPSEEK_API_KEY",
         hosted=True,
-        note=(
-            "It refuses schemas, so they are said in the prompt. The reasoner ignores temperature "
-            "and seed; its thinking (`reasoning_content`) is not part of the answer."
-        ),
+        note="It refuses schemas. The reasoner ignores temperature and seed.",
         source="https://api-docs.deepseek.com/guides/reasoning_model",
     ),
     Provider(
@@ -145,11 +139,7 @@ PROVIDERS = (
         settings={"model": "mistral-small-latest", "base_url": "https://api.mistral.ai/v1"},
         key="MISTRAL_API_KEY",
         hosted=True,
-        note=(
-            "It refuses `seed`, which is left out (its own name for it is `random_seed`). The "
-            "thinking of Magistral models stands in parts of their answers, and is not read as "
-            "the answer."
-        ),
+        note="It refuses `seed`, which is left out (its own name for it is `random_seed`).",
         source="https://docs.mistral.ai/api",
     ),
     Provider(
@@ -164,8 +154,8 @@ PROVIDERS = (
         key="OPENROUTER_API_KEY",
         hosted=True,
         note=(
-            "`provider` chooses who serves the model. With `require_parameters` only those do that "
-            "take every parameter, a schema among them; without it, a schema may be ignored."
+            "`provider` chooses who serves the model. With `require_parameters` only those do "
+            "that take every parameter; without it, a schema may be ignored."
         ),
         source="https://openrouter.ai/docs/guides/routing/provider-selection",
     ),
@@ -179,9 +169,8 @@ PROVIDERS = (
         },
         key="AWS_BEARER_TOKEN_BEDROCK",
         note=(
-            "Bedrock's own address is `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`. "
-            "A gateway, such as LiteLLM's, may refuse `seed` and schemas for some models. Thinking "
-            "that it leaves before an answer, in `<reasoning>`, is not read as the answer."
+            "Bedrock's own address is `https://bedrock-runtime.REGION.amazonaws.com/openai/v1`. A "
+            "gateway, such as LiteLLM's, may refuse `seed` and schemas for some models."
         ),
         source="https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html",
     ),
@@ -194,11 +183,7 @@ PROVIDERS = (
             "reflection_extra_body": {"chat_template_kwargs": {"enable_thinking": False}},
         },
         start="vllm serve Qwen/Qwen3-8B --reasoning-parser qwen3",
-        note=(
-            "Schemas are decoded under (guided decoding). Here attempts think, and reflection does "
-            "not. Without `--reasoning-parser` the thinking stands before the answer, in "
-            "`<think>`, and is not read as the answer."
-        ),
+        note="Here attempts think, and reflection does not.",
         source="https://docs.vllm.ai/en/stable/features/reasoning_outputs/",
     ),
     Provider(
@@ -217,9 +202,9 @@ PROVIDERS = (
         start="OLLAMA_CONTEXT_LENGTH=32768 ollama serve",
         note=(
             "Its context is 4,096 tokens unless `OLLAMA_CONTEXT_LENGTH`, or `num_ctx` in a "
-            "Modelfile, says otherwise, and what does not fit of a prompt is cut off **without a "
-            "word**: the library at its beginning first. A run warns when a prompt was counted far "
-            "shorter than it is, and `tfgrpo model check` tries it."
+            "Modelfile, says otherwise. It cuts off the rest of a prompt **without a word**: the "
+            "library at its beginning first. A run warns when a prompt was counted far shorter "
+            "than it is, and `tfgrpo model check` tries it."
         ),
         source="https://docs.ollama.com/context-length",
     ),
@@ -257,9 +242,8 @@ PROVIDERS = (
         key="GATEWAY_API_KEY",
         start="export HTTPS_PROXY=http://proxy.example.com:3128 SSL_CERT_FILE=/etc/ssl/company.pem",
         note=(
-            "A proxy comes from `HTTPS_PROXY` (and `NO_PROXY`), authorities that sign certificates "
-            "from `SSL_CERT_FILE`, `SSL_CERT_DIR` or `REQUESTS_CA_BUNDLE`. A header that is secret "
-            "is named, never given: `env:APIM_KEY` is the variable `APIM_KEY`."
+            "A proxy comes from `HTTPS_PROXY` (and `NO_PROXY`), authorities that sign "
+            "certificates from `SSL_CERT_FILE`, `SSL_CERT_DIR` or `REQUESTS_CA_BUNDLE`."
         ),
         source="https://www.python-httpx.org/environment_variables/",
     ),
