@@ -48,11 +48,11 @@ async def converse(context: Context) -> Trajectory:
         transcript.append({"role": "assistant", "content": answer.content})
         if len(calls) >= turns:
             break
-        said = await reply(context, persona, [opening, *transcript])
-        if said is None:
+        next_turn = await reply(context, persona, [opening, *transcript])
+        if next_turn is None:
             break
-        messages.append(("user", said))
-        transcript.append({"role": "user", "content": said})
+        messages.append(("user", next_turn))
+        transcript.append({"role": "user", "content": next_turn})
     return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(transcript))
 
 
