@@ -13,9 +13,8 @@ for _ in range(3):  # a model that writes no calculation is asked again
     body = {"model": task["model"], "messages": messages, "seed": task["seed"]}
     body |= {"temperature": task["temperature"], "max_tokens": task["max_tokens"]}
     url = os.environ["OPENAI_BASE_URL"] + "/chat/completions"
-    headers = {"content-type": "application/json"}
-    reply = json.load(urlopen(Request(url, json.dumps(body).encode(), headers)))
-    said = reply["choices"][0]["message"]["content"]
+    request = Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    said = json.load(urlopen(request))["choices"][0]["message"]["content"]
     numbers = re.sub(r"[A-Za-z]+(/[A-Za-z]+)?", "", said)  # of "2 weeks * 5 days/week"
     if found := re.search(r"\d+(?: *[-+*/] *\d+)+", numbers):
         print(f"{found[0]} = \\boxed{{{eval(found[0]):g}}}")
