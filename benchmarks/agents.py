@@ -1,7 +1,8 @@
 """What the gateway of an attempt adds to a call: the same requests with it and without.
 
 `python -m benchmarks.agents` asks an endpoint on loopback that answers at once, directly and by
-way of a gateway, one call after the other and sixteen at a time. Each call by way of the gateway is
+way of a gateway, one call after the other and sixteen at a time. Both are asked by turns, so that
+other load on the machine meets both. Each call by way of the gateway is
 a new one: it is looked up, has the library put in and is on the disk before it is handed on.
 Client, gateway and endpoint are one process: the difference of its CPU time is the gateway's.
 """
@@ -28,7 +29,8 @@ from tfgrpo.store import ROOT, Store
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.records import Experience, Library
 
-CALLS = 400
+CALLS = 800
+TURNS = 20
 LESSONS = Library(
     ROOT, tuple(Experience(f"e{n}", f"Lesson {n}: " + "word " * 20, 0) for n in range(30))
 )
@@ -71,7 +73,7 @@ async def _timed(url: str, key: str, label: str, together: int) -> Spans:
     spans: list[float] = []
     before = time.process_time()
     async with httpx.AsyncClient(timeout=60, headers={"authorization": f"Bearer {key}"}) as client:
-        numbers = iter(range(CALLS))
+        numbers = iter(range(CALLS // TURNS))
 
         async def one_after_the_other() -> None:
             for number in numbers:
@@ -87,7 +89,13 @@ async def _timed(url: str, key: str, label: str, together: int) -> Spans:
                 spans.append((time.perf_counter() - began) * 1000)
 
         await asyncio.gather(*(one_after_the_other() for _ in range(together)))
-    return Spans(spans, (time.process_time() - before) * 1000 / CALLS)
+    return Spans(spans, (time.process_time() - before) * 1000 * TURNS / CALLS)
+
+
+def _joined(turns: list[Spans]) -> Spans:
+    """Returns the calls of all turns."""
+    calls = [one for turn in turns for one in turn.calls]
+    return Spans(calls, statistics.fmean(turn.cpu for turn in turns))
 
 
 async def _measure(folder: Path) -> list[tuple[str, Spans]]:
@@ -106,14 +114,14 @@ async def _measure(folder: Path) -> list[tuple[str, Spans]]:
         )  # fmt: skip
         desk = gateway.admit(context)
         for together in (1, 16):
-            for turn in range(2):  # the first warms up
-                bare = await _timed(url, "key", f"bare {together} {turn}", together)
-                through = await _timed(
-                    desk.openai_url, desk.token, f"gateway {together} {turn}", together
-                )
+            bare, through = [], []
+            for turn in range(TURNS + 1):  # the first warms up
+                bare.append(await _timed(url, "key", f"bare {together} {turn}", together))
+                label = f"gateway {together} {turn}"
+                through.append(await _timed(desk.openai_url, desk.token, label, together))
             rows += [
-                (f"bare, {together} at a time", bare),
-                (f"gateway, {together} at a time", through),
+                (f"bare, {together} at a time", _joined(bare[1:])),
+                (f"gateway, {together} at a time", _joined(through[1:])),
             ]
         await gateway.close()
         await endpoint.close()
@@ -130,9 +138,13 @@ def main() -> None:
         "| calls | fastest tenth, ms | median, ms | p99, ms | CPU a call, ms |\n"
         "|---|---|---|---|---|"
     )
-    for label, (spans, cpu) in rows:
+    for place, (label, (spans, cpu)) in enumerate(rows):
         cuts = statistics.quantiles(spans, n=100)
         print(f"| {label} | {cuts[9]:.2f} | {cuts[49]:.2f} | {cuts[98]:.2f} | {cpu:.2f} |")
+        if place % 2:
+            bare = statistics.quantiles(rows[place - 1][1].calls, n=100)
+            ratios = " | ".join(f"{cuts[n] / bare[n]:.1f} ×" for n in (9, 49, 98))
+            print(f"| the ratio | {ratios} | {cpu / rows[place - 1][1].cpu:.1f} × |")
 
 
 if __name__ == "__main__":

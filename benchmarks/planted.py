@@ -2,11 +2,12 @@
 
     python -m benchmarks.planted --runs 60      # some minutes; -o FILE writes the page
 
-A run has ten steps, or as many as its row says. Each brings candidates whose worth is planted: helpful, of no effect, harmful,
-or one of two that help only together. A candidate belongs to one kind of problem; its effect is
-there, is larger at the problem that taught it (it leaks), and is less beside others (it is
-sub-additive), so that nothing fits a model of additive effects. Attempts come in groups at one
-problem of random difficulty, rewards are 0 or 1, and an attempt shows a random part of what it may.
+A run has ten steps, or as many as its row says. Each brings candidates whose worth is planted:
+helpful, of no effect, harmful, or one of two that help only together. A candidate belongs to one
+kind of problem; its effect is there, is larger at the problem that taught it (it leaks), and is
+less beside others (it is sub-additive), so that nothing fits a model of additive effects. Attempts
+come in groups at one problem of random difficulty, rewards are 0 or 1, and an attempt shows a
+random part of what it may.
 With retrieval that is what belongs to the problem's kind, without it the whole pool; where four are
 tried, four of that, as the product chooses them (`tfgrpo/learn/assign.py`).
 

@@ -237,7 +237,7 @@ def test_an_agent_may_tell_its_own_reward(rig: Rig, tmp_path: Path) -> None:
         ("0.5\n", 0.5, "the reward is 0.5"),
         (".75 - nearly", 0.75, "nearly"),
         ("1e-1 words", 0.1, "words"),
-        ("", None, "printed ''"),
+        ("", None, "printed nothing, no number first"),
         ("good", None, "printed 'good'"),
         ("2", None, "2 is not from 0 to 1"),
         ("-0.1", None, "is not from 0 to 1"),

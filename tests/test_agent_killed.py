@@ -1,18 +1,23 @@
-"""A run with agents that is killed at random instants ends as an undisturbed one does, and no call
-that was answered is made again."""
+"""A run that is killed at random instants, or whose agents are, makes no call again that was
+answered, leaves no agent behind, and ends as an undisturbed one does.
+
+The gateway is in the run's process, so it ends with it. `TFGRPO_LONG=1` makes 500 kills.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import TFGRPO, environment
+from conftest import worker_server
+from forked import Forked
 from scripted import Numbered, ScriptedEndpoint, restless, write_problems
 from test_training import LONG, identity, journalled
 
@@ -20,18 +25,23 @@ import tfgrpo
 from tfgrpo.agents.orphan_guard import RUN_MARK
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-KILLS = 500 if LONG else 25
+KILLS = 500 if LONG else 24
+OPTIONS = (
+    *("--store", "store.db", "train", "problems.jsonl", "--run", "run", "--model", "scripted"),
+    *("--epochs", "2", "--batch-size", "4", "--group-size", "3", "--concurrency", "4"),
+    *("--policy", "paper", "--keep-going", "--agent", f"{sys.executable} -S agent.py"),
+)
 AGENT = """
-import json, os, subprocess, sys, urllib.request
+import http.client, json, os, subprocess, sys
 task = json.load(sys.stdin)
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+subprocess.Popen(["sleep", "600"], start_new_session=True)
+_, _, host, *path = os.environ["OPENAI_BASE_URL"].split("/")
 
 def ask(messages):
     body = {"model": "x", "messages": messages, "seed": task["seed"]}
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
-        {"content-type": "application/json"})
-    return json.load(urllib.request.urlopen(request))["choices"][0]["message"]["content"]
+    connection = http.client.HTTPConnection(host)
+    connection.request("POST", "/" + "/".join(path) + "/chat/completions", json.dumps(body))
+    return json.load(connection.getresponse())["choices"][0]["message"]["content"]
 
 messages = [{"role": "user", "content": task["problem"]}]
 first = ask(messages)
@@ -42,7 +52,7 @@ print(ask(messages))
 
 
 def agents_left(tag: str) -> list[int]:
-    """The processes of agents of this test that run."""
+    """The processes that agents of this test have started, and theirs."""
     numbers = []
     for entry in Path("/proc").iterdir():
         try:
@@ -56,6 +66,14 @@ def agents_left(tag: str) -> list[int]:
     return numbers
 
 
+def is_agent(number: int) -> bool:
+    """Whether a process is an agent itself, and nothing that one started."""
+    try:
+        return b"agent.py" in Path(f"/proc/{number}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def libraries(folder: Path) -> list[list[str]]:
     with tfgrpo.Store.open(folder / "store.db") as store:
         return [
@@ -64,71 +82,102 @@ def libraries(folder: Path) -> list[list[str]]:
         ]
 
 
-def start(folder: Path, base_url: str, tag: str) -> subprocess.Popen[bytes]:
-    command = [
-        *(str(TFGRPO), "--store", "store.db", "train", "problems.jsonl", "--run", "run"),
-        *("--base-url", base_url, "--model", "scripted", "--agent", f"{sys.executable} agent.py"),
-        *("--epochs", "2", "--batch-size", "4", "--group-size", "3", "--concurrency", "4"),
-        *("--policy", "paper", "--keep-going"),
-    ]
-    with (folder / "out.txt").open("ab") as out:
-        return subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment(TEST_TAG=tag),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
+@dataclass
+class Killings:
+    """Runs whose driver or agents are killed at random, until there were enough kills."""
+
+    folder: Path
+    forked: Forked
+    script: Numbered
+    tag: str
+    victim: str
+    chance: random.Random
+    kills: Counter[str] = field(default_factory=Counter)
+    made: int = 0
+    answered: int = 0
+
+    def run(self, base_url: str, name: str, most: int) -> Path:
+        """Makes a run with at most so many kills, and brings it to its end."""
+        folder = self.forked.folder = self.folder / name
+        folder.mkdir()
+        write_problems(folder / "problems.jsonl", 8)
+        (folder / "agent.py").write_text(AGENT)
+        answered: set[str] = set()
+        begun, kills = len(self.script.requests), self.kills.total()
+        while True:
+            before = len(self.script.requests)
+            self.forked.start(*OPTIONS, "--base-url", base_url)
+            while not self.forked.ended() and self.kills.total() - kills < most:
+                self.kill()
+            code = self.forked.status()
+            assert code in (0, -signal.SIGKILL), (code, self.forked.said())
+            limit = time.monotonic() + 60
+            while agents_left(self.tag):
+                assert time.monotonic() < limit, "agents outlive the run's process"
+                time.sleep(0.01)
+            asked = [identity(one) for one in self.script.requests[before:]]
+            again = set(asked) & answered
+            assert not again, sorted(again)[:2]
+            assert len(set(asked)) == len(asked), "one session asks nothing twice"
+            if (folder / "store.db").exists():
+                kept = [n for n in journalled(folder / "store.db") if n > 0]
+                answered |= {identity(self.script.requests[n - 1]) for n in kept}
+            if code == 0:
+                self.made += len(self.script.requests) - begun
+                self.answered += len(answered)
+                return folder
+
+    def kill(self) -> None:
+        """Waits for a random instant, and kills a victim if the session lasts until then."""
+        wanted = len(self.script.requests) + self.chance.randrange(1, 12)
+        while len(self.script.requests) < wanted and not self.forked.ended():
+            time.sleep(0.005)
+        time.sleep(self.chance.random() * 0.05)
+        if self.forked.ended():
+            return
+        if self.victim == "driver":
+            self.forked.kill()
+            self.kills["driver"] += 1
+            while not self.forked.ended():
+                time.sleep(0.001)
+        elif agents := [number for number in agents_left(self.tag) if is_agent(number)]:
+            try:
+                os.kill(self.chance.choice(agents), signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self.kills["agent"] += 1
+
+
+def failures(folder: Path) -> int:
+    with tfgrpo.Store.open(folder / "store.db") as store:
+        return sum(one.outcome == "failed" for one in store.rollouts("run"))
 
 
 @pytest.mark.timeout(7200 if LONG else 900)
-def test_a_driver_that_is_killed_repeats_no_answered_call_and_leaves_no_agent(
-    tmp_path: Path,
+@pytest.mark.parametrize("victim", ["driver", "agent"])
+def test_whoever_is_killed_no_answered_call_is_repeated_and_no_agent_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
 ) -> None:
-    chance, script = random.Random(7), Numbered(restless)
-    kills = runs = 0
-    expected: list[list[str]] = []
-    with ScriptedEndpoint(script) as server:
-        while kills < KILLS or not runs:
-            folder, tag = tmp_path / f"run-{runs}", f"{os.getpid()}-{runs}"
-            folder.mkdir()
-            write_problems(folder / "problems.jsonl", 8)
-            (folder / "agent.py").write_text(AGENT)
-            paid: set[str] = set()
-            while True:
-                before = len(script.requests)
-                process = start(folder, server.base_url, tag)
-                wanted = before + chance.randrange(1, 12)
-                calm = runs == 0 or kills >= KILLS
-                while process.poll() is None and (calm or len(script.requests) < wanted):
-                    time.sleep(0.01)
-                ended = process.poll() is not None
-                if not ended:
-                    time.sleep(chance.random() * 0.05)
-                    process.send_signal(signal.SIGKILL)
-                    kills += 1
-                process.wait()
-                assert not ended or process.returncode == 0, (folder / "out.txt").read_text()[
-                    -2000:
-                ]
-                limit = time.monotonic() + 60
-                while agents_left(tag):
-                    assert time.monotonic() < limit, "agents outlive the run's process"
-                    time.sleep(0.05)
-                again = {identity(one) for one in script.requests[before:]} & paid
-                assert not again, sorted(again)[:2]
-                if (folder / "store.db").exists():
-                    paid |= {
-                        identity(script.requests[n - 1])
-                        for n in journalled(folder / "store.db")
-                        if n > 0
-                    }
-                if ended:
-                    break
-            if runs == 0:
-                expected = libraries(folder)
-                assert any(expected)
-            assert libraries(folder) == expected
+    tag = f"{os.getpid()}-{victim}"
+    monkeypatch.setenv("TEST_TAG", tag)
+    script = Numbered(restless)
+    began = time.monotonic()
+    with ScriptedEndpoint(script) as server, Forked(tmp_path, worker_server().address) as forked:
+        killings = Killings(tmp_path, forked, script, tag, victim, random.Random(7))
+        calm = killings.run(server.base_url, "calm", 0)
+        expected, runs = libraries(calm), 0
+        assert any(expected)
+        wanted = KILLS if victim == "driver" else KILLS // 4
+        while (left := wanted - killings.kills.total()) > 0:
+            before = killings.kills.total()
+            folder = killings.run(server.base_url, f"run-{runs}", left)
             runs += 1
-    assert kills >= KILLS
+            if victim == "driver":
+                assert libraries(folder) == expected
+                assert not failures(folder)
+            else:
+                assert failures(folder) <= killings.kills.total() - before
+    print(
+        f"\nkills {dict(killings.kills)}, runs {runs}, calls made {killings.made}, on record "
+        f"{killings.answered}, answered ones made again 0, {time.monotonic() - began:.0f} s"
+    )

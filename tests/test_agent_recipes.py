@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import types
 from dataclasses import dataclass
@@ -60,8 +61,10 @@ def has_library(server: WireEndpoint) -> bool:
 def test_the_page_lists_every_file_and_each_is_run_here() -> None:
     listed = re.findall(r"\]\(\.\./examples/agents/(\S+)\)", PAGE)
     assert sorted(listed) == sorted(path.name for path in FILES.iterdir() if path.is_file())
-    others = ["node_agent.mjs", "curl_agent.sh", "score.sh"]
+    others = ["node_agent.mjs", "curl_agent.sh", "score.sh", "verifiers_agent.py"]
     assert listed == [*(f"{name}.py" for name in FRAMEWORKS), *others]
+    for path in FILES.iterdir():
+        assert len(path.read_text().splitlines()) < 25 or not path.is_file(), path
     (shown,) = re.findall(r"^```python\n(.*?)^```$", PAGE, re.M | re.S)
     assert shown == (FILES / "agents_sdk_agent.py").read_text()
 
@@ -169,3 +172,44 @@ def test_a_coding_agents_command_line(rig: Any, tmp_path: Path) -> None:
     _, body = rig.server.requests[0]
     assert json.dumps(body).count('"cache_control": {"type": "ephemeral"}') == 3
     assert rig.server.headers[0]["anthropic-beta"] == "prompt-caching-2024-07-31"
+
+
+TASKSET = """
+import verifiers.v1 as vf
+
+
+class Data(vf.TaskData):
+    answer: str = ""
+
+
+class Days(vf.Task[Data]):
+    @vf.reward(weight=1.0)
+    async def right(self, trace: vf.Trace) -> float:
+        return 0.75 * (self.data.answer == trace.last_reply)
+
+
+class Taskset(vf.Taskset[Days, vf.TasksetConfig]):
+    def load(self):
+        for id, problem in (("p", "How many days?"), (None, "How many nights?")):
+            yield Days(Data(id=id, prompt=problem, answer="8 days."), self.config.task)
+
+
+__all__ = ["Taskset"]
+"""
+
+
+def test_an_environment_of_verifiers(rig: Any, tmp_path: Path) -> None:
+    python = os.environ.get("TFGRPO_VERIFIERS_PYTHON")
+    if python is None:
+        pytest.skip("TFGRPO_VERIFIERS_PYTHON names no Python with verifiers and uv")
+    (tmp_path / "days_taskset").mkdir()
+    (tmp_path / "days_taskset/__init__.py").write_text(TASKSET)
+    shutil.copy(FILES / "verifiers_agent.py", tmp_path)
+    path = f"{Path(python).parent}:{os.environ['PATH']}"
+    command = f"env PYTHONPATH=. PATH={path} {python} verifiers_agent.py days_taskset"
+    listed = subprocess.run([*command.split(), "--rows"], cwd=tmp_path, check=True, stdout=-1)
+    rows = [json.loads(line) for line in listed.stdout.splitlines()]
+    assert rows[1] == {"id": "task-1", "problem": "How many nights?"}
+    found = attempted(rig, tmp_path, 120.0, run=command, reward="agent")
+    assert (found.response, found.reward) == (ANSWER, 0.75), found.reason
+    assert has_library(rig.server)

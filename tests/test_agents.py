@@ -201,3 +201,19 @@ def test_an_agent_that_is_none_is_refused_before_a_call(
 def test_a_command_that_is_none_is_refused_on_one_line(cli: Cli, folder: Path) -> None:
     done = cli("train", "problems.jsonl", *FLAGS, "--agent", "no-such-command", ok=False)
     one_line_error(done, "there is no command no-such-command", code=2)
+
+
+def test_an_agent_finds_the_other_fields_of_a_row_and_none_that_is_called_as_answers_are(
+    folder: Path, endpoint: ScriptedEndpoint
+) -> None:
+    found = []
+
+    async def looks(problem: Problem, context: AgentContext) -> str:
+        found.append(dict(problem.meta))
+        return await asks(problem, context)
+
+    row = {"problem": "What is 2 op 3?", "answer": "6", "gold": "6", "solution": "2 + 3 + 1"}
+    row |= {"answers": ["6", "six"], "repo": {"name": "sums"}, "level": 3}
+    tfgrpo.train_sync([row], **where(endpoint, ".", agent=looks, keep_going=True))
+    assert found
+    assert all(one == {"repo": {"name": "sums"}, "level": 3} for one in found)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,35 @@ def test_an_example_trains_and_ends_with_a_version_to_show(
     assert "learned 1 experience" in done.stdout
     (show,) = re.findall(r"^\$ tfgrpo show (\S+)$", page, re.M)
     assert LESSON in cli("show", show).stdout
+
+
+def calculations(request: dict[str, Any]) -> str:
+    """Attempts write calculations of bills, wrong ones or none by their seed, and right ones where
+    they are shown the lesson."""
+    if request["messages"][0]["content"].startswith("A small firm bills its work."):
+        first, *more = request["messages"][1:]
+        right = int(ANSWERS[first["content"]])
+        if not more and request["seed"] % 3 == 0:
+            return "That is quite a lot."
+        taught = LESSON in request["messages"][0]["content"]
+        return f"{right} weeks * {1 if taught or request['seed'] % 2 else 3} bills/week"
+    return script(request)
+
+
+@pytest.mark.usefixtures("measured")
+def test_the_example_of_an_agent_learns_and_is_measured_with_its_interval(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """By the command of its page, but for the name of the program's interpreter."""
+    folder = Path("examples/time-on-the-bill")
+    shutil.copytree(ROOT / folder, tmp_path / folder)
+    page = (tmp_path / folder / "README.md").read_text()
+    (line,) = re.findall(r"^\$ tfgrpo (train .* --agent .*)$", page, re.M)
+    arguments = shlex.split(line.replace("python ", f"{sys.executable} "))
+    with ScriptedEndpoint(calculations) as server:
+        where = ("--model", "m", "--base-url", server.base_url)
+        done = cli(*arguments, *where, "--epochs", "2")
+    assert LESSON in cli("show", "HEAD").stdout
+    told = re.search(r"- v0: (\+[\d.]+) \[(\+[\d.]+), (\+[\d.]+)\]", done.stdout)
+    assert told, done.stdout
+    assert any(len(one["messages"]) > 2 for one in server.requests if "seed" in one)

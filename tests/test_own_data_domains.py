@@ -261,5 +261,7 @@ def test_an_application_reads_answers_as_training_did(tmp_path: Path) -> None:
     assert PromptLibrary(stored, domain="json").answer('So: {"a": [1]}') == {"a": [1]}
     assert PromptLibrary(stored, domain="json").answer("nothing") is None
     assert PromptLibrary(stored, domain="exact").answer("Thinking.\nAnswer: 12 May") == "12 May"
+    assert PromptLibrary(stored, domain="math").answer("3 * 4 = \\boxed{12}.") == "12"
+    assert PromptLibrary(stored, domain="math").answer("12") is None
     with pytest.raises(DomainError, match="does not say how an answer is read"):
-        PromptLibrary(stored, domain="math").answer("12")
+        PromptLibrary(stored, domain="web").answer("12")

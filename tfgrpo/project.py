@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo import domains
 from tfgrpo.costs.prices import ModelPrices, model_prices
 from tfgrpo.data import datasets
+from tfgrpo.data.problems import REST
 from tfgrpo.domains.base import Domain, DomainError
 from tfgrpo.domains.rubric import rubric_permissions
 from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, listed_endpoints
@@ -169,8 +170,10 @@ class Project:
 
     def problem_domain(self, settings: Settings) -> Domain:
         """Returns the domain that problems are read by: without a ground truth where a command
-        judges. Raises DomainError."""
+        judges, with all fields of rows where an agent gets them. Raises DomainError."""
         domain = self.domain(settings.domain)
+        if settings.agent.run:
+            domain = replace(domain, extra=(*domain.extra, REST))
         return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
 
     def by_agent(self, domain: Domain, settings: Settings) -> Domain:

@@ -23,6 +23,7 @@ from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.wire_conversation import request_messages, transcript
 from tfgrpo.agents.workspace import Workspace, remove
+from tfgrpo.data.problems import REST
 from tfgrpo.domains import base
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.store.errors import SettingsError
@@ -187,7 +188,9 @@ def by_agent(
         parts.append(f"workspace:{workspace.identity}")
 
     def changed(one: Domain) -> Domain:
-        return replace(one, **changes, identity=" ".join(filter(None, (one.identity, *parts))))
+        extra = (*one.extra, REST) if settings.run else one.extra
+        identity = " ".join(filter(None, (one.identity, *parts)))
+        return replace(one, **changes, extra=extra, identity=identity)
 
     configure = domain.configure
     if configure is None:

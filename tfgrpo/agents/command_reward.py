@@ -76,7 +76,8 @@ def read_reward(output: str, response: str) -> Verdict:
     """Returns what a command printed as a verdict; what is no number is unverifiable."""
     match = NUMBER.match(output)
     if match is None:
-        return Verdict(None, None, f"unverifiable: the reward printed {output.strip()[:80]!r}")
+        printed = repr(output.strip()[:80]) if output.strip() else "nothing"
+        return Verdict(None, None, f"unverifiable: the reward printed {printed}, no number first")
     return judged_as(float(match[1]), output[match.end() :].strip(" \t\r\n:;,-–—"), response)
 
 

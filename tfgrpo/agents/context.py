@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.agents.gateway import Desk
+from tfgrpo.domains.conversation import persona_of, reply
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.store.errors import SettingsError
@@ -92,6 +93,18 @@ class AgentContext:
             ) from None
         kind = anthropic.Anthropic if self._sync else anthropic.AsyncAnthropic
         return kind(**{"base_url": self.anthropic_url, "api_key": self.api_key, **options})
+
+    async def reply(self, messages: Sequence[Json]) -> str | None:
+        """Returns what the problem's `persona` says next in a conversation of chat messages, or
+        None when it is done. The reflection model plays it, and hears user and assistant alone.
+
+        Raises SettingsError without a persona, and what a call raises.
+        """
+        persona = persona_of(self._context.problem)
+        if persona is None or self._sync:
+            what = "a function that is `async`" if self._sync else "a persona in the problem's row"
+            raise SettingsError(f"reply() needs {what}", hint="see docs/your-agent.md")
+        return await reply(self._context, persona, messages)
 
     def record(
         self,

@@ -10,9 +10,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ USUAL = {
 FINAL = re.compile(r"(?:\A|.*\n)[ \t]*####[ \t]*(?=\S[^\n]*\Z|\Z)", re.DOTALL)
 """What stands before the answer where a solution is kept with it, as in GSM8K: `####` begins
 the last line."""
+REST = "*"
+"""Stands in `extra` for all fields that are not read otherwise and not called as answers are."""
 ORIGIN = "from"
 """The object in which `tfgrpo collect` writes where a problem comes from: it is no part of it."""
 MISSING = object()
@@ -109,18 +112,18 @@ def of_rows(
 ) -> tuple[Problem, ...]:
     """Returns the problems that rows are.
 
-    `fields` maps our names (problem, answer, id, kind, those in `extra`) to the rows'; `a.b` is
-    the field b of the object a. Where none is named and there is none of ours, a field that is
-    usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
-    a row has them. A problem is a text, or a list of chat messages, of which the assistant's at
-    the end are left off: they are the answer where the row has no other. An answer whose last
-    line is `#### 42` is 42; a list of answers is a problem with several that are right; true and
-    false are answers like any other.
-    Rows without an id are called after their line, `line-7`. Raises
-    DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
+    `fields` maps our names (problem, answer, id, kind, those in `extra`) to the rows'; `a.b` is the
+    field b of the object a. Where none is named and there is none of ours, a field that is usually
+    called so is taken (question, gold, …). Fields named in `extra`, or with REST all that are left
+    and are JSON, go into `meta` where a row has them. A problem is a text, or a list of chat
+    messages, of which the assistant's at the end are left off: they are the answer where the row
+    has no other. An answer whose last line is `#### 42` is 42; a list of answers is a problem with
+    several that are right; true and false are answers like any other. Rows without an id are called
+    after their line, `line-7`. Raises DatasetError at the first row that cannot be used; without
+    `ground_truth` one may lack an
     answer. With `as_json` an answer that is an object is the same as JSON text.
     """
-    ours = (*FIELDS, *extra, *({KIND} & set(fields or ())))
+    ours = (*FIELDS, *(name for name in extra if name != REST), *({KIND} & set(fields or ())))
     names = {name: name for name in ours} | dict(fields or {})
     unknown = set(names) - set(ours)
     if unknown:
@@ -139,6 +142,10 @@ def of_rows(
         if as_json:
             row = _with_json(row, (names["answer"], *usual.get("answer", ())))
         problem = replace(_problem(row, names, usual, ground_truth), row_size=size)
+        if REST in extra:
+            problem = _with_rest(
+                problem, row, {"answers", *names.values(), *chain(*USUAL.values())}
+            )
         if problem.id in problems:
             raise DatasetError(
                 f"{row.where}: the id {problem.id!r} is used twice",
@@ -219,6 +226,18 @@ def _problem(
         used.add(ORIGIN)
     unread = sizes(row.fields, used)
     return Problem(id, values["problem"], values["answer"], messages, meta, unread)
+
+
+def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
+    """Returns a problem with those fields of its row in `meta` that are not known otherwise."""
+    rest = {name: value for name, value in row.fields.items() if name not in (*known, ORIGIN)}
+    for name, value in list(rest.items()):
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):  # a date of a table, say: it is told of as not used
+            del rest[name]
+    unread = {name: size for name, size in problem.unread.items() if name.split(".")[0] not in rest}
+    return replace(problem, meta={**rest, **problem.meta}, unread=unread)
 
 
 def _shaped(

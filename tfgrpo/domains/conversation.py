@@ -18,12 +18,12 @@ from tfgrpo.domains.base import (
     answer_once,
 )
 from tfgrpo.rendering import prompt_templates
-from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
 FIELDS = ("persona", "turns")
 HINT = "see docs/conversations.md for an example"
 DONE = "[done]"
+NOTHING = "(nothing yet)"
 TURNS = 4
 PERSONA_TOKENS = 300
 
@@ -37,6 +37,7 @@ async def converse(context: Context) -> Trajectory:
     if persona is None:
         return await answer_once(context)
     messages = list(context.messages)
+    opening = {"role": "user", "content": context.problem.problem}
     transcript: list[Json] = []
     calls: list[str] = []
     while True:
@@ -47,11 +48,11 @@ async def converse(context: Context) -> Trajectory:
         transcript.append({"role": "assistant", "content": answer.content})
         if len(calls) >= turns:
             break
-        reply = await _reply(context, persona, transcript, len(calls))
-        if reply is None:
+        next_turn = await reply(context, persona, [opening, *transcript])
+        if next_turn is None:
             break
-        messages.append(("user", reply))
-        transcript.append({"role": "user", "content": reply})
+        messages.append(("user", next_turn))
+        transcript.append({"role": "user", "content": next_turn})
     return Trajectory(answer.content, tuple(calls), answer.truncated, tuple(transcript))
 
 
@@ -90,21 +91,21 @@ def turns_of(problem: Problem) -> int:
     return number
 
 
-def _prompt(problem: Problem, persona: str, transcript: Sequence[Json]) -> tuple[Message, ...]:
-    opening = f"You: {problem.problem}"
-    lines = [f"{'You' if m['role'] == 'user' else 'Assistant'}: {m['content']}" for m in transcript]
-    return prompt_templates.load("persona").render(
-        {"persona": persona, "conversation": "\n\n".join([opening, *lines]), "done": DONE}
-    )
+async def reply(context: Context, persona: str, conversation: Sequence[Json]) -> str | None:
+    """Returns what a persona says next in a conversation, played by the reflection model, or None
+    when it is done. It hears what a user and an assistant say, and nothing of tools.
 
-
-async def _reply(context: Context, persona: str, transcript: list[Json], turn: int) -> str | None:
-    """Returns what the persona says next, or None when it is done."""
+    Raises CallFailed, EndpointError and BudgetReached.
+    """
+    names = {"user": "You", "assistant": "Assistant"}
+    turns = [one for one in conversation if one.get("role") in names and one.get("content")]
+    lines = [f"{names[one['role']]}: {one['content']}" for one in turns]
+    values = {"persona": persona, "conversation": "\n\n".join(lines) or NOTHING, "done": DONE}
     recorded = await context.ask(
-        _prompt(context.problem, persona, transcript),
+        prompt_templates.load("persona").render(values),
         stage="persona",
         model=context.judge,
-        turn=turn,
+        turn=sum(one["role"] == "assistant" for one in turns),
         max_tokens=PERSONA_TOKENS,
     )
     text = recorded.answer.content.strip().removeprefix("You:").strip()

@@ -22,6 +22,7 @@ from tfgrpo.domains.base import Domain, DomainError, Verdict
 from tfgrpo.domains.mathematics import writing
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
 from tfgrpo.domains.mathematics.answers import check_gold, judge
+from tfgrpo.domains.mathematics.extract import extract
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules
 
 HINT = (
@@ -93,6 +94,7 @@ def _domain(rules: Rules) -> Domain:
         configure=with_options,
         options_from=partial(options_in, rules=rules),
         remarks=partial(writing.remarks, rules=rules),
+        read=extract,
     )
 
 

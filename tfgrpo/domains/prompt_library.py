@@ -97,7 +97,7 @@ class PromptLibrary(Library):
             name = "this domain" if domain is None else f"the domain {domain.name}"
             raise DomainError(
                 f"{name} does not say how an answer is read",
-                hint="choice, json and exact do; a Domain of your own says it with read=",
+                hint="math, choice, json and exact do; a Domain of your own says it with read=",
             )
         return domain.read(response)
 

@@ -18,6 +18,7 @@ from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import sample_seed
 from tfgrpo.learn.lesson_check import LETTERS, TextCheck
+from tfgrpo.learn.parting import is_parted
 from tfgrpo.model import structured_answers
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import CallFailed, Request
@@ -42,6 +43,9 @@ SUMMARISE_OVER, LOCAL_SUMMARISE_OVER = 1500, 1000
 """Characters up to which an attempt is compared as it is: its summary costs a call, and leaves out
 the numbers that made it right. A local model reads 4,096 tokens with its answer: four such attempts
 are half of that."""
+PARTED_SUMMARISE_OVER = 500
+"""The same for the end of a long attempt: what is longer than a summary is asked about again and
+again with every lesson."""
 
 
 class Manner(NamedTuple):
@@ -328,7 +332,10 @@ async def summarise(
 ) -> str | Failure:
     """Returns what an attempt did, in the reflection model's words: never nothing, for an empty
     answer is asked for once more and then a failure."""
-    if len(rollout.transcript) <= reflection.manner.summarise_over:
+    most = reflection.manner.summarise_over
+    if is_parted(rollout):
+        most = min(most, PARTED_SUMMARISE_OVER)
+    if len(rollout.transcript) <= most:
         return " ".join(rollout.transcript.split())
     call_path = (step, rollout.problem.id)
     question = Question(
