@@ -180,12 +180,8 @@ def commit(
     onto: Version | None = None,
     expected: Version | None = None,
 ) -> None:
-    """Appends a version to HEAD's branch, reports it, and rewrites the library for inference.
-
-    Without a message it says which kind of work it was (`subject.by_hand`).
-    `onto` is the version that the operations were made for; with `expected` instead, the branch
-    must still stand there. Raises StaleVersion, as `Store.commit` does.
-    """
+    """Appends a version to HEAD's branch, for operations made `onto` a version or with the
+    branch still at `expected`, and reports it. Raises StaleVersion."""
     from tfgrpo.hand_edits import commit_by_hand
 
     branch = app.branch()

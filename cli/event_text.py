@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 
 def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
-    """Returns an event's lines: what it did, why, and who taught it.
-
-    `origin` is where it was first recorded, for an event that a merge brought over.
-    """
+    """An event's lines: what it did, why, and who taught it; `origin` is where a merge got it
+    from."""
     head = [
         printing.Word(printing.SIGNS[event.op], fg=printing.COLOURS[event.op], bold=True),
         printing.Word(event.experience, dim=True),

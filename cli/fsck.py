@@ -14,12 +14,8 @@ from tfgrpo.store.errors import StoreError, TfgrpoError
 
 
 def explained(app: App | None, error: Exception) -> TfgrpoError:
-    """Returns what to say of an exception that no code of ours raises on purpose.
-
-    That is the damage of the open store, which is what such code stumbles over; without any, a
-    bug of ours. What is derived cannot be what was stumbled over, and hides no bug. The traceback
-    is kept in a file either way.
-    """
+    """An unexpected exception as the damage of the open store that it stumbled over, else as a
+    bug of ours. The traceback is kept in a file."""
     from tfgrpo.store import fsck as checks
 
     store = None if app is None else app.opened

@@ -42,11 +42,8 @@ def watched(store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], 
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Returns what work comes to, on an event loop of its own.
-
-    Ctrl-C, SIGTERM and SIGHUP cancel it and let it end. A signal that the process was started to
-    ignore, as by `nohup`, stays ignored. Raises Interrupted, and what the work does.
-    """
+    """Runs work on an event loop of its own, which Ctrl-C, SIGTERM and SIGHUP (unless ignored,
+    as by `nohup`) cancel. Raises Interrupted, and what the work does."""
     received: list[int] = []
 
     async def cancellable() -> T:

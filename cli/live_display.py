@@ -1,8 +1,5 @@
-"""What is shown while something takes its time: training, evaluation, a fetch.
-
-On a terminal a small view is redrawn four times a second from the progress object that the
-work updates; elsewhere plain lines are printed, now and then, so that a log shows life.
-"""
+"""What is shown while training, evaluation or a fetch goes on: a view on a terminal, a plain
+line now and then elsewhere."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Options made from the records of settings, and those that several commands share.
-
-`setting_options.json` has what the records say, written by `docs/setting_options.py`: help and the
-shell's completion load no record.
-"""
+"""Options made from the records of settings, and those that commands share.
+`setting_options.json`, by `docs/setting_options.py`, spares help and completion the loading of
+the records."""
 
 from __future__ import annotations
 

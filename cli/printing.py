@@ -1,8 +1,5 @@
-"""What commands print with: styled words that wrap, word diffs, ages, pages, JSON.
-
-Plain text by hand and not rich, because these views have to start at once. Colour is added by
-click, which takes it away again when the output is no terminal.
-"""
+"""What commands print with: styled words that wrap, word diffs, pages, JSON; without rich, which
+starts slowly."""
 
 from __future__ import annotations
 
@@ -89,10 +86,7 @@ def inset(columns: int) -> Iterator[None]:
 
 
 def words(text: str, **look: Any) -> list[Word]:
-    """Returns a text's words, all looking alike, as one; nothing where there are none.
-
-    As one, because of a text of megabytes a line at a time is cut off, and not a word.
-    """
+    """A text's words, all looking alike, as one Word: a text of megabytes is cut off by lines."""
     return alike(text.split(), **look)
 
 
@@ -123,10 +117,8 @@ def colour() -> bool | None:
 
 
 def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a line, to standard error with `err`: all that the commands print goes through here.
-
-    Colours are those that `style` gave. Whatever else would command a terminal is made visible.
-    """
+    """Prints a line: all that commands print goes through here. Of what commands a terminal only
+    the colours of `style` get through."""
     click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=colour())
 
 
@@ -199,10 +191,8 @@ def wrapped(text: str, *, first: str = "", indent: int = 0, **look: Any) -> list
 
 
 def word_diff(before: str, after: str) -> list[Word]:
-    """Returns the words of two texts as one line: taken out, put in, and kept.
-
-    On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
-    """
+    """Two texts as one line: words taken out, put in, and kept, by colour or marked [-so-] and
+    {+so+}."""
     from tfgrpo.store.history.word_diff import pieces
 
     coloured = colourful()
@@ -240,10 +230,7 @@ def first(items: Iterable[T], number: int | None) -> Iterator[T]:
 
 
 def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
-    """Prints lines, through a pager when they are more than the terminal holds.
-
-    Lines are taken as they are needed, so a long history shows its first at once.
-    """
+    """Prints lines as they come, through a pager when they are more than the terminal holds."""
     lines = iter(lines)
     if not app.pager or not sys.stdout.isatty():
         _echo_all(lines)

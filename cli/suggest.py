@@ -110,9 +110,7 @@ def _meant(word: str, there: list[str]) -> list[str]:
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> list[str]:
-    """Returns which of the known words may be meant by one: as good as the same, nearest first.
-
-    `cutoff` is the least that they have to be alike, from 0 to 1."""
+    """The known words that one may mean, nearest first: alike by `cutoff` (0 to 1) at least."""
     import difflib
 
     known = list(known)

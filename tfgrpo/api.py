@@ -1,8 +1,5 @@
-"""The public calls: train, evaluate and compare, as good as the command line.
-
-Keyword names are the flags', with underscores. The calls run on the caller's event loop, as in a
-notebook; those that end in `_sync` start one of their own. Nothing here prints, exits or asks.
-"""
+"""The public calls: train, evaluate and compare, with the flags' names as keywords. They run on
+the caller's event loop, or with `_sync` on one of their own. Nothing here prints, exits or asks."""
 
 from __future__ import annotations
 
@@ -71,18 +68,13 @@ async def train(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> TrainResult:
-    """Learns a library from problems, and returns what came of it.
+    """Learns a library from problems, and returns what came of it. Raises TfgrpoError.
 
-    `data` is a JSONL file of problem and answer, the name of a dataset, or rows. A store is made
-    where there is none. `options` are those of `tfgrpo train` (`model`, `base_url`, `epochs`,
-    `batch_size`, `run`, `resume`, `new`, `budget`, `heldout`, …) and four more: `domain` may be a
-    Domain, `verify` a function from a Problem and a response to a Verdict, a number or a bool,
-    and `tools` a list of Python functions that an agent may call. `agent` has the attempts made:
-    `async def run(problem, context) -> str`, or a command (docs/your-agent.md). The same call
-    again resumes a run that was cut off. One whose first attempts are all right, or all wrong,
-    says so (`notices.NothingToLearn`) and raises StoppedEarly, unless `keep_going` is true.
-    `on_progress` is called with notices (`tfgrpo.notices`) on the event
-    loop. Cancelled, the run is recorded as interrupted. Raises TfgrpoError.
+    `data` is a JSONL file, a dataset's name, or rows. `options` are those of `tfgrpo train`, and
+    `domain` (a Domain), `verify` (Problem and response to a Verdict, number or bool), `tools`
+    (functions for an agent) and `agent` (`async def run(problem, context) -> str`, or a command).
+    The same call resumes a run that was cut off. Without anything to learn it raises StoppedEarly
+    unless `keep_going`. `on_progress` gets notices on the event loop.
     """
     request = _Request(store, config, options, make=True)
     ready = await asyncio.to_thread(request.ready_run, data)
@@ -114,13 +106,9 @@ async def evaluate(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Scores:
-    """Scores a library on problems: mean@k, pass@k and maj@k, with intervals by problem.
-
-    `library` and `against` are revisions. `options` are those of `tfgrpo eval` (`samples`,
-    `problems`, `model`, `base_url`, `budget`, `config`, …), and `domain`, `verify`, `tools` and
-    `agent` as for `train`. Scores are kept with the version and not paid for twice. Raises
-    TfgrpoError.
-    """
+    """Scores a library on problems: mean@k, pass@k and maj@k. `library` and `against` are
+    revisions, `options` those of `tfgrpo eval`, with `domain`, `verify`, `tools` and `agent` as
+    for `train`. Scores are kept with the version, and not paid for twice. Raises TfgrpoError."""
     request = _Request(store, options.pop("config", None), options)
     revisions = [library] if against is None else [library, against]
     plan = await asyncio.to_thread(request.plan_evaluation, data, revisions, revisions[:1])
@@ -137,10 +125,8 @@ async def compare(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Comparison:
-    """Says whether a library is better than another, `v0` for the empty one, paired by problem.
-
-    `options` are those of `evaluate`. Raises TfgrpoError.
-    """
+    """Whether a library is better than another (`v0`: the empty one), paired by problem;
+    `options` are those of `evaluate`. Raises TfgrpoError."""
     request = _Request(store, options.pop("config", None), options)
     revisions = [control, library]
     plan = await asyncio.to_thread(request.plan_evaluation, data, revisions, revisions[::-1])
@@ -158,13 +144,9 @@ async def prove(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Proof:
-    """Tests each experience of a library on a model and problems, and keeps what helps.
-
-    `library` is a revision, or a file that `tfgrpo import` reads. `options` are those of
-    `tfgrpo prove` (`budget`, `new`, `model`, `base_url`, `config`, …), and `domain`, `verify`,
-    `tools` and `agent` as for `train`. The proof has a verdict with effect and interval for each,
-    and what helps is on the branch of its run. Raises TfgrpoError.
-    """
+    """Tests each experience of a library, a revision or a file that `tfgrpo import` reads, and
+    keeps what helps on the branch of its run. `options` are those of `tfgrpo prove`, with
+    `domain`, `verify`, `tools` and `agent` as for `train`. Raises TfgrpoError."""
     request = _Request(store, options.pop("config", None), options)
     ready = await asyncio.to_thread(request.ready_trial, library, data)
     with request.open() as (opened, project):
@@ -180,14 +162,10 @@ async def improve(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Improvement:
-    """Learns from what went wrong in production, and proposes what is not worse, for a branch.
-
-    Calls since then whose scores are `below` a bar, or that were corrected, become problems; with
-    `least` (8) new ones they are trained on, and what is learned is compared with the branch on
-    held-out problems. `options` are those of `tfgrpo improve` (`heldout_samples`, `budget`,
-    `accept_better`, `new`, `file`, …) and of `train`. Nothing moves the branch, unless
-    `accept_better` is true. Raises Busy where another process does the same, and TfgrpoError.
-    """
+    """Learns from calls that were corrected or scored `below` a bar, with `least` (8) new
+    problems or more, and proposes what is not worse on held-out ones. `options` are those of
+    `tfgrpo improve` and `train`. Nothing moves the branch but `accept_better`. Raises Busy, and
+    TfgrpoError."""
     own = {name: options.pop(name, None) for name in IMPROVING}
     request = _Request(store, options.pop("config", None), options)
     file = own["file"]
@@ -213,11 +191,8 @@ async def improve(
 
 
 def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
-    """Returns what an asynchronous call gives, on an event loop of its own.
-
-    Where a loop is running already, as in a notebook, that is one in another thread. An interrupt
-    of the caller's ends what runs there before it is raised.
-    """
+    """What an asynchronous call gives, on an event loop of its own, in another thread where one
+    runs already; an interrupt ends it first."""
 
     async def awaited() -> T:
         return await call(*arguments, **options)

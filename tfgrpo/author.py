@@ -21,11 +21,8 @@ COMMIT = "commit"
 
 
 def default_author(root: str | None = None) -> str:
-    """Returns $TFGRPO_AUTHOR, else `author` of the tfgrpo.toml in `root` (by default the working
-    folder), else git's user.name, else the login name.
-
-    Only the key is read here: a settings file with another mistake in it is no reason not to sign.
-    """
+    """$TFGRPO_AUTHOR, else `author` of the tfgrpo.toml in `root` (of which nothing else is
+    checked), else git's user.name, else the login name."""
     if os.environ.get(AUTHOR):
         return os.environ[AUTHOR]
     return _set(root or os.getcwd()) or _git(root) or _login()
@@ -97,10 +94,8 @@ def _config(root: str | None, key: str) -> str:
 
 
 def _spawned(command: list[str]) -> str:
-    """Returns what a command says that succeeds within `PATIENCE` seconds, else nothing.
-
-    Without `subprocess`, which takes as long to load as git does to answer. Raises OSError.
-    """
+    """What a command says that succeeds within `PATIENCE` seconds, else nothing; without
+    `subprocess`, which is slow to load. Raises OSError."""
     import select
 
     reading, writing = os.pipe()

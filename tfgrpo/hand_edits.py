@@ -60,13 +60,9 @@ def commit_by_hand(
     expected: Version | None = None,
     order: Sequence[str] | None = None,
 ) -> Version:
-    """Appends a version to a branch, and rewrites the library for inference; returns it.
-
-    Without a message it says which kind of work it was (`subject.by_hand`). `onto` is the version
-    that the operations were made for; with `expected` instead, the branch must still stand there.
-    `order` is the one that the library is to have. Raises StaleVersion and InvalidOperation, as
-    `Store.commit` does.
-    """
+    """Appends a version to a branch, for operations made `onto` a version or with the branch
+    still at `expected`, and rewrites the library for inference; `order` is the one it is to
+    have. Raises StaleVersion and InvalidOperation."""
     message = message or by_hand(operations)
     version = store.commit(
         branch, operations, message=message, onto=onto, expected=expected, order=order
@@ -84,11 +80,8 @@ def move_experiences(
     message: str | None = None,
     reason: str | None = None,
 ) -> Version:
-    """Moves experiences of a branch's library, whoever else is writing, as one version whose
-    message has the reason; returns it.
-
-    Raises InvalidOperation for one that is not there, and where they stand there already.
-    """
+    """Moves experiences of a branch's library, whoever else writes, as one version. Raises
+    InvalidOperation for one that is not there, and where they stand there already."""
     with store.port.transaction():
         library = store.library(store.tip(branch))
         before = ids_of(library)
@@ -110,11 +103,8 @@ def move_experiences(
 def arrange_library(
     store: Store, branch: str, order: Sequence[str], *, onto: Version, reason: str
 ) -> Version | None:
-    """Puts a branch's library in an order that was made for the version `onto`, as one version
-    whose message has the reason; returns it, or None where nothing moves.
-
-    What was added since stays last. Raises StaleVersion where it was put in another order since.
-    """
+    """Puts a branch's library in an order made for the version `onto`, with what came since
+    last; None where nothing moves. Raises StaleVersion where it was put in another order since."""
     ids = moved(ids_of(store.library(onto)), order)
     if not ids:
         return None
@@ -139,12 +129,9 @@ def commit_edit(
     message: str | None = None,
     reason: str | None = None,
 ) -> Version | None:
-    """Records what an edited `document` of a library asks for, as one version of a branch; returns
-    it, or None where nothing was changed.
-
-    A reason is recorded with each event; where lines were moved and nothing else, in the message.
-    Raises UnreadableEdit, and what `Store.commit` raises.
-    """
+    """Records what an edited `document` of a library asks for as one version, None where nothing
+    changed; a reason goes to each event, else into the message. Raises UnreadableEdit, and what
+    `Store.commit` raises."""
     from tfgrpo.rendering.markdown_edit import edited
 
     edit = edited(library, content)

@@ -1,10 +1,8 @@
 """From a table of somebody's own to a folder that trains: `tfgrpo init --from data.csv`.
 
-The rows are split into those to learn from, those for the gate, and those that are held out and
-sealed. Equal texts stay on one side, and a text with two different answers is left out. Rows with
-labels are dealt out label by label, so that the first so many of any file are a fair sample, and
-sizes are such that a local model is through in two or three hours. Every choice is in the settings
-file, with what it is for.
+Rows are split into those to learn from, for the gate, and sealed; equal texts stay together, a text
+with two answers is left out. Labels are dealt out one by one, and sizes fit a local model in two or
+three hours.
 """
 
 from __future__ import annotations

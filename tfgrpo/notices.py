@@ -1,8 +1,5 @@
-"""What a run or an evaluation says while it is at work, for whoever wants to show it.
-
-`on_progress` is called with one of these, on the event loop, and must return soon. Each reads as
-a line of text, so `on_progress=print` is a log.
-"""
+"""What a run or an evaluation says to `on_progress` on the event loop; each notice reads as a
+line, so `on_progress=print` is a log."""
 
 from __future__ import annotations
 
@@ -73,11 +70,8 @@ class SettingsChosen:
 
 @dataclass(frozen=True, slots=True)
 class NothingToLearn:
-    """The first attempts leave nothing to learn: all are right, or wrong, or cannot be read.
-
-    `finding` is right, wrong, unreadable or unjudged; `quote` is one attempt. The run stops with
-    StoppedEarly after this, unless it was told to keep going.
-    """
+    """The first attempts leave nothing to learn, as `finding` says (right, wrong, unreadable,
+    unjudged); `quote` is one. StoppedEarly follows, unless the run is to keep going."""
 
     finding: str
     attempts: int

@@ -1,9 +1,5 @@
-"""A project: the folder with a store and a settings file, and how names in records lead to files.
-
-Records hold paths as seen from the project's folder, so that they mean the same wherever a
-command is started. What a caller gives as a Python object (a domain, a verifier) has a name in
-the record, under which it has to be given again.
-"""
+"""A project: the folder with a store and a settings file. Records hold paths as seen from it,
+and names of what a caller gives as a Python object, under which it has to be given again."""
 
 from __future__ import annotations
 
@@ -42,12 +38,8 @@ OBJECT = "object:"
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder, the tables of its settings file, the domains that were given as objects, and the
-    names of the Python functions that agents have as tools.
-
-    `raw` are the tables of `file` as they are written there, which trust rests on. `agents` are
-    functions that make attempts, by the names that they have in records.
-    """
+    """A folder, the tables of its settings file (`raw`: as written, which trust rests on), and
+    by name the domains, functions for agents and agents that were given as objects."""
 
     root: Path
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -60,10 +52,8 @@ class Project:
     # trust:
 
     def require_trust(self, given: Mapping[str, Any]) -> None:
-        """Returns if the settings file may do what it says, but for the settings `given` instead.
-
-        To be called before a setting of it is used, the [prices] apart. Raises NotTrusted.
-        """
+        """Raises NotTrusted unless the settings file may do what it says, but for settings
+        `given` instead; call it before any setting but [prices] is used."""
         if self.file is None:
             return
         known, typed = domains.names(), {k for k, value in given.items() if value is not None}
@@ -113,9 +103,8 @@ class Project:
     # endpoints:
 
     def listed(self, layers: Iterable[Mapping[str, Any]] = ()) -> tuple[ListedEndpoint, ...]:
-        """Returns what [[endpoints]] lists, without prices of a model; nothing where one of some
-        `layers` of settings beside the file's own names another address. Raises EndpointsInvalid,
-        also where the file names one beside them."""
+        """What [[endpoints]] lists, without prices; nothing where one of `layers` names another
+        address. Raises EndpointsInvalid."""
         listed = listed_endpoints(self.table("endpoints"), self.table("prices"))
         tables = [self.table(name) for name in ("model", "train", "eval")]
         if listed and any(_address(table) for table in tables):
@@ -148,11 +137,7 @@ class Project:
     # domains:
 
     def domain(self, spec: str | None) -> Domain:
-        """Returns the domain of that name; modules are looked for here and in the project.
-
-        A file in its argument is relative to the project where there is none here. Raises
-        DomainError.
-        """
+        """The domain of that name, from modules here and in the project. Raises DomainError."""
         if spec is not None and spec.startswith(OBJECT):
             if spec not in self.objects:
                 raise DomainError(
@@ -174,10 +159,8 @@ class Project:
         return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
 
     def by_agent(self, domain: Domain, settings: Settings) -> Domain:
-        """Returns a domain as settings have it attempted and judged: by an agent, by a command.
-
-        Raises SettingsError where an agent or a command is not there.
-        """
+        """A domain attempted by an agent and judged by a command, as settings say. Raises
+        SettingsError for one that is not there."""
         from tfgrpo.agents.agent_attempts import by_agent
 
         agent = settings.agent
@@ -210,13 +193,9 @@ class Project:
     # tools:
 
     def tool_layer(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the settings of tools and of an agent as a layer: [tools] and [agent], and over
-        them what is `given`, which loses those keys.
-
-        A corpus is recorded relative to the project, and makes search and visit tools to use.
-        With Python functions attempts are made by an agent, which has no other tools unless they
-        are named.
-        """
+        """[tools] and [agent] as a layer of settings, over them what is `given`, which loses
+        those keys. A corpus makes search and visit tools; Python functions make an agent with no
+        other tools than named."""
         table = self.table("tools")
         options: dict[str, Any] = {
             key: given.pop(key) for key in ("corpus", "sandbox") if key in given
@@ -262,10 +241,8 @@ def open_project(
     objects: Mapping[str, Domain] | None = None,
     functions: tuple[str, ...] = (),
 ) -> Project:
-    """Returns the project of a folder, with the settings file that is named, else its own.
-
-    Paths in the file are relative to it. Raises SettingsError.
-    """
+    """The project of a folder, with the settings file that is named, else its own. Raises
+    SettingsError."""
     path = Path(config) if config is not None else root / FILE
     if config is None and not path.is_file():
         return Project(root, {}, objects or {}, functions)

@@ -36,9 +36,8 @@ MOST_READ = 64_000_000
 
 
 class RedactedEverywhere(NamedTuple):
-    """What was done in the store, in how many rows of the record of traffic, which files were
-    written anew, which of the store's still hold the text, and which of the project's own: those
-    are for their owners to change."""
+    """What a redaction did: in the store, rows of the record of traffic, files written anew, the
+    store's files that still hold the text, and the project's own, left to their owners."""
 
     store: Redacted
     traffic: int
@@ -50,11 +49,8 @@ class RedactedEverywhere(NamedTuple):
 def redact_everywhere(
     store: Store, target: Target, *, reason: str, replacement: str | None = None
 ) -> RedactedEverywhere:
-    """Takes a text out of the store, the record of traffic and the files beside the store; of an
-    example its problem too.
-
-    Raises what `store.redact.redact` does, with nothing recorded.
-    """
+    """Takes a text, of an example its problem too, out of the store, the record of traffic and
+    the files beside them. Raises what `store.redact.redact` does, with nothing recorded."""
     target = with_problems(store, target)
     places = Places(store)
     done = redactions.redact(
@@ -86,11 +82,8 @@ class Places:
 
 
 def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
-    """Finishes what an interrupted redaction has not done, in the store and around it; returns
-    whether that could be done, and the files of the store that hold one of its texts still.
-
-    Raises StoreError.
-    """
+    """Finishes an interrupted redaction; returns whether that could be done, and the store's
+    files that still hold a text. Raises StoreError."""
     written = [form for plan in redactions.pending(store) for form in plan]
     done = redactions.finish(store, Places(store).take_out)
     return done, redactions.copies(store, written) if done else []

@@ -1,10 +1,6 @@
-"""What a run or an evaluation is asked to do: checked once, then frozen into its record.
-
-Values come from the flags, then from `tfgrpo.toml`, then from the defaults here, which are the
-paper's where it names one (arXiv 2510.08191: 3 epochs, batches of 100, groups of 5,
-temperature 0.7, 128 at once). The key is no setting: it is read from the environment when
-the endpoint is opened and never becomes part of a record.
-"""
+"""What a run or an evaluation is asked to do, from flags, `tfgrpo.toml`, then defaults, the
+paper's where it names one (arXiv 2510.08191), checked once and frozen into its record. Keys are
+no settings: they are read from the environment."""
 
 from __future__ import annotations
 
@@ -64,13 +60,8 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class Settings(BaseModel):
-    """What training and evaluation share.
-
-    The words under a setting are the help of its option.
-
-    `skipped` holds the ids of the problems that were left out as unverifiable, by the setting
-    that names their dataset: what is gone on with leaves out the very same ones.
-    """
+    """What training and evaluation share; the words under a setting are its option's help.
+    `skipped` are the ids left out as unverifiable, by the setting that names their dataset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -186,10 +177,8 @@ def fitting_tokens(settings: Settings) -> int | None:
 
 
 def fitting_samples(attempts: int, problems: int) -> int:
-    """Returns how often each of so many problems is attempted, to make about so many attempts.
-
-    Once where there are enough of them: more problems tell more than more attempts at each.
-    """
+    """How often to attempt each of so many problems for about so many attempts: once where there
+    are enough, for more problems tell more."""
     return min(max(round(attempts / max(problems, 1)), 1), MOST_SAMPLES)
 
 
@@ -218,11 +207,8 @@ class EvalSettings(Settings):
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads a settings file: a table for each of model, train, eval and prices, and one of the
-    tables [[endpoints]] by their number, from 1.
-
-    Raises SettingsError naming the file and what is wrong with it.
-    """
+    """A settings file: its tables, and those of [[endpoints]] by number from 1. Raises
+    SettingsError."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -260,11 +246,8 @@ def build(
     *layers: Mapping[str, Any],
     find_domain: Callable[[str], Domain] = domains.find,
 ) -> S:
-    """Returns settings from layers of values, the first that has one winning; None is no value.
-
-    Objectives that no layer names are the domain's. Raises SettingsError in the words of the
-    flag or key that is wrong, and DomainError.
-    """
+    """Settings from layers, the first value winning; objectives in none are the domain's. Raises
+    SettingsError in the words of the flag or key, and DomainError."""
     values: dict[str, Any] = {}
     for layer in reversed(layers):
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})

@@ -1,9 +1,5 @@
-"""What was spent: calls, tokens, seconds and US dollars, from the journal.
-
-The journal has every call that was answered, so this is the whole truth about a run that was
-killed as well. Money is at today's prices; what a model without a known price took is named,
-never guessed.
-"""
+"""What was spent: calls, tokens, seconds and US dollars at today's prices, from the journal,
+which has every answered call. Models without a known price are named."""
 
 from __future__ import annotations
 
@@ -25,11 +21,8 @@ EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The calls of one stage, with one model, in one step of one run.
-
-    `run` is None for an evaluation of its own, `step` for any evaluation. `retries` counts the
-    tries before the ones that were answered. `dollars` is None where the price is unknown.
-    """
+    """The calls of one stage, model and step of a run (None: an evaluation). `retries` are tries
+    before the answered ones, `dollars` is None where the price is unknown."""
 
     run: str | None
     step: int | None
@@ -65,11 +58,8 @@ class Total:
 def costs(
     store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> list[Cost]:
-    """Returns what a run has cost, or everything in the store, in the order of the calls.
-
-    `overrides` is the settings file's [prices]; `base_url` the address of models that no run
-    names. Raises PriceInvalid.
-    """
+    """What a run, or everything in the store, has cost, in the order of the calls, with [prices]
+    as `overrides` and the address of models that no run names. Raises PriceInvalid."""
     pricing = Pricing(store, overrides, base_url)
     by_kind = [pricing.cost(spent) for spent in store.runs.spent(run)]
     runs = [run] if run is not None else store.runs.all()

@@ -1,9 +1,5 @@
-"""What calls through the proxy cost, by the providers' counts of tokens and their prices.
-
-Prices are those of `[prices]` in the settings file, and else of the installed catalogue, at the
-address that was asked (`costs/prices.py`). A call is priced when it is looked at: its tokens are on
-record, and the tokens that a provider wrote into its cache count as any others.
-"""
+"""What calls through the proxy cost when they are looked at, by tokens on record and the prices
+at the address that was asked (`costs/prices.py`)."""
 
 from __future__ import annotations
 

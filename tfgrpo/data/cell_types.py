@@ -1,8 +1,5 @@
-"""What the cells of a column are, where an answer is JSON: numbers, true and false, dates, texts.
-
-A whole column decides how its cells are read, as a cell alone may not say it: 1,250 and 03/04/2024
-are two things each. What stays unclear stays a text, and is said.
-"""
+"""What the cells of a whole column are, where an answer is JSON: numbers, true and false, dates,
+texts. What stays unclear, as 1,250 and 03/04/2024 alone are, stays a text and is said."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
-"""What a table of somebody's own data is about: which field is asked, which is the answer, and of
-what kind the answers are.
-
-Fields are told by their names first (`NAMES`), in that order, and else by what is in them. Nothing
-here is certain: every guess comes with the words to say it in, and a person may name another.
-"""
+"""What a table is about: the field that is asked, the answer and its kind, guessed by names
+(`NAMES`), else by contents, with words for each guess."""
 
 from __future__ import annotations
 
@@ -75,11 +71,8 @@ def guess_columns(
     answers: Sequence[str] = (),
     kind: Kind | None = None,
 ) -> ColumnGuess:
-    """Returns what some rows are about. What is named is taken; the rest is guessed.
-
-    Raises DatasetError where there are no rows, or no field of that name, or answers are not of
-    the kind that is named.
-    """
+    """What rows are about: what is named is taken, the rest guessed. Raises DatasetError without
+    rows, for an unknown field, and for answers that are not of the named kind."""
     if not rows:
         raise DatasetError("the file has no rows", hint="the first line names the fields")
     names = list(dict.fromkeys(name for row in rows for name in row))

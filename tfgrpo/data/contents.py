@@ -1,8 +1,4 @@
-"""What is in a file of data: its bytes and what they are as text.
-
-Text is UTF-8, or UTF-16 with a byte order mark, as spreadsheets write "Unicode text"; nothing else
-is guessed.
-"""
+"""A file's bytes, and what they are as text: UTF-8, or UTF-16 with a byte order mark."""
 
 from __future__ import annotations
 

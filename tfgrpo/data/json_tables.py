@@ -1,8 +1,5 @@
-"""Rows of a JSON object, however a table is written in it: by columns or by rows, with names or
-numbers for the rows, as pandas writes them, or as the Hub's pages of rows.
-
-Which level names the columns is told by names that columns usually have (`columns.QUESTIONS`).
-"""
+"""Rows of a JSON object, by columns or rows as pandas and the Hub write tables; the level that
+names columns is told by usual names (`columns.QUESTIONS`)."""
 
 from __future__ import annotations
 

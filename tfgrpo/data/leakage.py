@@ -1,10 +1,6 @@
-"""Problems that stand twice: within a dataset, and in what was trained on and what is evaluated.
-
-Equal means the same text once case, white space and punctuation are gone. Near means nearly the
-same words with the same numbers, so that a problem of the same form with other numbers is
-another problem. Candidates share runs of words with an evaluation problem; only they are
-compared in full, which keeps 17,000 problems against a few hundred a matter of seconds.
-"""
+"""Problems that stand twice, in a dataset or in what was trained on and is evaluated: equal but
+for case, white space and punctuation, or nearly the same words with the same numbers. Only
+problems that share runs of words are compared in full."""
 
 from __future__ import annotations
 
@@ -40,10 +36,8 @@ class Duplicate(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """An evaluation problem that is in the training data too; `likeness` is 100 for an equal.
-
-    Of one whose answer is another there, less can have been remembered.
-    """
+    """An evaluation problem that is in the training data; `likeness` is 100 for an equal, and
+    one with another answer there is less of a leak."""
 
     evaluation: str
     training: str
@@ -72,10 +66,8 @@ def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
 
 
 def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Leak]:
-    """Returns the evaluation problems that were trained on, exactly or nearly, in their order.
-
-    Each is told once, with the training problem that is most like it.
-    """
+    """The evaluation problems that were trained on, exactly or nearly, each with the nearest
+    training problem."""
     from rapidfuzz import fuzz
 
     equal: dict[str, Problem] = {}
@@ -126,10 +118,8 @@ def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
 def describe_leaks(
     training: Sequence[Problem], evaluation: Sequence[Problem], name: str
 ) -> list[str]:
-    """Returns what a person should know before trusting a figure; nothing if all is well.
-
-    `name` is what the training data is called.
-    """
+    """What to know before trusting a figure, in words; nothing if all is well. `name` is the
+    training data's."""
     leaked = leaks(training, evaluation)
     if not leaked:
         return []

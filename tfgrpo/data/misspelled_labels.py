@@ -1,8 +1,5 @@
-"""Labels that look like another one, as misspelled ones do.
-
-A misspelling is rare, keeps the first letter (Yannakoudakis and Fawthrop 1983: it is wrong in 1.4 %
-of them), and is one edit away, or two in a long word. Digits and short words tell labels apart.
-"""
+"""Rare labels one edit (in long words two) from another with the same first letter, as
+misspelled ones are (Yannakoudakis and Fawthrop 1983). Digits and short words tell labels apart."""
 
 from __future__ import annotations
 

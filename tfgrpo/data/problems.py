@@ -1,8 +1,4 @@
-"""Problems: what the model is asked, and what the right answer is.
-
-A row of a dataset has a `problem` and an `answer`, and an `id` where there is one. Everything is
-checked when it is loaded, before a token is spent; `datasets.py` says where rows come from.
-"""
+"""Problems: what the model is asked and what the right answer is, checked when they are loaded."""
 
 from __future__ import annotations
 
@@ -63,12 +59,9 @@ SHAREGPT = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem, its ground truth, and an id that is unique in its dataset.
-
-    A problem may be a conversation: `messages` are its turns, and `problem` the same as text.
-    `meta` holds what else its domain needs (criteria, a persona, a level), as JSON. `unread` are
-    the characters of each field of its row that is in none of these, and `row_size` those of all.
-    """
+    """A problem, its ground truth, and an id unique in its dataset. `messages` are a
+    conversation's turns, `meta` what else its domain needs as JSON, `unread` the characters of
+    fields in none of these."""
 
     id: str
     problem: str
@@ -107,18 +100,12 @@ def of_rows(
     ground_truth: bool = True,
     as_json: bool = False,
 ) -> tuple[Problem, ...]:
-    """Returns the problems that rows are.
+    """The problems that rows are. Raises DatasetError at the first that is none.
 
-    `fields` maps our names (problem, answer, id, kind, those in `extra`) to the rows'; `a.b` is
-    the field b of the object a. Where none is named and there is none of ours, a field that is
-    usually called so is taken (question, gold, …). Fields named in `extra` go into `meta` where
-    a row has them. A problem is a text, or a list of chat messages, of which the assistant's at
-    the end are left off: they are the answer where the row has no other. An answer whose last
-    line is `#### 42` is 42; a list of answers is a problem with several that are right; true and
-    false are answers like any other.
-    Rows without an id are called after their line, `line-7`. Raises
-    DatasetError at the first row that cannot be used; without `ground_truth` one may lack an
-    answer. With `as_json` an answer that is an object is the same as JSON text.
+    `fields` maps our names (problem, answer, id, kind, those in `extra`) to the rows'; `a.b` is the
+    field b of the object a, and usual names are taken where ours are not there. `extra` goes into
+    `meta`. An answer whose last line is `#### 42` is 42, several in a list are all right, and
+    without `ground_truth` one may lack. With `as_json` an object is its JSON text.
     """
     ours = (*FIELDS, *extra, *({KIND} & set(fields or ())))
     names = {name: name for name in ours} | dict(fields or {})
@@ -262,10 +249,8 @@ def _listed_answers(value: object) -> list[str]:
 
 
 def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], str]:
-    """Returns a conversation up to what the model is asked, and the answer that follows there.
-
-    Turns of the assistant at the end are the reference answer, which no model may be sent.
-    """
+    """A conversation up to what is asked, and the assistant's turns at its end: the reference
+    answer, which no model may be sent."""
     reference = ""
     while messages and messages[-1][0] == "assistant":
         *rest, (_, content) = messages
@@ -309,11 +294,8 @@ def _field(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _messages(value: object) -> tuple[Message, ...]:
-    """Returns the turns that a problem consists of; none when it is no conversation.
-
-    A turn is `{"role": …, "content": …}`, or ShareGPT's `{"from": …, "value": …}`. A content may
-    be a list of parts, `{"type": "text", "text": …}`.
-    """
+    """A problem's turns, `{"role", "content"}` or ShareGPT's `{"from", "value"}`, contents
+    perhaps in parts; none when it is no conversation."""
     if not isinstance(value, list):
         return ()
     turns = []

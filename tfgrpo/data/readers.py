@@ -1,10 +1,5 @@
-"""Rows of a file of any usual kind: JSONL, JSON, CSV, TSV, parquet, a workbook of Excel, a folder
-that `datasets` saved; any file of these may be packed as `.gz` or `.zip`.
-
-A row comes with where it stands (`data.csv:7`, counted as an editor counts lines; for parquet,
-Arrow and JSON the row's number from 1), so that whatever is wrong with it can be told by file and
-line.
-"""
+"""Rows of JSONL, JSON, CSV, TSV, parquet, Excel and folders of `datasets`, packed as `.gz` or
+`.zip` or not, each with where it stands (`data.csv:7`) so that errors can name it."""
 
 from __future__ import annotations
 
@@ -42,11 +37,8 @@ class Row(NamedTuple):
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yields the rows of a file; what kind it is its name's ending says, and JSONL is the rest.
-
-    The file is opened when the first row is asked for. Raises DatasetError at the first row that
-    cannot be read.
-    """
+    """Yields the rows of a file, by its name's ending (JSONL is the rest), opened at the first.
+    Raises DatasetError."""
     yield from _rows(path)
 
 
@@ -157,11 +149,8 @@ def _separator(whole: str) -> str:
 
 
 def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[Row]:
-    """Yields the rows of records whose first says what the columns are called.
-
-    Columns without a name and records without a value, as spreadsheets leave them at the end, are
-    passed over. Raises DatasetError.
-    """
+    """Yields the rows of records whose first names the columns, without nameless columns and
+    empty records. Raises DatasetError."""
     head: list[str] = []
     for number, cells in records:
         where = f"{name}:{number}"

@@ -46,12 +46,9 @@ ANSWER = "answer"
 
 
 def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
-    """Returns a row with its options and its context in what is asked, in the fields `problem` and
-    `answer`, and without the fields that went there; the row itself where it has neither.
-    An index of an option counts from `base`.
-
-    Raises DatasetError where an answer names none of the options.
-    """
+    """A row with its options (indices count from `base`) and context in the field `problem`, and
+    its `answer`; itself where it has neither. Raises DatasetError where an answer names no
+    option."""
     names = {_fold(name): name for name in row}
     question = next((names[one] for one in QUESTIONS if _filled(row, names.get(one))), None)
     if question is None or not isinstance(row[question], str):

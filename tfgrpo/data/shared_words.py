@@ -1,8 +1,4 @@
-"""What of a conversation is its own, and what the application says before every one.
-
-Two conversations under one long system text are not alike for that, nor are two that begin with
-the same examples.
-"""
+"""What the application says before every conversation, which makes no two of them alike."""
 
 from __future__ import annotations
 
@@ -15,9 +11,8 @@ ALIKE = 3
 
 
 def shared_turns(questions: Sequence[Turns]) -> tuple[Turns, ...]:
-    """Returns the turns that all questions under one system text begin with, of each system text
-    that has them: the application's own, such as examples. Never with fewer than `ALIKE` questions,
-    and never a question's last turn."""
+    """The turns that all of `ALIKE` questions or more under one system text begin with, by
+    system text; never a question's last turn."""
     under: dict[Turns, list[Turns]] = {}
     for messages in questions:
         system = tuple(one for one in messages if one[0] == "system")

@@ -1,8 +1,5 @@
-"""The bytes of a file of data, unpacked where it is packed.
-
-`.gz` and `.zip` are unpacked in memory up to `LARGEST` bytes, whatever they claim to hold, so that
-a few kilobytes cannot fill a machine. A zip has to hold one file of data.
-"""
+"""The bytes of a file of data, unpacked in memory up to `LARGEST` bytes from `.gz` or a `.zip`
+with one file."""
 
 from __future__ import annotations
 

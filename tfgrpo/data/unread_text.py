@@ -1,7 +1,4 @@
-"""The text of rows that no problem is made of, which is said before anything is paid for.
-
-A field in an object is called as a person maps it: `a.b` is the field b of the object a.
-"""
+"""The text of rows that no problem is made of; `a.b` is the field b of the object a."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A search for the first bad version as a strip: the versions of its range in a row, each with
-what is known of it, because somebody marked it or because it follows from what was marked.
-"""
+"""A search for the first bad version as a row of versions, each with what is known of it."""
 
 from __future__ import annotations
 
@@ -19,12 +17,9 @@ shown as stretches."""
 
 
 class StripPart(NamedTuple):
-    """A version of the range, or a stretch of versions of which the same is known.
-
-    `state`: good and bad as they were marked or follow from a mark, `skip` for what cannot be
-    judged, `next` for what is to be tested now, `open` for other candidates, `aside` for what no
-    mark says anything of. `mark` is what was said of the version itself, None where nothing was.
-    """
+    """One version, or a stretch of which the same is known: good, bad, `skip` for what cannot be
+    judged, `next` to be tested, `open` candidates, `aside` for what no mark concerns. `mark` is
+    what was said."""
 
     first: int
     last: int

@@ -1,6 +1,4 @@
-"""Where the events of a version's whole history lie, remembered: a version never changes, so a
-server that was asked once for a long history has only what is new since to look at.
-"""
+"""Where the events of a version's whole history lie, remembered, since versions never change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""A library with what is known of each experience: who taught it, how often it was confirmed,
-what it does to the reward, and how much of the traffic it was in.
-"""
+"""A library with who taught each experience, its confirmations, effect and share of the traffic."""
 
 from __future__ import annotations
 
@@ -38,9 +36,8 @@ def known_experiences(
     histories: Histories | None = None,
     credits: Mapping[str, Credit] | None = None,
 ) -> list[KnownExperience]:
-    """Returns what is known of each experience of a library, in library order; of those in `only`
-    where it is given. `histories`, and `credits` as `credits_of` gives them, save a server what it
-    has looked at before."""
+    """What is known of each experience (of those in `only`), in library order; `histories` and
+    `credits` may be given by who has them."""
     ranges = histories.ranges(store, version) if histories else None
     if credits is None:
         credits = credits_of(store, version)

@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 
 class StandingNames:
-    """The names that stand at each version: HEAD, branches, remotes', tags.
-
-    They are those of the moment in which this was made, whoever moves one afterwards. Tags are
-    read where they are asked for: a long run makes many, and a page of a log shows few.
-    """
+    """The names that stood at each version when this was made; tags are read when asked for,
+    since runs make many."""
 
     def __init__(self, store: Store) -> None:
         self._port = store.port

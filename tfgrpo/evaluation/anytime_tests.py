@@ -63,12 +63,8 @@ PRIOR = 200.0
 
 
 class Blocks(NamedTuple):
-    """Values in blocks, one block after the other, in each control's and then the candidate's.
-
-    `values` may have axes of experiments before its last, that of values. `candidate` says whose
-    each of them is, `starts` where each block begins, and `sizes` how many of control and
-    candidate are in it, by rows.
-    """
+    """Values in blocks, each with its control's and then its candidate's. `values` may have axes
+    of experiments before its last; `sizes` has control's and candidate's numbers by rows."""
 
     values: Floats
     candidate: NDArray[numpy.bool_]
@@ -98,9 +94,8 @@ class Outcome(NamedTuple):
 
 
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
-    """Returns outcomes, in the order in which they became known, in blocks; what is over waits for
-    its block. Blocks depend on arms and sizes alone, never on a value, and one that is whole stays
-    as it is whatever comes later."""
+    """Outcomes in their order, in blocks made by arms and sizes alone; a whole block never
+    changes."""
     waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     values: list[float] = []
     sizes: list[tuple[int, int]] = []
@@ -165,9 +160,8 @@ def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Float
 
 
 def ranked(blocks: Blocks, shift: float = 0.0) -> Blocks:
-    """Returns blocks with, for each value, its place between 0 and 1 among values of blocks before
-    it, the candidate's less `shift`; one half where there are none. Those before it are taken anew
-    whenever they have doubled."""
+    """Each value's place, from 0 to 1, among the values of earlier blocks (one half without
+    any), the candidate's less `shift`; places are taken anew whenever those values have doubled."""
     shifted = blocks.values - shift * blocks.candidate
     places = numpy.full(shifted.shape, 0.5)
     ends = [*blocks.starts.tolist(), shifted.shape[-1]]

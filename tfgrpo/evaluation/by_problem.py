@@ -1,8 +1,5 @@
-"""Two evaluations problem by problem: where one library wins, where it loses, where they are even.
-
-The pairs are those of a comparison: rewards of a problem's samples are averaged first, and only
-problems that could be judged under both count.
-"""
+"""Two evaluations problem by problem: where one library wins, loses or draws, over the problems
+that could be judged under both."""
 
 from __future__ import annotations
 
@@ -78,10 +75,8 @@ class ProblemPairs(Viewed):
 
 
 def paired_problems(store: Store, control: Evaluation, evaluation: Evaluation) -> ProblemPairs:
-    """Returns how two recorded evaluations compare, problem by problem. A read-only operation.
-
-    Raises TfgrpoError when no problem could be judged under both.
-    """
+    """Two recorded evaluations, problem by problem. Raises TfgrpoError without a problem that
+    could be judged under both."""
     names = (f"v{control.version}", f"v{evaluation.version}")
     before, after = (rewards(store.runs.scores(one)) for one in (control, evaluation))
     return pairs_of(before, after, names)

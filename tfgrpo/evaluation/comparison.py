@@ -1,9 +1,5 @@
-"""Comparison: two libraries on the same problems, and how many problems would tell them apart.
-
-The unit is a problem: rewards of its samples are averaged first, libraries are compared within
-it, and intervals, tests and sizes are over problems. Results are read from evaluations that are
-on record with the versions.
-"""
+"""Comparison: two libraries on the same problems, paired by problem, and how many problems would
+tell them apart."""
 
 from __future__ import annotations
 
@@ -27,11 +23,8 @@ SAMPLES = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Viewed):
-    """How much better `version` is than `control` under the same conditions.
-
-    `pairs` are the problems that it won and lost. `control_unscored` and `unscored` are the
-    samples of each that could not be judged, which count for neither.
-    """
+    """How much better `version` is than `control`; `pairs` are the problems won and lost, and
+    unscored samples could not be judged."""
 
     control: Version
     version: Version
@@ -104,11 +97,8 @@ class Comparison(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What decides a difference: paired by problem, at 95 %, four times out of five.
-
-    `between` is the standard deviation of the true differences over problems and `within` that
-    of one sample's reward around its problem's mean, both in units of reward.
-    """
+    """What decides a difference at 95 %, four times out of five: it, and the standard deviations
+    of true differences over problems (`between`) and of one sample's reward (`within`)."""
 
     difference: float
     between: float
@@ -127,10 +117,8 @@ class Power:
 
 
 def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison]:
-    """Returns how each evaluation but the first compares with the first, the control.
-
-    Raises TfgrpoError when one has no problem in common with it that could be judged.
-    """
+    """Each evaluation but the first compared with the first. Raises TfgrpoError for one without
+    a judged problem in common with it."""
     control = evaluations[0]
     base = rewards(store.runs.scores(control))
     comparisons = []
@@ -157,10 +145,8 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
 def recorded_pairs(
     store: Store, a: Version, b: Version, dataset: str | None = None
 ) -> list[tuple[Evaluation, Evaluation]]:
-    """Returns the evaluations of two versions under the same conditions, oldest first.
-
-    `dataset` is the name under which they were recorded; None takes any.
-    """
+    """The evaluations of two versions under the same conditions (on `dataset` if named), oldest
+    first."""
     there = {evaluation.digest: evaluation for evaluation in store.runs.evaluations(a.number)}
     return [
         (there[evaluation.digest], evaluation)

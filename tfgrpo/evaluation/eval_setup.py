@@ -76,12 +76,9 @@ def plan_evaluation(
     *,
     trained: Sequence[Version] | None = None,
 ) -> EvalPlan:
-    """Checks all that can be checked of an evaluation, and returns it.
-
-    `given` are settings by name, with `problems`, how many from the top, and `budget`. Settings
-    of the run that made one of `trained` (else of the versions), the first that has one, stand
-    in for those that nothing else names. Raises TfgrpoError.
-    """
+    """A checked evaluation. `given` are settings by name, `problems` (how many) and `budget`
+    among them; for the rest see `eval_settings`, with `trained` before the other versions.
+    Raises TfgrpoError."""
     given = dict(given)
     count, amount = given.pop("problems", None), given.pop("budget", None)
     if count is not None and not is_count(count):
@@ -117,11 +114,9 @@ def plan_evaluation(
 def eval_settings(
     store: Store, project: Project, versions: Sequence[Version], given: Mapping[str, Any]
 ) -> tuple[EvalSettings, tuple[str, ...]]:
-    """Returns the settings of an evaluation, and what to say of its models.
-
-    The settings are what is given, then [eval] in tfgrpo.toml, then what
-    the first of these versions that a run made, or else HEAD's, was trained with; [train] in
-    tfgrpo.toml where no run has been. Raises SettingsError and NotTrusted."""
+    """Settings as given, then of [eval], then of the run that made the first of these versions,
+    or HEAD's, then of [train]; and what to say of the models. Raises SettingsError and
+    NotTrusted."""
     project.require_trust(given)
     frozen: Mapping[str, Any] = {}
     for version in (*versions, store.head.version):
@@ -190,10 +185,7 @@ async def score(
     functions: Sequence[ToolFunction] = (),
     on_progress: OnProgress = ignore,
 ) -> Scores:
-    """Returns the scores of a plan's versions, making those that are not on record yet.
-
-    Raises TfgrpoError.
-    """
+    """The scores of a plan's versions; those not on record are made. Raises TfgrpoError."""
     for text in plan.warnings:
         on_progress(WarningNotice(text))
     runs, task = store.runs, plan.task

@@ -28,11 +28,8 @@ def summary_object(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def conditions_words(conditions: Mapping[str, Any]) -> str:
-    """Returns what a figure depends on beside library, data and model, in one row: two figures
-    under the same row can be compared.
-
-    `settings: 8 samples each, temperature 0.3, at most 2,048 tokens, seed 0`.
-    """
+    """The conditions under which figures can be compared, as a row: `settings: 8 samples each,
+    seed 0`."""
     samples = conditions["samples"]
     parts = [
         f"{plural(samples, 'sample')} each",

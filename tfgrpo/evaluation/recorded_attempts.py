@@ -1,9 +1,5 @@
-"""The attempts on record that tell of a library's experiences, read one after the other.
-
-What counts are the rollouts of the runs in a version's history that showed a random part of what
-there was, by run and step.
-They are read as they lie in the store and never all held: see `presence_effects.py` for what is.
-"""
+"""The attempts of a version's history that showed a random part of what there was, by run and
+step, read as they lie in the store and never all held."""
 
 from __future__ import annotations
 

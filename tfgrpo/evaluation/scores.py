@@ -47,10 +47,8 @@ class LibraryScores:
 
 @dataclass(frozen=True, slots=True)
 class Scores(Viewed):
-    """Evaluations under the same conditions: the first library's, and those it is compared with.
-
-    `differences` are the first's minus each other's, paired by problem.
-    """
+    """Evaluations under the same conditions; `differences` are the first's minus each other's,
+    paired by problem."""
 
     dataset: str
     model: str
@@ -69,10 +67,8 @@ class Scores(Viewed):
         return self.libraries[0].interval
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a row for each sample: version, problem, sample, reward, answer.
-
-        Raises ImportError where pandas is not installed.
-        """
+        """A row for each sample: version, problem, sample, reward, answer. Raises ImportError
+        without pandas."""
         import pandas
 
         rows = [

@@ -1,10 +1,6 @@
-"""Evaluation: how good a library is on problems it did not learn from.
-
-Several libraries are evaluated in one go, sample by sample side by side, so that whatever
-drifts on the machine or the endpoint meets all of them alike. The control is v0, the empty
-library in the same prompt. An evaluation is kept against its version; made again under the
-same conditions it is read, not repeated, and one that was cut off goes on from the journal.
-"""
+"""Evaluation: how good libraries are on problems, sample by sample side by side, so that drift
+meets all alike. One on record under the same conditions is read; one cut off goes on from the
+journal."""
 
 from __future__ import annotations
 
@@ -153,10 +149,8 @@ async def evaluate(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Evaluation]:
-    """Returns an evaluation for each version, making those that are not there yet.
-
-    `run` is the one whose costs it belongs to. Raises EndpointError, BudgetReached, ToolError.
-    """
+    """An evaluation of each version, made where it is not on record, at the cost of `run`.
+    Raises EndpointError, BudgetReached, ToolError."""
     runs, key = session.store.runs, task.key
     distinct = {version.number: version for version in versions}.values()
     missing = [v for v in distinct if runs.evaluation(v.number, key) is None]
@@ -176,12 +170,8 @@ async def examine(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[list[Score]]:
-    """Returns each library's scores on the problems, sample by sample side by side.
-
-    A library need not be a version yet. The answers come from the journal where the same prompt
-    was answered under the same conditions. Nothing else is recorded. Raises EndpointError when
-    no attempt under one could be scored.
-    """
+    """Each library's scores on the problems, side by side; the journal answers what it has, and
+    nothing else is recorded. Raises EndpointError when no attempt under one could be scored."""
     if not libraries:
         return []
     order = [
@@ -203,10 +193,8 @@ async def examine_each(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Score]:
-    """Returns the score of each attempt that is wanted, in their order, as `examine` makes them.
-
-    Raises EndpointError when none could be scored.
-    """
+    """The score of each wanted attempt, in order. Raises EndpointError when none could be
+    scored."""
     return _scored(wanted, await _attempt_each(session, wanted, task, run, progress))
 
 

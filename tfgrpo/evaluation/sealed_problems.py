@@ -1,10 +1,6 @@
-"""Sealed problems: scored once, at the end of a run, with a record that proves it.
-
-A run's settings hold the digest of its sealed problems from the moment it begins. That they are
-opened is a state of the run, noted before the first of them is attempted, and every evaluation
-is on record with its time. So it can be read off the store whether anything was scored on them
-before; what was scored on a part of them, or elsewhere, cannot.
-"""
+"""Sealed problems: scored once, at the end of a run. Their digest is in its settings from the
+beginning and their opening is a state of it, so the store tells what was scored on them before;
+on a part of them it cannot."""
 
 from __future__ import annotations
 
@@ -19,12 +15,9 @@ UNSEALED = "unsealed"
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What the store knows of a run's sealed problems. Times are microseconds since 1970.
-
-    `opened` is when the run turned to them, None if it did not yet; `before` are the libraries
-    that were scored on them before it began, `during` those between its beginning and opening.
-    The empty library counts for nothing: no choice can follow from its score.
-    """
+    """A run's sealed problems: when they were `opened` (microseconds since 1970; None: not yet),
+    and how many libraries but the empty one were scored on them `before` it began and `during`
+    it."""
 
     dataset: str
     digest: str

@@ -1,9 +1,5 @@
-"""Trying a verifier on cases, before a run is paid for: verdicts, reasons, and agreement.
-
-A case is a ground truth (`gold`), a response (`pred`) and, where it is known, what the verdict
-should be (`expected`: true, false, a reward from 0 to 1, or null for what nobody can judge; in a
-table of texts the words for those, and nothing where it is not known).
-"""
+"""Trying a verifier on cases: a ground truth (`gold`), a response (`pred`), and perhaps the
+verdict that is `expected`: true, false, a reward from 0 to 1, or null for what nobody can judge."""
 
 from __future__ import annotations
 
@@ -28,10 +24,8 @@ ALIKE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A response to judge. `known` says whether it is known what the verdict should be.
-
-    With `pattern`, a regular expression, the answer is what its first group found last in `pred`.
-    """
+    """A response to judge; `known` says whether an `expected` verdict is, `pattern` is a regular
+    expression whose last first group is the answer."""
 
     problem: Problem
     pred: str
@@ -78,13 +72,8 @@ def read_cases(
     answers: bool = False,
     pattern: str | None = None,
 ) -> tuple[Case, ...]:
-    """Returns the cases of a file (JSONL, JSON, CSV or parquet).
-
-    `fields` maps our names (gold, pred, expected, problem, id) to the file's. With `answers`,
-    every `pred` is a bare answer and no response that has to say which part of it is one. With
-    `pattern`, a regular expression, what its first group found last in a `pred` is the answer.
-    Raises DatasetError.
-    """
+    """The cases of a file (JSONL, JSON, CSV or parquet). `fields` maps our names to the file's;
+    with `answers` every `pred` is a bare answer, and `pattern` finds it. Raises DatasetError."""
     names = {name: name for name in FIELDS} | dict(fields or {})
     unknown = set(names) - set(FIELDS)
     if unknown:
@@ -110,10 +99,8 @@ def read_cases(
 async def judge_cases(
     cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
 ) -> list[JudgedCase]:
-    """Returns the verdicts in order. A domain that asks a model does so through `calls`.
-
-    Raises DomainError for what is no verdict, EndpointError and DatasetError.
-    """
+    """The verdicts in order; a model is asked through `calls`. Raises DomainError, EndpointError
+    and DatasetError."""
 
     async def one(case: Case) -> JudgedCase:
         response = case.pred

@@ -1,14 +1,9 @@
 """Collection: exchanges that went wrong become problems to learn from.
 
-An exchange went wrong if it was corrected, if its mean score is below a bar, or if two arms of an
-experiment answered the same question differently. The ground truth is the corrected answer (the
-last one), or else the answer of another call of the same question that was scored right. What
-has none is counted, and left out unless the domain needs none.
-
-A question becomes a problem once, however often it was asked, and never if it is in a held-out,
-gate or sealed set, exactly or nearly: those say what a library is worth, and would not any more.
-What looks like a mail address, a key, a card or an account is taken out, as the proxy does before
-it keeps words; an answer that it would be taken out of is no ground truth any more.
+Wrong is what was corrected, has a low mean score, or was answered differently in two arms of an
+experiment. The ground truth is the last correction, else another call's answer to that question
+that was scored right. A question is taken once, and never if it is in a held-out, gate or sealed
+set, exactly or nearly. What looks like a mail address, a key, a card or an account is taken out.
 """
 
 from __future__ import annotations
@@ -57,10 +52,9 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """What is collected: `below` is the bar for scores; `unanswered` takes questions without a
-    ground truth too; `redact` is one more regular expression; `system` keeps the application's own
-    text in the problem: the system text, and the turns that all its conversations begin with (its
-    examples). Raises SettingsError for an expression that is none."""
+    """What is collected: scores below `below`, questions without a truth with `unanswered`, the
+    application's own text with `system`; `redact` is one more expression to take out. Raises
+    SettingsError."""
 
     below: float = BAR
     unanswered: bool = False
@@ -83,10 +77,8 @@ class CollectionRules:
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """From where problems are collected: `files` of other programs, or else the calls on record
-    that `which` names, with the scores of the author `by` alone where one is named. `heldout` are
-    more sets to keep out, and `output` is the file, by default `collected.jsonl` in the project.
-    """
+    """From where: `files`, or else the calls that `which` names with scores by `by`; `heldout`
+    are more sets to keep out, `output` is the file, by default `collected.jsonl` in the project."""
 
     files: tuple[Path, ...] = ()
     which: CallFilter = field(default_factory=CallFilter)
@@ -313,10 +305,7 @@ def _alike(
 
 
 def read_collected(path: Path) -> list[Row]:
-    """Returns the rows of a file of collected problems; none where there is no such file.
-
-    Raises DatasetError for a line that is no problem, and for a file that is not UTF-8.
-    """
+    """The rows of a file of collected problems; none without the file. Raises DatasetError."""
     if not path.exists():
         return []
     try:
@@ -361,12 +350,9 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 def held_out(
     store: Store, project: Project, more: Sequence[str] = ()
 ) -> tuple[list[Problem], list[str]]:
-    """Returns the problems of every held-out, gate and sealed set that is known of, and warnings.
-
-    Those are the sets that the settings file names, those of runs and evaluations on record, and
-    `more` files. A set that the settings name has to be there; one that only a record names may
-    be gone by now, which is a warning. Raises DatasetError and NotTrusted.
-    """
+    """The problems of every held-out, gate and sealed set of the settings file, of runs and
+    evaluations on record, and of `more` files, and warnings of sets that only a record names and
+    that are gone. Raises DatasetError and NotTrusted."""
     project.require_trust({})
     table, evaluation = project.table("train"), project.table("eval")
     domain = project.domain(table.get("domain") or project.table("model").get("domain"))

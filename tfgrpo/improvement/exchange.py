@@ -1,9 +1,5 @@
-"""Exchanges: what an application asked a model, what came back, and what is known of it.
-
-They are read from the record of traffic here, and from other programs' files elsewhere
-(`otlp_files.py`, `openai_files.py`). Words are the only part that counts: what has images, tools or
-an earlier part that is kept elsewhere cannot be asked again as a problem, and says so.
-"""
+"""Exchanges: what an application asked a model, what came back, and what is known of it; words
+alone, since images, tools and what a provider keeps cannot be asked again."""
 
 from __future__ import annotations
 
@@ -41,12 +37,9 @@ class Unusable(ValueError):
 
 
 class Exchange(NamedTuple):
-    """One request with its answer, without the library.
-
-    `id` is unique where it comes from and `where` says what that is. `score` is the mean of its
-    scores, `correct` the last corrected answer. `arm` is what tells libraries apart: an
-    experiment's arm, or a version's digest. `origin` goes with a problem as its provenance.
-    """
+    """One request with its answer, without the library. `id` is unique in its source, `score`
+    the mean, `correct` the last correction, `arm` an experiment's arm or a version's digest,
+    `origin` a problem's provenance."""
 
     id: str
     where: str
@@ -69,11 +62,9 @@ class Unread(NamedTuple):
 def of_traffic(
     traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
-    """Yields the calls on record, oldest first; `author` limits scores to that author's.
-
-    Calls without words, or that failed and were not corrected, are told of. Nothing is known
-    against a call without feedback that is in no experiment: its words are read only with `every`.
-    """
+    """Yields the calls on record, oldest first, with the scores of `author`. Calls without
+    words, and failed ones, are told of; those against which nothing is known are read only with
+    `every`."""
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
         if not (every or listed.feedback or call.arm):

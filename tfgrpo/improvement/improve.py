@@ -1,11 +1,8 @@
 """The loop in one call: collect, train on a branch with a gate, compare on held-out, propose.
 
-    result = await improve(store, project, ImproveRequest("prod"))
-
-It is made for a timer. With too few new problems nothing is done, one process at a time is at
-work on a store, and what was cut off, by whatever, goes on where it was: every answer that was
-paid for is in the journal. The branch that an application reads is never moved, unless the request
-says that what is better on held-out problems is to be accepted.
+It is made for a timer: too few new problems are left for later, one process works on a store, and
+what was cut off goes on from the journal. The target moves only if the request accepts what is
+better.
 """
 
 from __future__ import annotations
@@ -81,12 +78,9 @@ class Busy(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class ImproveRequest:
-    """What an improvement is to do.
-
-    `target` is the branch that it is for. With `least` new problems it begins. `settings` are those
-    of a training that win over the settings file. `accept` takes what is better on held-out
-    problems at once, `new` gives up one that was cut off, `budget` is the most that one may spend.
-    """
+    """What an improvement is to do for the branch `target` with `least` new problems: `settings`
+    win over the file's, `accept` takes what is better at once, `new` gives up one that was cut
+    off."""
 
     target: str = "prod"
     collect: CollectRequest = field(default_factory=CollectRequest)
@@ -132,11 +126,8 @@ async def improve(
     functions: Sequence[ToolFunction] = (),
     on_progress: OnProgress = ignore,
 ) -> Improvement:
-    """Does what there is to do for a branch, and returns what came of it.
-
-    Raises Busy where another is at work, BudgetReached, and TfgrpoError; what failed otherwise than
-    by its budget goes on at the next call.
-    """
+    """Does what there is to do for a branch, and returns what came of it; what failed goes on at
+    the next call. Raises Busy, BudgetReached, and TfgrpoError."""
     path = Path(store.path).parent / "locks" / "improve.lock"
     with process_lock.held(path) as free:
         if not free:

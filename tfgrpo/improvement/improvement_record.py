@@ -1,10 +1,6 @@
-"""The record of improvements: which problems each was about, and what came of it.
-
-An improvement is two decisions in the store, its beginning and its end, so one that was killed is
-known and goes on. A problem belongs to one improvement of a target and to one part of it, for
-good: to learn from, for the gate, or held out. So nothing that a proposal is judged by was ever
-trained on, yesterday's problems are not paid for again, and the held-out parts add up.
-"""
+"""The record of improvements: two decisions each, its beginning and its end. A problem belongs
+to one improvement of a target and one part of it (train, gate, heldout) for good, so a proposal
+is never judged by what was trained on."""
 
 from __future__ import annotations
 
@@ -89,13 +85,9 @@ def unused(
     *,
     giving_up: bool = False,
 ) -> list[Row]:
-    """Returns the rows that no improvement of a target was about, by what was recorded of it or by
-    its files: a redaction changes those as it changes the rows. Of one that came to nothing, those
-    are used that a finished step learned from. Raises DatasetError.
-
-    `fields` maps our names of fields to those that the project's data has. With `giving_up`, one
-    that is under way counts as come to nothing.
-    """
+    """The rows that no improvement of a target was about, by record or files; of one that came
+    to nothing (with `giving_up` also one under way), what a finished step learned from is used.
+    `fields` maps our names to the data's. Raises DatasetError."""
     used: set[str] = set()
     for one in rounds(store, target):
         if one.ended in RETURNED or (giving_up and one.ended is None):
@@ -149,11 +141,8 @@ def begin(
     fields: Mapping[str, str],
     named: Mapping[str, str | None],
 ) -> Round:
-    """Records a new improvement of a target with these rows, and its branch; returns it.
-
-    `fields` maps our names of fields to those that the project's data has, and `named` says which
-    parts (gate, heldout) the settings name a set for, so that all rows are left to learn from.
-    """
+    """Records a new improvement of a target with these rows, and its branch. `fields` maps our
+    names to the data's; parts that are `named` have sets of their own, and take no rows."""
     names = {one.subject for one in decisions(store, kind=IMPROVEMENT)}
     name = f"improve-{len(names) + 1}"
     base = store.tip(target)
@@ -192,11 +181,8 @@ def end(store: Store, one: Round, state: str, why: str | None = None, **more: An
 
 
 def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
-    """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
-
-    What is nearly the same as a problem to learn from is learned from too, and of few rows more
-    are learned from than tried on.
-    """
+    """Deals rows into the parts and `train` by digest; what is nearly the same as one to learn
+    from is learned from, and of few rows more are learned from than tried on."""
     left = sorted(rows, key=problem_digest)
     dealt: dict[str, list[Row]] = {}
     most = (len(rows) - max(1, int(LEARNED * len(rows)))) // max(1, len(parts))

@@ -1,8 +1,5 @@
-"""A judge's scores of calls on record, kept as its feedback: a rubric looks at what was answered.
-
-A call is judged once by each judge, so the next time only new ones are paid for, and `traffic
---figures`, experiments and `collect --by` see the scores like any other's.
-"""
+"""A judge's scores of calls on record, kept as its feedback. Each judge judges a call once, and
+its scores count like any other's."""
 
 from __future__ import annotations
 
@@ -50,10 +47,8 @@ class JudgeRequest:
 async def judge_calls(
     store: Store, project: Project, request: JudgeRequest, *, on_progress: OnProgress = ignore
 ) -> int:
-    """Judges the calls on record that this judge has not, and returns how many got a score.
-
-    Raises SettingsError for a domain that needs a ground truth, and TfgrpoError.
-    """
+    """Judges the calls that this judge has not, and returns how many got a score. Raises
+    SettingsError for a domain that needs a ground truth, and TfgrpoError."""
     given = {**request.settings, "domain": request.domain}
     domain = project.domain(request.domain)
     if domain.ground_truth:

@@ -1,4 +1,4 @@
-"""Files of OpenAI's platform, and of all who write the same: a JSON object for each exchange.
+"""Files of OpenAI's platform: a JSON object for each exchange.
 
     chat       {"messages": [... {"role": "assistant", …}]}   the last answer is the right one
     batch      {"custom_id", "body": {…}, "response": {…}}    a request and its answer
@@ -6,8 +6,8 @@
     completion {"object": "chat.completion", "messages", "choices", "metadata"}   stored ones
     output     {"object": "eval.run.output_item", "datasource_item", "results", "sample"}
 
-An answer with a score is judged by it; where a row has a score, its own answer is not taken for
-the right one. `score`, `correct` and `comment` may stand in the row or in its `metadata`.
+An answer with a score is not taken for the right one. `score`, `correct` and `comment` stand in the
+row or its `metadata`.
 """
 
 from __future__ import annotations

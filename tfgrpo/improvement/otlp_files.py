@@ -1,12 +1,6 @@
-"""OTLP as JSON: spans and events by OpenTelemetry's GenAI conventions, Langfuse's among them.
-
-A span with the messages of a model call is an exchange. The messages are attributes of the span
-or of an event of it, as structures or as JSON in a string; those of earlier conventions and of
-Langfuse (`gen_ai.prompt`, `langfuse.observation.input`) are read too. What is known of a call are
-`gen_ai.evaluation.result` events, in the span or in a log of the same trace and span. No
-convention has a name for a corrected answer: `tfgrpo.correct` is ours, and Langfuse's expected
-output counts as one.
-"""
+"""OTLP as JSON: spans with the messages of a model call, by GenAI conventions old and new and
+Langfuse's; `gen_ai.evaluation.result` events are scores. Corrected answers are `tfgrpo.correct`
+and Langfuse's expected output, since no convention has a name for them."""
 
 from __future__ import annotations
 
@@ -67,10 +61,8 @@ def is_otlp(row: Mapping[str, Any]) -> bool:
 
 
 def exchanges(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Exchange | Unread]:
-    """Yields the exchanges in batches, each of which comes with where it stands.
-
-    Spans that are no call of a model, as those of tools and agents, are passed over.
-    """
+    """Yields the exchanges in batches that come with where they stand; spans that call no model
+    are passed over."""
     evaluations: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for _, row in rows:
         for record in _records(row, "resourceLogs", "scopeLogs", "logRecords"):
@@ -175,9 +167,8 @@ def _exchange(
 
 
 def _numbered(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns attributes with messages as lists that are written a field an attribute:
-    OpenLLMetry's `gen_ai.prompt.0.content`, OpenInference's `llm.input_messages.0.message.content`.
-    """
+    """Attributes with their numbered messages as lists: OpenLLMetry's `gen_ai.prompt.0.content`,
+    OpenInference's `llm.input_messages.0.message.content`."""
     lists: dict[str, dict[int, dict[str, Any]]] = {}
     for name, value in values.items():
         match = NUMBERED.fullmatch(name)

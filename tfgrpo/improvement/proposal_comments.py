@@ -1,9 +1,5 @@
-"""What people say of a proposal before it is decided: comments on it or on one of its changes, and
-whom they ask to look.
-
-Each is a decision on record of its own kind, so that redaction reaches it; it decides nothing, and
-no controller is told of it.
-"""
+"""What people say of a proposal and whom they ask to look: decisions on record, so redaction
+reaches them, that decide nothing and that no controller is told of."""
 
 from __future__ import annotations
 

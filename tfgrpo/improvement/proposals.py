@@ -1,14 +1,8 @@
 """Proposals: a branch with evidence that waits for a person, or a rule, to take it or leave it.
 
-Nothing that improves a library by itself moves the branch that an application reads: it makes a
-branch of its own and a proposal about it, on record as a decision. Accepting brings the changes
-into the target by a three-way merge, so that what was done there meanwhile stays; some of them, or
-with other words, if so asked. Each change is accepted, turned down for a reason of its own (later
-trainings do not try it again: `turned_down.py`), or left open; a proposal waits while one of its
-changes does. What was turned down stays in a branch called `rejected/…`.
-
-    for proposal in list_proposals(store):
-        accept(store, proposal.id, why="right on the till")
+Accepting brings changes into the target by a three-way merge; each change is accepted, turned down
+for a reason (`turned_down.py`), or left open. What was turned down stays in a branch called
+`rejected/…`.
 """
 
 from __future__ import annotations
@@ -44,9 +38,8 @@ PARTS = {"train": "learned_from", "gate": "gate", "heldout": "held_out"}
 
 
 class ProposedChange(NamedTuple):
-    """One change of a proposal. `label` is what it is called in it; None on a side means that the
-    experience is not there. `reason` and `evidence` are those of the event that it comes from.
-    `state` is what was decided about it, `why` the reason where it was turned down."""
+    """One change: None on a side means that the experience is not there; `state` is what was
+    decided about it, `why` the reason where it was turned down."""
 
     label: str
     experience: str
@@ -69,11 +62,8 @@ class ProposedChange(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a proposal does to the reward on held-out problems, paired by problem.
-
-    `before` and `after` are the mean rewards, `mean` their difference with its 95 % interval
-    (None where there is no end), `p` the permutation test's.
-    """
+    """The reward on held-out problems, paired by problem: means `before` and `after`, their
+    difference with its 95 % interval (None: no end), and the permutation test's `p`."""
 
     before: float
     after: float
@@ -115,14 +105,10 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Viewed):
-    """A proposal as it stands. Times are microseconds since 1970.
-
-    `base` is where `target` stood when it was made, `candidate` what is proposed. `source` says
-    what made it, `details` what else is known (the run, the problems). `author`, `time` and `why`
-    are those of the last decision about it once there is one; `accepted` are the experiences whose
-    change was taken, `versions` those that they became, `edited` those that were given other words.
-    `decisions` counts what was decided about it, so that who decides can say what they saw.
-    """
+    """A proposal as it stands, with times in microseconds since 1970: `candidate` for `target`,
+    which stood at `base`; author, time and reason of the last decision; experiences `accepted`
+    and `edited`, `versions` that they became; and how many `decisions` there were, so that who
+    decides can say what they saw."""
 
     id: str
     state: State
@@ -252,13 +238,9 @@ def get_proposal(store: Store, id: str) -> Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What somebody decides about a proposal; changes are named by label or id.
-
-    `accept` are the changes that are taken, `reject` gives those that are turned down with the
-    reason of each; what is in neither is left open. `edits` has other words for some that are
-    taken, `why` the reason for taking them, `take` decides conflicts with what the target did
-    meanwhile. `seen` is how many decisions there were when the proposal was looked at.
-    """
+    """What somebody decides about changes, by label or id: `accept`, `reject` with reasons,
+    other words in `edits`. `take` decides conflicts with the target, `seen` is how many
+    decisions were known."""
 
     accept: Sequence[str] = ()
     reject: Mapping[str, str] = field(default_factory=dict)
@@ -297,15 +279,11 @@ def reject(store: Store, id: str, *, why: str, only: Sequence[str] | None = None
 
 
 def review(store: Store, id: str, what: Review) -> Proposal:
-    """Records what was decided about a proposal's changes as one operation, and returns it as it
-    stands then. What is taken becomes one version of the target; what the target has by now in the
-    same words is not added twice. With its last open change decided the proposal is put away, as a
-    branch called `rejected/…` where not all of it was taken as it was proposed.
+    """Records a review as one operation, and returns the proposal as it stands then: what is taken
+    becomes one version of the target, and without an open change the proposal is put away.
 
-    Raises MergeConflict where the target changed what is taken and nothing was said of that,
-    StaleVersion where somebody decided since it was looked at, InvalidOperation for a change that
-    is decided, a reason that is missing or nothing left to change, UnknownRevision for a change
-    that it has not, OnTrial where something is taken and the store is not forced, ProtectedName.
+    Raises MergeConflict, StaleVersion where somebody decided meanwhile, InvalidOperation for a
+    decided change, a missing reason or nothing to change, UnknownRevision, OnTrial, ProtectedName.
     """
     proposal = _open(store, id)
     running = at_work(store, proposal.target) if what.accept and not store.is_forced else None

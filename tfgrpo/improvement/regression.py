@@ -1,13 +1,9 @@
-"""Drift: whether a library still helps, on another model or on last month's, and what of it does.
+"""Drift: whether a library still helps on another model, or on last month's under the same name.
 
-A library is learned under one model. Under another, or under the same name a month later, it may
-help less, and some of it hurt. The library and the empty one attempt the same problems under both,
-and what the library adds is compared by problem. What each experience adds is read off attempts
-that each leave out a random half of the library, the odd attempt of a pair what the even one has
-(`learn/assign.py`, `evaluation/credit.py`).
-
-Without another model the record is the other side: the scores, and what each experience added,
-when this was last asked; the attempts are made afresh.
+The library and the empty one attempt the same problems on both sides, and the gain is compared by
+problem. What each experience adds is read off attempts that each leave out a random half
+(`learn/assign.py`, `evaluation/credit.py`). Without another model the other side is the record of
+the last time.
 """
 
 from __future__ import annotations
@@ -58,9 +54,9 @@ Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", 
 
 @dataclass(frozen=True, slots=True)
 class RegressRequest:
-    """What is asked: the library of `revision` on `data`, as `settings` say for the new side (a
-    model, a base URL). Without a model there, the same one is asked afresh. `target` is the branch
-    that a proposal would be for, None to propose nothing."""
+    """What is asked: the library of `revision` on `data`, with `settings` of the new side;
+    without a model there the same one is asked afresh. `target` is the branch of a proposal,
+    None for none."""
 
     revision: str = "HEAD"
     data: str | None = None
@@ -199,11 +195,8 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
 async def regress(
     store: Store, project: Project, request: RegressRequest, *, on_progress: OnProgress = ignore
 ) -> Regression:
-    """Compares what a library adds on two sides, and proposes where that is asked.
-
-    Every answer is in the journal, so one that was cut off goes on. Raises SettingsError for an
-    empty library, and TfgrpoError.
-    """
+    """Compares what a library adds on two sides, and proposes where that is asked; one cut off
+    goes on from the journal. Raises SettingsError for an empty library, and TfgrpoError."""
     sides = await apart(store, lambda there: plan_sides(there, project, request))
     version, library, versions = sides.version, sides.library, sides.old.versions
     old, new = sides.old, sides.new

@@ -1,12 +1,9 @@
-"""What a run or an evaluation will take, before anything is spent: calls, tokens, dollars, time.
+"""What a run or an evaluation will take before anything is spent: calls × their size.
 
-An estimate is calls × their size. Prompts are rendered for real, every problem with the run's own
-templates and the library that the branch stands at. How long answers are this store has seen from
-the same model, or else the rules below say. Two figures are given: what is *expected*, and what the
-calls take at *most* if the models behave: every group teaches, answers are twice as long, the
-library is full. A run whose answers are longer still costs more than that; `--budget` is what stops
-it. The stages are those of `tfgrpo cost`. Of a run that has made steps the rest is taken to be like
-those.
+Prompts are rendered for real; answers are as long as this store has seen from the model, else as
+the rules below say. *Expected* is the likely figure, *most* an upper one: every group teaches,
+answers are longer, the library is full; `--budget` is what stops a run. Of a run with steps the
+rest is like those.
 """
 
 from __future__ import annotations

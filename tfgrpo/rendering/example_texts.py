@@ -1,8 +1,4 @@
-"""Examples as texts: a problem and its right answer in one experience.
-
-An example is known by its text. Where messages are made, it is two turns before the
-problem (render.py); where a library is a text, it is a line like the others.
-"""
+"""Examples as texts: a problem and its right answer in one experience, known by how it begins."""
 
 from __future__ import annotations
 

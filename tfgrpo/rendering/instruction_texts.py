@@ -1,11 +1,6 @@
-"""What of a prompt beside lessons is in a library: the base prompt, and what is said of tools.
-
-Such an experience is known by how its text begins, as an example is. `[objective] Solve …` takes
-the place of `agent_objective` in the prompts of attempts, and `[tool search] Searches …` that of a
-tool's description. The last of each in the library counts. So they have history, diff and blame as
-everything in a library has, and on probation an attempt that is not shown one has the words of the
-settings. Where a library is a text, they are lines like the others.
-"""
+"""What of a prompt beside lessons is in a library, known by how its text begins: `[objective]
+Solve …` for `agent_objective`, `[tool search] Searches …` for a tool's description; the last of
+each counts. An attempt that is not shown one has the words of the settings."""
 
 from __future__ import annotations
 

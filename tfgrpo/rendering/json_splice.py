@@ -1,9 +1,5 @@
-"""Edits in the text of a JSON document that leave every other character as it is.
-
-To parse a body and to write it anew would change its blanks, its escapes, the digits of its
-numbers and keys that stand in it twice. So values are only looked up, with the place where each
-stands, by the scanner of Python's own `json`, and what is to change is changed there.
-"""
+"""Edits in the text of a JSON document that leave every other character as it is: values are
+only looked up with their places, by the scanner of Python's own `json`."""
 
 from __future__ import annotations
 
@@ -52,9 +48,8 @@ _value = tuple.__new__
 
 
 def document(text: str, keys: Collection[str]) -> dict[str, Value]:
-    """Returns those of the wanted members that an object has. Raises RepeatedKey, and NotJson for
-    what cannot be read as an object, or not by this Python: nested too deep, or with a number of
-    too many digits."""
+    """The wanted members that an object has. Raises RepeatedKey, and NotJson for what cannot be
+    read as an object."""
     try:
         start = skip(text, 0)
         members, end = _members(text, start, keys)
@@ -91,11 +86,8 @@ def items(text: str, start: int) -> Iterator[Value]:
 
 
 def edited(plain: bytes, text: str, edits: Iterable[Edit]) -> bytes:
-    """Returns `plain`, which is `text` in UTF-8, with these edits, none of which overlap.
-
-    A body of a megabyte is copied once: only what stands before an edit, which is little, is
-    encoded to learn where that is.
-    """
+    """`plain`, which is `text` in UTF-8, with these edits, none of which overlap. Only what
+    stands before edits is encoded to find their places."""
     view = memoryview(plain)
     pieces: list[bytes | memoryview] = []
     at = done = 0  # in characters, and in bytes

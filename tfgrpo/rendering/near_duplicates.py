@@ -1,15 +1,9 @@
-"""Texts that say the same, or nearly the same: what a merge doubles, and what a run says again.
+"""Texts that say the same, or nearly: what a merge doubles, and what a run says again.
 
 No language is known here. Two texts repeat one another where they are the same words in the same
-order, wherever that begins ("Round down, when …" and "When …, round down"), except for case,
-punctuation and up to two letters at the end of a word: a plural. A word is a run of letters or of
-digits; in a script without blanks it is what stands between two punctuation marks. Only letters
-that have a case are endings: one more Chinese sign is another word. Whatever could change what is
-said makes two texts different: another word, one more or one less (a negation is one), other
-digits, another operator, sign or unit.
-
-By the share of characters' n-grams alone this cannot be told: of the pairs in five languages that
-the tests hold, "do not count" is more like "do count" than a plural is like its singular.
+cyclic order, except for case, punctuation and up to two letters at the end of a word (a plural),
+where letters have a case. Another word (a negation is one), digit, operator, sign or unit makes
+them different, which n-grams of characters alone cannot tell.
 """
 
 from __future__ import annotations
@@ -44,11 +38,8 @@ class NearDuplicate(NamedTuple):
 
 
 def near_duplicates(before: Library, after: Library) -> list[NearDuplicate]:
-    """Returns, for each experience that came or changed between two libraries, its nearest
-    neighbour among those that were there, in library order; each pair once.
-
-    Two that came together were not brought together by this.
-    """
+    """Of each experience that came or changed between two libraries, the nearest of those that
+    were there, in library order; each pair once."""
     old = {e.id: e.text for e in before}
     texts = {e.id: e.text for e in after.readable if e.id in old}
     pairs: dict[frozenset[str], NearDuplicate] = {}
@@ -141,9 +132,8 @@ def _digits(text: str) -> list[str]:
 
 
 def _operators(text: str) -> list[str]:
-    """Returns the signs of a text that are more than punctuation: symbols, percent and degrees;
-    and those of ASCII between two words (`a/b`), before one (`-7`, `!x`) or alone (`a * b`).
-    Hyphens within a word, quotes, and what stands beside a wide letter are punctuation."""
+    """The signs of a text that are more than punctuation: symbols, percent and degrees, and
+    those of ASCII between two words (`a/b`), before one (`-7`) or alone."""
     return [
         sign
         for before, sign, after in zip(f" {text}", text, f"{text[1:]} ", strict=False)

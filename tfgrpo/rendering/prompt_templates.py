@@ -1,12 +1,7 @@
-"""Prompts as files that a person can read, override and cite.
-
-A prompt is a Markdown file in `tfgrpo/prompts/`, or one of the same name in a folder of the
-user's. Lines `<!-- system -->`, `<!-- user -->` and `<!-- assistant -->` begin its messages;
-`{{names}}` in them are filled in. A user and an assistant message before the last user message
-are a worked example, from which small models learn a form far better than from a description.
-A prompt is identified by the digest of its text, which stands in the evidence
-of every event that it led to.
-"""
+"""Prompts as Markdown files, in `tfgrpo/prompts/` or a folder of the user's, known by the digest
+of their text. `<!-- system -->`, `<!-- user -->` and `<!-- assistant -->` begin messages,
+`{{names}}` are filled in. A user and an assistant message before the last user's are a worked
+example."""
 
 from __future__ import annotations
 
@@ -52,10 +47,8 @@ class Template:
         return any(name in PLACE.findall(text) for _, text in self.parts)
 
     def render(self, values: Mapping[str, str]) -> tuple[Message, ...]:
-        """Returns the messages with every `{{name}}` filled in; parts left empty are dropped.
-
-        Raises TemplateError for a name that has no value.
-        """
+        """The messages with every `{{name}}` filled in, without empty parts. Raises
+        TemplateError for a name without a value."""
 
         def fill(match: re.Match[str]) -> str:
             if match[1] not in values:

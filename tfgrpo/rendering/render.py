@@ -1,9 +1,5 @@
-"""A library as inference sees it: labels, prompt text, messages.
-
-Labels (`[G0]`, `[G1]` …) are given anew for every rendering; identity stays with the
-experience's id. An empty library renders into the same prompt, with a word in its place, so the
-control for "does the library help" is the same prompt with an empty library.
-"""
+"""A library as inference sees it: labels (`[G0]`, given anew for every rendering), prompt text,
+messages. An empty library is a word in the same prompt, which makes it the control."""
 
 from __future__ import annotations
 
@@ -24,10 +20,8 @@ LEARNING_OBJECTIVE = "Rules that make attempts at problems like these come out r
 
 
 def prompt_text(library: Library) -> str:
-    """Returns a line `[G0] …` for each experience, or a word for none.
-
-    What was redacted is left out; the others keep their labels.
-    """
+    """A line `[G0] …` for each experience, or a word for none; what was redacted is left out,
+    and labels stay."""
     label = library.label_of
     return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
@@ -47,14 +41,9 @@ def rules_of(library: Library) -> Library:
 def rollout_messages(
     template: prompt_templates.Template, library: Library, problem: str, agent_objective: str
 ) -> tuple[prompt_templates.Message, ...]:
-    """Returns the messages of a rollout: the task and the library, then the problem.
-
-    The words of the library for the base prompt take the place of `agent_objective`, and those for
-    tools are told where the tools are. Examples are turns of their own before the problem, asked as
-    it is, which a small model copies far more from than from lines of the library
-    (docs/evaluation.md). Where a prompt asks for the problem in the message that holds the library,
-    they are lines of it.
-    """
+    """The messages of a rollout: the task with the library, whose words for base prompt and
+    tools win, examples as turns of their own, which small models copy far more from
+    (docs/evaluation.md), then the problem. In a prompt of one message examples are lines."""
     words = instructions(library)
     if words and template.uses("agent_objective"):
         agent_objective = words.get(OBJECTIVE, agent_objective)

@@ -1,10 +1,6 @@
-"""Where a library's text goes, by route, and what else is read from a request's body.
-
-The text goes after the application's own system text, examples go before its own turns, as in
-training's prompts (rendering/render.py), and both are the same to the byte from request to
-request, so that the prompt caches of providers, which match exact beginnings, keep working. No
-cache mark is added: a request may have four, and they are the application's.
-"""
+"""Where a library's text goes, by route: after the application's own system text, examples
+before its own turns, the same to the byte each time, so that providers' prompt caches keep
+working. No cache mark is added: a request may have four, and they are the application's."""
 
 from __future__ import annotations
 
@@ -218,9 +214,8 @@ def opening(members: Members) -> str:
 
 
 def conversation(members: Members) -> str | None:
-    """Returns what stands for the subject of a request that names none: the words that its
-    conversation begins with, as a digest. None where it has none, or goes on with what the
-    provider keeps, whose beginning is not in it."""
+    """The subject of a request that names none: a digest of the words its conversation begins
+    with; None where it has none, or its beginning is at the provider."""
     if "previous_response_id" in members:
         return None
     words = opening(members)

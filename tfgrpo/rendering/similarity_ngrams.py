@@ -1,14 +1,6 @@
-"""How much alike texts are by the runs of characters that they share: n-grams.
-
-This holds for every language and script: a text is normalised (Unicode NFKC, case folded, white
-space folded to one blank), and each run of two to four characters in it is a term. There is no
-list of words and no rule of a language. Texts of a library are ranked by BM25 over these terms
-(Robertson and Zaragoza 2009; n-grams as terms: McNamee and Mayfield 2004), so that a run which
-every text has says little. Two texts alone are compared by the share of runs that both have.
-
-numpy is imported where it is used: `tfgrpo log` starts without it, and who has copied the part that
-reads a library has none.
-"""
+"""How much alike texts are by the runs of two to four characters that they share, normalised
+(NFKC, case and white space folded), in any language: a library is ranked by BM25 over them
+(Robertson and Zaragoza 2009; McNamee and Mayfield 2004), two texts by their shared part."""
 
 from __future__ import annotations
 
@@ -44,9 +36,8 @@ def normalised(text: str) -> str:
 
 
 def similarity(one: str, other: str) -> float:
-    """Returns how much alike two texts are, in [0, 1]: twice the terms that both have, by how
-    often, divided by the terms of both (Dice's coefficient). Texts that are the same after
-    `normalised` are 1."""
+    """How much alike two texts are, in [0, 1]: Dice's coefficient over their terms, 1 when they
+    are the same after `normalised`."""
     import numpy as np
 
     (terms, counts), (others, other_counts) = _terms(one), _terms(other)

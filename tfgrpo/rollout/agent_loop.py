@@ -1,11 +1,6 @@
-"""The agent: a rollout that thinks, acts and looks until it can answer (ReAct, arXiv 2210.03629).
-
-Each turn the model either calls tools, whose results go into the next turn, or gives its
-answer. Turns, tokens and seconds are limited; at a limit the model is asked once more, without
-tools, for the answer it has. Seconds are those of the record, so a run that is resumed comes to
-its limits at the same turn. Every message is in the trajectory; a result that was answered from
-the record is marked `cached`.
-"""
+"""The agent: a rollout that thinks, acts and looks until it can answer (ReAct, arXiv
+2210.03629). At a limit of turns, tokens or (recorded) seconds it is asked once more, without
+tools. A result from the record is marked `cached`."""
 
 from __future__ import annotations
 
@@ -162,12 +157,9 @@ async def equipped(
     folder: Path,
     functions: Sequence[Callable[..., object]] = (),
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
-    """Yields a domain whose attempts are made as the settings say: by the user's agent, by ours,
-    with exact rewards, or as they were.
-
-    Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
-    Raises ToolError.
-    """
+    """Yields a domain whose attempts are made as the settings say: by the user's agent, ours,
+    exact rewards, or as they were. Tools' paths are relative to `folder`, `functions` are more
+    tools. Raises ToolError."""
     if isinstance(domain.rollout, AgentRollout):
         async with domain.rollout.opened(settings.task_timeout) as rollout:
             yield bounded(replace(domain, rollout=rollout), settings.concurrency), None

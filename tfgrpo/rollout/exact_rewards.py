@@ -1,15 +1,9 @@
 """Exact rewards: what an attempt earns on average, where its answer is one of few.
 
-`--answers exact` asks for each answer's probability (`domains/few_answers.py`). The reward is the
-mean of what the answers earn, weighted by how likely each is at the attempt's temperature. So it
-has no sampling noise; what is left of it between attempts is their prompts' own.
-
-An attempt still says something: an answer that is drawn by those chances. What that one earns is
-kept beside the reward. A group's winners and losers are told apart by it, since their texts are
-what a lesson is drawn from; a tenth more or less of a probability is no text.
-
-Where the endpoint tells no log-probabilities, or the codes hold too little, the attempt is sampled
-as ever, and its details say so.
+`--answers exact` asks for each answer's probability (`domains/few_answers.py`), and the reward is
+the mean by those at the attempt's temperature. One answer is drawn and its reward kept: it tells
+winners from losers, since lessons are drawn from texts. Where log-probabilities are missing or hold
+too little, the attempt is sampled, and its details say so.
 """
 
 from __future__ import annotations

@@ -1,13 +1,7 @@
-"""Attempts that code of the user's makes: as many at once as calls, and counted where they say what
-they took.
-
-Such a rollout may start programs, hold files open and ask models that nothing here knows of. So
-`concurrency` bounds the attempts, where elsewhere it bounds calls. What an attempt tells by
-`Context.record` goes on record when it ends, however it ends.
-
-Under a budget, attempts begin one at a time until it is known whether they ask models elsewhere.
-Where they do, each one sets aside what the dearest so far has taken.
-"""
+"""Attempts that code of the user's makes: `concurrency` bounds them, since it may ask models
+that nothing here knows of. What `Context.record` tells goes on record. Under a budget they begin
+one at a time until it is known whether they ask elsewhere; if so, each sets aside what the
+dearest took."""
 
 from __future__ import annotations
 

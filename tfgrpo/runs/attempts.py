@@ -1,10 +1,6 @@
-"""Looking inside: every attempt of a run or an evaluation, with what it was asked and told.
-
-One projection for the terminal, JSON, CSV, notebooks and pages. The list of attempts is read
-from the record alone. What belongs to one (question, prompt as sent, ground truth, messages)
-is read when it is asked for: the prompt and the answer from the journal, the question and the
-ground truth from the data, as long as it is the same that was attempted.
-"""
+"""Every attempt of a run or an evaluation, for terminal, JSON, CSV, notebooks and pages. The
+list is read from the record alone; texts come from the journal and the data when they are asked
+for."""
 
 from __future__ import annotations
 
@@ -36,12 +32,9 @@ WINNER, LOSER = "winner", "loser"
 
 
 class RecordedAttempt(NamedTuple):
-    """One attempt, as recorded. `step` counts from 1; None in an evaluation.
-
-    `reward` is None for what could not be judged. `side` says whether it is a winner or a loser
-    of its group, the attempts at one problem in one step or evaluation; it is empty where all
-    are alike. `calls` are the journal's keys, in hex.
-    """
+    """One attempt. `step` counts from 1 (None in an evaluation), `reward` is None for what could
+    not be judged, `side` is empty where all of its group are alike, `calls` are the journal's
+    keys in hex."""
 
     step: int | None
     problem: str
@@ -75,9 +68,8 @@ class RecordedAttempt(NamedTuple):
 
 
 class AttemptText(NamedTuple):
-    """What an attempt was asked and what it said: the question, the answers that are right (None
-    where the data is not at hand), the prompt as it was sent, and what followed it, as (role,
-    text)."""
+    """What an attempt was asked and said, as (role, text); ground truths are None where the data
+    is not at hand."""
 
     question: str
     ground_truths: tuple[str, ...] | None
@@ -284,10 +276,7 @@ def evaluation_attempts(
 
 
 def recorded_evaluation(store: Store, version: int, dataset: str | None = None) -> Evaluation:
-    """Returns the newest evaluation of a version (on that dataset, as it was recorded).
-
-    Raises UnknownRevision listing what there is.
-    """
+    """The newest evaluation of a version, on `dataset` if named. Raises UnknownRevision."""
     there = store.runs.evaluations(version)
     fitting = [one for one in there if dataset in (None, one.dataset)]
     if not fitting:

@@ -1,11 +1,5 @@
-"""Credit over time: what was known of each experience's effect after each step of the runs that
-measured it.
-
-A moment has the attempts of its step and of all before it in the history of a version, so a
-later moment differs from an earlier one by what was attempted between them. What is credited is
-an experience with the text that it had in that step, as in `credit.py`: one that was given other
-words starts anew, and between the two there is no figure.
-"""
+"""Credit over time: each experience's effect from the attempts of a step and of all before it.
+An experience that was given other words starts anew, with no figure between."""
 
 from __future__ import annotations
 
@@ -23,9 +17,8 @@ MOST = 16
 
 
 class CreditMoment(NamedTuple):
-    """What was known after a step: `step` counts from 1, `version` had the library it was taken
-    with, and `credits` has the experiences of which something was known. The last moment, with
-    step None, is the library of the version that was asked about."""
+    """What was known after a step (from 1) with the library of `version`; the last moment, step
+    None, has the library that was asked about."""
 
     run: str
     step: int | None
@@ -65,9 +58,8 @@ def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple
 
 
 def credit_points(moments: Sequence[CreditMoment], id: str) -> list[CreditPoint]:
-    """Returns the credit of one experience over time, from its first step on, with a point of
-    nothing known where it got other words. The last moment counts only if it tells more than the
-    step before it."""
+    """One experience's credit over time, with a point of nothing known where it got other words;
+    the last moment counts only if it tells more than the step before."""
     points: list[CreditPoint] = []
     before: str | None = None
     for moment in moments:

@@ -23,11 +23,8 @@ class Series(NamedTuple):
 
 
 def dynamics(store: Store, run: Run) -> list[Series]:
-    """Returns a run's figures, step by step, from its versions and its journal.
-
-    Mean reward, the share of mixed groups, rollouts, tokens the model wrote for a rollout, tool
-    calls, the size of the library, and operations by kind. A read-only operation.
-    """
+    """A run's figures by step: reward, mixed groups, rollouts, tokens a rollout, tool calls,
+    library size, operations."""
     versions = versions_of(store, run)
     stats = [version.meta.get("stats", {}) for version in versions]
     steps = [version.meta.get("step") for version in versions]

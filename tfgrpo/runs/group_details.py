@@ -1,9 +1,5 @@
-"""One group to its ground: the attempts at a problem in a step, what they were asked and said, the
-comparison that was made of them, and what was decided because of it.
-
-Everything is read from the record: attempts and calls from the journal, decisions from the
-events of the run's versions, of what a gate turned down, and of the candidates on probation.
-"""
+"""One group, from the record: its attempts, the comparison that was made of them, and the
+events, gate's and candidates' among them, that came of it."""
 
 from __future__ import annotations
 
@@ -71,9 +67,8 @@ class ReflectionCall(NamedTuple):
 
 
 class ComparedGroup(NamedTuple):
-    """What the reflection model said of a group, in as many answers as it was asked for: what set
-    winners apart in the last, and the lessons of all, each with its reason. Lists are empty where
-    its answers cannot be read; `calls` has the words."""
+    """The reflection model's answers about a group: what set winners apart, and lessons with
+    reasons; empty where unreadable."""
 
     right_did: str
     wrong_did: str
@@ -82,9 +77,8 @@ class ComparedGroup(NamedTuple):
 
 
 class GroupDecision(NamedTuple):
-    """An event that came of a group. `before` is the text that it started from; `gate` says what a
-    gate did with it, in words, and is None where there was no gate or it was not tried. It
-    `is_kept` on the run's branch; what is not and has no gate is on that of candidates."""
+    """An event of a group, with the text `before` it, what a `gate` did (None: none tried it),
+    and whether it is kept on the run's branch."""
 
     event: Event
     version: Version
@@ -124,11 +118,8 @@ class GroupView:
 def group_view(
     store: Store, listed: AttemptList, run: Run | None = None, *, sample: int | None = None
 ) -> GroupView:
-    """Returns the view of a list of attempts at one problem in one step (`AttemptList.of`).
-
-    With `sample`, of that attempt alone. `run` is whose attempts they are; without one there is
-    no comparison. A read-only operation. Raises StoreError.
-    """
+    """The view of the attempts at one problem in one step, or of one `sample`; without `run`
+    there is no comparison. Raises StoreError."""
     (group,) = listed.groups()
     first = group[0]
     text = listed.text(first)
@@ -163,9 +154,8 @@ def group_view(
 def highlighted(
     prompt: Sequence[tuple[str, str]], library: Library
 ) -> tuple[tuple[str, tuple[PromptPart, ...]], ...]:
-    """Returns a prompt as (role, parts), in which the texts of a library's experiences are parts
-    of their own, and so are the problems of its examples in the turns that have an answer. An
-    experience that is not in the prompt, for only some were put in, has none."""
+    """A prompt as (role, parts), in which experiences' texts, and the problems of examples, are
+    parts of their own."""
     rules: dict[str, Experience] = {}
     asked: dict[str, Experience] = {}
     for experience in library.readable:
@@ -291,9 +281,8 @@ def _compared(
     questions: tuple[str, ...],
     decisions: Sequence[GroupDecision],
 ) -> ComparedGroup | None:
-    """Returns the calls that a group's events name, or a comparison that is about its question, the
-    first of `questions`; the others are those of its step. An event that several groups taught
-    names the comparison of the first."""
+    """The calls that a group's events name, or a comparison about the first of `questions`; and
+    the others of its step."""
     sources = [one.event.evidence or {} for one in decisions]
     every, own = (
         {str(key) for evidence in part for key in evidence.get("calls", ())}

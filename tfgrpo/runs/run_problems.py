@@ -1,7 +1,5 @@
-"""The problems of a run: those it learns from, and those for the gate, the end, and sealed ones.
-
-They are checked before anything is paid for, and a run that resumes has to find the very same.
-"""
+"""The problems of a run, checked before anything is paid for; a run that resumes has to find the
+very same."""
 
 from __future__ import annotations
 
@@ -71,11 +69,9 @@ class RunProblems:
 def load_problems(
     store: Store, settings: TrainSettings, domain: Domain
 ) -> tuple[RunProblems, list[str]]:
-    """Returns the problems that settings name, and warnings about them.
-
-    Names in `settings` are as seen from the working folder. Raises DatasetError, TemplateError,
-    and SettingsError where sealed problems serve for something else too.
-    """
+    """The problems that settings name, as seen from the working folder, and warnings. Raises
+    DatasetError, TemplateError, and SettingsError for sealed problems that serve for something
+    else too."""
     warnings: list[str] = []
     train = domain.problems(settings.data, settings.fields)
     names = {kind: getattr(settings, kind) for kind in KINDS if getattr(settings, kind)}

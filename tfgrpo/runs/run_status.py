@@ -1,13 +1,6 @@
-"""Following a run from another process, from the store alone.
-
-`RunFollower.look()` asks first whether anything was committed, which takes microseconds, and then
-reads what is new: the calls and attempts after those it has seen. A run of a million calls costs a
-watcher no more than one of ten. What is under way comes from the file that a run at work writes
-beside its lock (`live_run.py`). Nothing is written.
-
-A figure that is not known is None and never 0: a price that no catalogue has, a step whose
-attempts could not be judged, the steps of a run that has not made one yet.
-"""
+"""Following a run from another process: `RunFollower.look()` reads what is new in the store
+since the last look, and what is under way from `live_run.py`. A figure that is not known is
+None, never 0."""
 
 from __future__ import annotations
 
@@ -49,11 +42,8 @@ class LearnedStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
-    """One step, counted from 1. `reward` is the mean over problems with its 95 % interval, None
-    where nothing could be judged; `mixed` of `groups` have winners and losers so far.
-
-    `outcomes` counts attempts by what became of them. `learned` is None until the step is done.
-    """
+    """One step, counted from 1: `reward` with its 95 % interval, how many of its groups are
+    `mixed`, attempts by outcome, and what was `learned` (None: not done)."""
 
     step: int
     attempts: int
@@ -220,10 +210,8 @@ class RunFollower:
         self._states: tuple[RunState, ...] = ()
 
     def look(self) -> RunFigures | None:
-        """Returns the run as it is now, or None where nothing has changed since the last look.
-
-        Raises StoreError and PriceInvalid.
-        """
+        """The run as it is now, None where nothing changed since the last look. Raises
+        StoreError and PriceInvalid."""
         state = self._store.runs.state(self._run)
         changed = _changed_at(self._store, self._run) if state == "running" else 0
         changes = self._store.port.changes()
