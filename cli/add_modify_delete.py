@@ -163,7 +163,7 @@ def _each(
 
 
 def _typed() -> list[str]:
-    """Returns the lines of standard input that say something. Raises InvalidOperation for none."""
+    """The lines of standard input that say something. Raises InvalidOperation for none."""
     lines = [line for line in sys.stdin if line.strip()]
     if not lines:
         raise InvalidOperation(

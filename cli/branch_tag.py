@@ -19,8 +19,8 @@ from tfgrpo.store.records import TAGGED
 def naming(
     type: click.ParamType[str], *rename: str
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the parameters that branches and tags share; names complete as `type` does, and
-    `rename` are the flags that rename."""
+    """Adds the parameters that branches and tags share: names of a `type`, and flags that
+    rename."""
     parameters = (
         click.argument("name", required=False, type=type),
         click.argument("revision", required=False, type=REVISION),
@@ -221,7 +221,7 @@ def _go_back(app: App, branch: str, to: str | None, why: str) -> None:
 
 
 def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:
-    """Returns the old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
+    """The old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
     if second is not None:
         return first, second
     here = app.store.head.branch if kind == "branch" else None

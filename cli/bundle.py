@@ -113,7 +113,7 @@ def list_heads(file: Path, as_json: bool) -> None:
 
 
 def heads(names: Names) -> list[str]:
-    """Returns a line for each name: the digest's beginning, and what people call it."""
+    """A line for each name: the digest's beginning, and what people call it."""
     lines = []
     for name, digest in names.at.items():
         kind, short = parse_name(name)

@@ -209,7 +209,7 @@ def push(
 
 
 def find(app: App, given: str | None) -> Other:
-    """Returns the remote of that name, or a location as it is; without one, the default."""
+    """The remote of that name, or a location as it is; without one, the default."""
     remotes = Remotes(app.store)
     name = given or remotes.default()
     if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):
@@ -221,12 +221,12 @@ def find(app: App, given: str | None) -> Other:
 
 
 def ssh() -> list[str]:
-    """Returns the command that reaches other machines: $TFGRPO_SSH, else ssh."""
+    """The command that reaches other machines: $TFGRPO_SSH, else ssh."""
     return shlex.split(os.environ.get(SSH, "")) or ["ssh"]
 
 
 def amount(done: Transferred) -> str:
-    """Returns `3 versions` and their events."""
+    """`3 versions` and their events."""
     versions, events = done.received
     if not versions:
         return "no versions"

@@ -112,7 +112,7 @@ def _cells(sums: Total) -> list[str]:
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Returns a table whose columns stand to the right, but for the first `left` ones."""
+    """A table whose columns stand to the right, but for the first `left` ones."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     padded = [
         [
@@ -125,7 +125,7 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> 
 
 
 def dollars(sums: Total) -> str:
-    """Returns an amount as people read it, and whether something is missing in it."""
+    """An amount as people read it, and whether something is missing in it."""
     if not sums.unknown:
         return money(sums.dollars)
     return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
@@ -187,8 +187,7 @@ def print_figures(
 
 
 def _sentence(estimate: RunEstimate, *, details: bool) -> str:
-    """Returns `about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and what else
-    belongs to it."""
+    """`about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and the rest of it."""
     expected, most = _sum(estimate.expected), _sum(estimate.most)
     steps = max(1, estimate.steps)
     sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))
@@ -222,7 +221,7 @@ def _source(estimate: RunEstimate) -> str:
 
 
 def _round(amount: float) -> float:
-    """Returns an amount with two digits that count: nothing more is known of it."""
+    """An amount with two digits that count: nothing more is known of it."""
     if amount <= 0:
         return 0
     rounded = round(amount, 1 - floor(log10(amount)))
@@ -259,7 +258,7 @@ def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:
 
 
 def _short(tokens: float) -> str:
-    """Returns `812`, `34 k`, `1.3 M`."""
+    """`812`, `34 k`, `1.3 M`."""
     for size, unit in ((1e6, " M"), (1e3, " k")):
         if tokens >= size:
             amount = tokens / size

@@ -89,7 +89,7 @@ def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[s
 
 
 def words(credit: Credit | None) -> list[printing.Word]:
-    """Returns an effect with its interval and verdict, coloured."""
+    """An effect with its interval and verdict, coloured."""
     if credit is None:
         return printing.words("nothing known")
     return printing.words(str(credit), fg=COLOURS[credit.verdict])

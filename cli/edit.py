@@ -96,7 +96,7 @@ def edit_file(path: Path) -> str:
 
 
 def read_file(path: Path) -> str:
-    """Returns what an edited file says. Raises TfgrpoError."""
+    """What an edited file says. Raises TfgrpoError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

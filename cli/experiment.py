@@ -273,7 +273,7 @@ def stop(app: App, name: str, why: str | None) -> None:
 
 
 def candidate_of(store: Store, named: str) -> str:
-    """Returns the revision that a candidate is: a proposal's id stands for what it proposes."""
+    """The revision that a candidate is: a proposal's id stands for what it proposes."""
     from tfgrpo.improvement.proposals import get_proposal
 
     try:
@@ -289,7 +289,7 @@ def candidate_of(store: Store, named: str) -> str:
 
 
 def parse_share(value: str) -> float:
-    """Returns a share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
+    """A share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(%?)", value.strip())
     number = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 <= number <= 1:
@@ -298,7 +298,7 @@ def parse_share(value: str) -> float:
 
 
 def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...]:
-    """Returns guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
+    """Guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
     if not given:
         return tuple(guard for guard in records.GUARDS if guard[0] != metric)
     if given == ("none",):
@@ -311,7 +311,7 @@ def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], .
 
 
 def scale_of(given: str) -> tuple[str, tuple[float, float]]:
-    """Returns a scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
+    """A scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
     metric, _, ends = given.partition("=")
     try:
         low, high = map(float, ends.split(".."))

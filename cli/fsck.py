@@ -14,8 +14,8 @@ from tfgrpo.store.errors import StoreError, TfgrpoError
 
 
 def explained(app: App | None, error: Exception) -> TfgrpoError:
-    """An unexpected exception as the damage of the open store that it stumbled over, else as a
-    bug of ours. The traceback is kept in a file."""
+    """An unexpected error as damage of the open store, else as a bug. A file keeps the
+    traceback."""
     from tfgrpo.store import fsck as checks
 
     store = None if app is None else app.opened

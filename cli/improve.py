@@ -145,7 +145,7 @@ def improve(
 
 
 def _without(report: Reporter) -> OnProgress:
-    """Returns a reporter that leaves out the tables of scores: the proposal has them in a line."""
+    """A reporter that leaves out the tables of scores: the proposal has them in a line."""
 
     def show(notice: Notice) -> None:
         if not isinstance(notice, ScoresReady):

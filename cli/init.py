@@ -109,7 +109,7 @@ def _make_store(app: App) -> None:
 
 
 def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
-    """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
+    """What is to be written for a file; on a terminal, after asking what was guessed."""
     from tfgrpo.data.column_roles import KINDS, guess_columns
     from tfgrpo.init_from_data import plan_files, read_table, shaped
     from tfgrpo.model.settings import DEFAULT_MODEL

@@ -28,8 +28,7 @@ class Interrupted(Exception):
 
 
 def watched(store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], again: str) -> T:
-    """Returns what work comes to that tells how it goes; `again` is said where it was interrupted,
-    and ends the command."""
+    """Runs work that tells how it goes; an interruption says `again`, and ends the command."""
     from tfgrpo.cli import live_display, printing
 
     with live_display.Reporter(store) as report:

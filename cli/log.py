@@ -174,8 +174,7 @@ def _filter(
 
 
 def _known(store: Store, run: str) -> str:
-    """Returns the name of a run, which may have been pulled with its versions alone. Raises
-    UnknownRevision."""
+    """The name of a run, even if pulled with its versions alone. Raises UnknownRevision."""
     if store.runs.find(run) is None:
         pulled = any(version.meta.get("run") == run for version in store.log(None))
         return run if pulled else store.runs.get(run).name
@@ -224,7 +223,7 @@ class LogView(NamedTuple):
                 return
 
     def lines(self, version: Version) -> list[str]:
-        """Returns a version's lines, with its events where they are asked for."""
+        """A version's lines, with its events where they are asked for."""
         if self.format is not None:
             from tfgrpo.cli import log_format
 
@@ -248,7 +247,7 @@ class LogView(NamedTuple):
         return lines
 
     def as_object(self, version: Version) -> dict[str, Any]:
-        """Returns a version as JSON for programs."""
+        """A version as JSON for programs."""
         fields = version_object(self.store, version, self.names)
         if self.signatures:
             checked = self._checked(version)
@@ -274,7 +273,7 @@ class LogView(NamedTuple):
 
 
 def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
-    """Returns a version's lines: name and counts, who and when, message, evaluations."""
+    """A version's lines: name and counts, who and when, message, evaluations."""
     first = [text.Word(version.name, fg="yellow", bold=True)]
     first += _named(names[version.number])
     first += text.counts(store.counts(version), len(moves_of(store, version)))
@@ -289,7 +288,7 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
 
 
 def one_line(store: Store, version: Version, names: StandingNames) -> str:
-    """Returns a version as one line, cut to the terminal."""
+    """A version as one line, cut to the terminal."""
     digest = version.digest.hex()[:8]
     line = [text.Word(version.name, fg="yellow"), text.Word(digest, dim=True)]
     line += text.counts(store.counts(version), len(moves_of(store, version)))

@@ -1,6 +1,5 @@
-"""Options made from the records of settings, and those that commands share.
-`setting_options.json`, by `docs/setting_options.py`, spares help and completion the loading of
-the records."""
+"""Options made from the records of settings, and those that commands share. Help reads
+`setting_options.json`, by `docs/setting_options.py`, and loads no record."""
 
 from __future__ import annotations
 
@@ -64,8 +63,7 @@ DEFAULTS = {
 
 
 def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
-    """Gives a command the options of records of settings: `shared`, and of `train` or `eval` those
-    of their `own`, or all of them."""
+    """Gives a command the `shared` settings, and of `train` or `eval` all or its `own`."""
     from json import loads
 
     records = loads(Path(__file__).with_name("setting_options.json").read_text())
@@ -85,7 +83,7 @@ def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
 
 
 def _option(name: str, shape: str | list[str], default: object, help: str) -> Decorator:
-    """Returns the option of a setting, by its type or choices, default and words."""
+    """The option of a setting, by its type or choices, default and words."""
     flag, metavar = f"--{name.replace('_', '-')}", METAVARS.get(name)
     words = DEFAULTS.get(name, _default_words(default))
     help += f"  [{words}]" if words else ""
@@ -101,7 +99,7 @@ def _option(name: str, shape: str | list[str], default: object, help: str) -> De
 
 
 def _default_words(default: object) -> str:
-    """Returns how help tells a default: nothing where there is none to tell."""
+    """How help tells a default: nothing where there is none to tell."""
     if isinstance(default, bool):
         return "yes" if default else ""
     if isinstance(default, int | float):
@@ -145,7 +143,7 @@ def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
 
 
 def open_project(app: App, config: Path | None) -> Project:
-    """Returns the project of the store, or of this folder where there is none."""
+    """The project of the store, or of this folder where there is none."""
     from tfgrpo import project
     from tfgrpo.cli import trust
     from tfgrpo.store.errors import StoreError
@@ -159,7 +157,7 @@ def open_project(app: App, config: Path | None) -> Project:
 
 
 def read_flags(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flags that were given, with --field as a table. Raises SettingsError."""
+    """The flags that were given, with --field as a table. Raises SettingsError."""
     from tfgrpo.project import read_options
 
     return read_options(values)

@@ -97,7 +97,7 @@ def power(
 
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
-    """Returns difference, between and within as recorded evaluations have them."""
+    """Difference, between and within as recorded evaluations have them."""
     from tfgrpo.evaluation.comparison import power_of, recorded_pairs
 
     a, b = app.store.resolve(control), app.store.resolve(library)

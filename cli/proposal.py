@@ -213,7 +213,7 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
 
 
 def as_object(proposal: Proposal) -> dict[str, Any]:
-    """Returns a proposal as JSON for programs, with its times as text."""
+    """A proposal as JSON for programs, with its times as text."""
     from tfgrpo.improvement.proposals import proposal_object
 
     times = {"made": printing.iso(proposal.made), "time": printing.iso(proposal.time)}
@@ -223,7 +223,7 @@ def as_object(proposal: Proposal) -> dict[str, Any]:
 def _edited(
     app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
 ) -> tuple[list[str], dict[str, str]]:
-    """Returns the labels that are taken, and other words for some, as somebody edited them."""
+    """The labels that are taken, and other words for some, as somebody edited them."""
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
     before = {one.label: " ".join((one.after or "").split()) for one in changes}
     if file is None:

@@ -124,7 +124,7 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
-    """Returns what the flags and the file say together. Raises SettingsError."""
+    """What the flags and the file say together. Raises SettingsError."""
     from tfgrpo.proxy.proxy_settings import (
         LibraryChoice,
         ProxySettings,

@@ -100,7 +100,7 @@ def _target(store: Store, candidate: str) -> str:
 
 
 def _free_name(store: Store, candidate: str) -> str:
-    """Returns a name that no experiment had: names are used once."""
+    """A name that no experiment had: names are used once."""
     taken = {one.name for one in records.experiments(store)}
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", candidate)[:40]
     names = (f"rollout-{plain}" + (f"-{n}" if n > 1 else "") for n in count(1))

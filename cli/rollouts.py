@@ -149,7 +149,7 @@ def _table(view: View) -> Iterator[str]:
 
 
 def _short(id: str) -> str:
-    """Returns an id that leaves a terminal's line room for the rest."""
+    """An id that leaves a terminal's line room for the rest."""
     if len(id) <= LONG or printing.width() == printing.UNWRAPPED:
         return id
     return "…" + id[1 - LONG :]

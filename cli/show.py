@@ -126,7 +126,7 @@ def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator
 
 
 def library_object(library: Library) -> list[dict[str, str]]:
-    """Returns a library as JSON for programs, in order."""
+    """A library as JSON for programs, in order."""
     return [
         {"label": label, "id": id, "text": library.by_id[id].text}
         for label, id in library.labels.items()

@@ -131,7 +131,7 @@ def status(
 
 
 def _apart(apart: Apart) -> str:
-    """Returns how a branch and its remote's compare, and what brings them together."""
+    """How a branch and its remote's compare, and what brings them together."""
     ahead, behind = apart.ahead, apart.behind
     if not ahead and not behind:
         return f"the same as {apart.name} when last fetched"

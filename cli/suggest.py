@@ -1,5 +1,4 @@
-"""Groups of commands that know what was meant by a name they have not got, and a command to which
-`-3` means `-n 3`, as to git's log."""
+"""Groups of commands that know what a wrong name meant, and a command to which `-3` is `-n 3`."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
 
 
 def short(name: str) -> str:
-    """Returns a name as people say it: without heads/, tags/ or remotes/."""
+    """A name as people say it: without heads/, tags/ or remotes/."""
     if name.startswith(PROTECTED):
         return f"protection of {short(name.removeprefix(PROTECTED))}"
     return (
@@ -185,7 +185,7 @@ def short(name: str) -> str:
 
 
 def place(version: int | None, symbol: str | None) -> str:
-    """Returns where a name stands: a version, a branch, or nowhere."""
+    """Where a name stands: a version, a branch, or nowhere."""
     if symbol is not None:
         return short(symbol)
     return "none" if version is None else f"v{version}"

@@ -187,14 +187,14 @@ def opened(app: App) -> Any:
 
 
 def dollars_of(app: App) -> Cost:
-    """Returns what tells the price of a call."""
+    """What tells the price of a call."""
     from tfgrpo.costs.proxy_calls import Dollars
 
     return Dollars(options.open_project(app, None).table("prices")).of
 
 
 def parse_tag(given: str) -> tuple[str, str]:
-    """Returns a tag as it is typed: NAME=VALUE. Raises UsageError."""
+    """A tag as it is typed: NAME=VALUE. Raises UsageError."""
     name, equals, value = given.partition("=")
     if not (name and equals):
         raise click.UsageError(f"{given!r} is no tag: write team=blue")

@@ -85,7 +85,7 @@ def _ask(permissions: Permissions) -> bool:
 
 
 def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
-    """Returns a folder, and what its parts need that need anything."""
+    """A folder, and what its parts need that need anything."""
     from tfgrpo.cli.proxy import FILE as PROXY
     from tfgrpo.project import file_permissions, store_permissions
     from tfgrpo.settings import FILE

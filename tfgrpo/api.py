@@ -91,8 +91,8 @@ async def estimate(
     config: Path | str | None = None,
     **options: object,
 ) -> RunEstimate:
-    """Returns what `train` with these options would take: calls, tokens and dollars by stage,
-    likely and at most. Nothing is asked or written. Raises TfgrpoError."""
+    """What `train` with these options would take: calls, tokens and dollars by stage, likely and
+    at most. Nothing is asked or written. Raises TfgrpoError."""
     request = _Request(store, config, options, make=True)
     return await asyncio.to_thread(request.estimate, data)
 
@@ -162,10 +162,9 @@ async def improve(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Improvement:
-    """Learns from calls that were corrected or scored `below` a bar, with `least` (8) new
-    problems or more, and proposes what is not worse on held-out ones. `options` are those of
-    `tfgrpo improve` and `train`. Nothing moves the branch but `accept_better`. Raises Busy, and
-    TfgrpoError."""
+    """Learns from calls that were corrected or scored `below` a bar, with `least` new problems,
+    and proposes what is not worse on held-out ones; only `accept_better` moves the branch.
+    `options` are those of `tfgrpo improve` and `train`. Raises Busy, and TfgrpoError."""
     own = {name: options.pop(name, None) for name in IMPROVING}
     request = _Request(store, options.pop("config", None), options)
     file = own["file"]
@@ -191,8 +190,7 @@ async def improve(
 
 
 def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
-    """What an asynchronous call gives, on an event loop of its own, in another thread where one
-    runs already; an interrupt ends it first."""
+    """Runs a call on an event loop of its own, in a thread where one runs already."""
 
     async def awaited() -> T:
         return await call(*arguments, **options)
@@ -203,7 +201,7 @@ def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any)
 
 
 def _run_beside(work: Coroutine[Any, Any, T]) -> T:
-    """Returns what a coroutine gives on a loop in another thread."""
+    """What a coroutine gives on a loop in another thread."""
     running: Future[asyncio.Task[T]] = Future()
     outcome: Future[T] = Future()
 
@@ -309,7 +307,7 @@ class _Request:
         return Store.open(self._path, author=self._author)
 
     def ready_run(self, data: Data) -> ReadyRun:
-        """Returns the run to work on, on record; makes the store where there is none."""
+        """The run to work on, on record; makes the store where there is none."""
         choice = self._choice()
         with ExitStack() as stack:
             there = is_there(self._path)
@@ -335,7 +333,7 @@ class _Request:
         )
 
     def ready_trial(self, library: str | Path, data: Data) -> ReadyRun:
-        """Returns the trial of a file's or a revision's library, on record."""
+        """The trial of a file's or a revision's library, on record."""
         budget, new = (self._options.pop(name, None) for name in ("budget", "new"))
         path = Path(library)
         with self.open() as (store, project):
@@ -349,8 +347,8 @@ class _Request:
             return ready_trial(store, project, plan, wanted)
 
     def estimate(self, data: Data) -> RunEstimate:
-        """Returns what a run would take, or what is left of an unfinished one with the same
-        settings; where there is no store, as if an empty one were here."""
+        """What a run would take, or what is left of an unfinished one with the same settings;
+        where there is no store, as if an empty one were here."""
         choice = self._choice()
         with ExitStack() as stack:
             store, project = stack.enter_context(self.open())
@@ -359,7 +357,7 @@ class _Request:
             return estimate_run(store, plan, run)
 
     def settings(self, project: Project) -> dict[str, Any]:
-        """Returns the options as settings, without any data."""
+        """The options as settings, without any data."""
         values = self._given(project, None)
         values.pop("data", None)
         return values
@@ -367,7 +365,7 @@ class _Request:
     def plan_evaluation(
         self, data: Data, revisions: Sequence[str], trained: Sequence[str]
     ) -> EvalPlan:
-        """Returns the evaluation that is asked for, checked."""
+        """The evaluation that is asked for, checked."""
         with self.open() as (store, project):
             versions = [store.resolve(revision) for revision in revisions]
             return plan_evaluation(
@@ -379,8 +377,7 @@ class _Request:
             )
 
     def _given(self, project: Project, data: Data, aside: Path | None = None) -> dict[str, Any]:
-        """Returns the options as settings; rows become a file beside the store, or `aside` where
-        that is not there yet."""
+        """The options as settings; rows become a file beside the store, else `aside`."""
         options = {**self._options, "data": data if data is not None else self._options.get("data")}
         for name in DATASETS:
             value = options.get(name)
@@ -393,7 +390,7 @@ class _Request:
         return read_options(options)
 
     def _given_domain(self) -> dict[str, Domain]:
-        """Returns the domain that was given as an object, by the name it has in records."""
+        """The domain that was given as an object, by the name it has in records."""
         verify, domain = self._options.pop("verify", None), self._options.get("domain")
         if verify is not None:
             if domain is not None:
@@ -410,7 +407,7 @@ class _Request:
         return {name: domain.identified()}
 
     def _given_agent(self) -> dict[str, Callable[..., Any]]:
-        """Returns the agent that was given as a function, by the name it has in records."""
+        """The agent that was given as a function, by the name it has in records."""
         agent = self._options.get("agent")
         if agent is None or isinstance(agent, str):
             return {}
@@ -425,8 +422,7 @@ class _Request:
 
 
 def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
-    """Returns a store's file and who signs versions. Raises StoreError where there is none and
-    none is to be made."""
+    """A store's file and who signs. Raises StoreError if there is none and none is to be made."""
     if isinstance(store, Store):
         return store.path, store.author
     if store is not None:
@@ -449,8 +445,7 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
 
 @contextmanager
 def _nothing_left(folder: Path) -> Iterator[None]:
-    """Removes files of rows, and a folder that was made for them, when there is no store yet and
-    an error ends the block."""
+    """Removes files of rows, and their folder, when an error ends the block without a store."""
     data = folder / ROWS
     before = set(data.glob("*"))
     there = [path for path in (data, folder) if not path.exists()]
@@ -468,8 +463,8 @@ def _nothing_left(folder: Path) -> Iterator[None]:
 
 
 def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
-    """Returns a file with these rows, named by their digest: the one in `folder` if it is there,
-    else a new one, there or `aside`. Raises SettingsError, DatasetError and StoreError."""
+    """A file with these rows, named by their digest: the one in `folder` if it is there, else a
+    new one, there or `aside`. Raises SettingsError, DatasetError and StoreError."""
     if not isinstance(rows, Sequence):
         raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
     text = "".join(row_lines(rows)).encode()
@@ -491,7 +486,7 @@ def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
 
 
 def _count(name: str, value: object, usual: int) -> int:
-    """Returns a number of 1 or more. Raises SettingsError."""
+    """A number of 1 or more. Raises SettingsError."""
     if value is None:
         return usual
     if not is_count(value):

@@ -46,8 +46,7 @@ Download = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """At most `concurrency` requests in flight, each for `timeout` seconds; `patience` without
-    an answer gives up."""
+    """At most `concurrency` requests, for `timeout` seconds each; `patience` gives up."""
 
     concurrency: int = 128
     timeout: float = 1800.0
@@ -56,8 +55,7 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The policy and the reflection model, the limits of asking them, and the fleets where
-    endpoints are listed."""
+    """The policy and the reflection model, their limits, and fleets of listed endpoints."""
 
     policy: Endpoint
     reflection: Endpoint
@@ -135,8 +133,7 @@ def _fleet(
     options: EndpointOptions,
     environment: Mapping[str, str],
 ) -> tuple[FleetEndpoint, ...]:
-    """Returns the endpoints that are listed, which go by what is found out of any of them: they
-    serve one model."""
+    """The listed endpoints, which share what is found out of any: they serve one model."""
     fleet: list[FleetEndpoint] = []
     for one in listed:
         key = key_for(one.base_url, one.api_key_env, environment)
@@ -275,8 +272,8 @@ def check_endpoints(
 
 
 def _reflection_address(models: ModelSettings) -> Address:
-    """Returns the reflection model, its address and its key's variable: the attempts' own where
-    they are asked at the same host."""
+    """The reflection model, its address and its key's variable, at the same host the attempts'
+    own."""
     name = models.reflection_api_key_env
     if name is None and host_of(models.reflection_address) == host_of(models.base_url):
         name = models.api_key_env
@@ -284,8 +281,7 @@ def _reflection_address(models: ModelSettings) -> Address:
 
 
 def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> EndpointOptions:
-    """How an endpoint is asked, with headers of the environment. Raises EndpointError for an
-    unset variable."""
+    """How an endpoint is asked, with its headers. Raises EndpointError for an unset variable."""
     headers, secrets = dict(manner.get("extra_headers", {})), []
     for header, value in headers.items():
         if value.startswith(FROM_ENVIRONMENT):
@@ -296,7 +292,7 @@ def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> Endpo
 
 
 def model_cache(environment: Mapping[str, str]) -> ModelCache:
-    """Returns where the weights of local models are kept."""
+    """Where the weights of local models are kept."""
     from tfgrpo.local.cache import ModelCache
 
     named = environment.get(MODELS_FOLDER)

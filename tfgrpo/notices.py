@@ -1,5 +1,5 @@
-"""What a run or an evaluation says to `on_progress` on the event loop; each notice reads as a
-line, so `on_progress=print` is a log."""
+"""What a run or an evaluation tells `on_progress`; each reads as a line, for
+`on_progress=print`."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ OnProgress: TypeAlias = Callable[[Notice], None]
 
 
 def describe_usage(meter: Meter) -> str:
-    """Returns what calls have come to so far, as a line: calls and tokens."""
+    """What calls have come to so far, as a line: calls and tokens."""
     return (
         f"{meter.calls:,} calls, {meter.prompt_tokens:,} tokens in, "
         f"{meter.completion_tokens:,} out, {meter.in_flight} in flight"

@@ -71,12 +71,12 @@ class Project:
             trust_gate.require(self.run_permissions(name, config))
 
     def trusts_run(self, name: str, config: Mapping[str, Any], used: Collection[str]) -> bool:
-        """Returns whether settings of a run's record may be used. Nobody is asked."""
+        """Whether settings of a run's record may be used. Nobody is asked."""
         trusted = is_trusted(self.run_permissions(name, config))
         return trusted or not self._needs(name, config, used)
 
     def run_permissions(self, name: str, config: Mapping[str, Any]) -> Permissions:
-        """Returns what the record of a run needs to be allowed."""
+        """What the record of a run needs to be allowed."""
         return of_run(name, config, self.root, domains.names())
 
     def _needs(self, name: str, config: Mapping[str, Any], used: Collection[str] | None) -> bool:
@@ -85,12 +85,11 @@ class Project:
         return bool(of_run(name, config, self.root, domains.names(), unused).needed)
 
     def table(self, name: str) -> dict[str, Any]:
-        """Returns a copy of a table of the settings file; an empty one where there is none."""
+        """A copy of a table of the settings file; an empty one where there is none."""
         return dict(self.tables.get(name, {}))
 
     def prices(self, models: ModelSettings) -> ModelPrices:
-        """Returns what models cost, by [prices] and the catalogue: at the dearest of several
-        endpoints. Raises PriceInvalid and EndpointsInvalid."""
+        """Models' prices, the dearest endpoint's. Raises PriceInvalid and EndpointsInvalid."""
         prices = model_prices(models, self.table("prices"))
         listed = self.endpoints(models)
         if not listed:
@@ -103,8 +102,8 @@ class Project:
     # endpoints:
 
     def listed(self, layers: Iterable[Mapping[str, Any]] = ()) -> tuple[ListedEndpoint, ...]:
-        """What [[endpoints]] lists, without prices; nothing where one of `layers` names another
-        address. Raises EndpointsInvalid."""
+        """What [[endpoints]] lists; none if `layers` name another address. Raises
+        EndpointsInvalid."""
         listed = listed_endpoints(self.table("endpoints"), self.table("prices"))
         tables = [self.table(name) for name in ("model", "train", "eval")]
         if listed and any(_address(table) for table in tables):
@@ -115,8 +114,8 @@ class Project:
         return () if any(map(_address, layers)) else listed
 
     def endpoints(self, models: ModelSettings) -> tuple[ListedEndpoint, ...]:
-        """Returns the endpoints that models are asked at, where they are asked at those that are
-        listed. Raises EndpointsInvalid where there are none, or one has another model alone."""
+        """The endpoints that models are asked at, where they are asked at those that are listed.
+        Raises EndpointsInvalid where there are none, or one has another model alone."""
         if not models.endpoints or models.base_url is not None:
             return ()
         tables, prices = self.table("endpoints"), self.table("prices")
@@ -153,21 +152,19 @@ class Project:
         return domains.find(name + colon + argument + written, (Path.cwd(), self.root))
 
     def problem_domain(self, settings: Settings) -> Domain:
-        """Returns the domain that problems are read by: without a ground truth where a command
-        judges. Raises DomainError."""
+        """The domain that reads problems: a judging command needs no truth. Raises DomainError."""
         domain = self.domain(settings.domain)
         return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
 
     def by_agent(self, domain: Domain, settings: Settings) -> Domain:
-        """A domain attempted by an agent and judged by a command, as settings say. Raises
-        SettingsError for one that is not there."""
+        """A domain by an agent and a judging command, as settings say. Raises SettingsError."""
         from tfgrpo.agents.agent_attempts import by_agent
 
         agent = settings.agent
         return by_agent(domain, agent, self.root, self.agents, settings.concurrency)
 
     def record_domain(self, spec: str) -> str:
-        """Returns a domain's name as it goes into a record, a file in it as seen from here."""
+        """A domain's name as it goes into a record, a file in it as seen from here."""
         base, written = split(spec)
         name, colon, argument = base.partition(":")
         if spec.startswith(OBJECT) or not (colon and os.path.exists(argument)):
@@ -177,15 +174,15 @@ class Project:
     # paths:
 
     def record_path(self, path: str) -> str:
-        """Returns a path, or a dataset's name, as it goes into a record."""
+        """A path, or a dataset's name, as it goes into a record."""
         return path if datasets.parse(path).on_hub else os.path.relpath(path, self.root)
 
     def open_data(self, name: str) -> str:
-        """Returns a dataset's name from a record as it is to be opened from here."""
+        """A dataset's name from a record as it is to be opened from here."""
         return name if datasets.parse(name).on_hub else str(self.open_path(name))
 
     def open_path(self, path: str) -> Path:
-        """Returns where a path from a record is, as seen from the working folder."""
+        """Where a path from a record is, as seen from the working folder."""
         there = self.root / path
         relative = os.path.relpath(there)
         return Path(relative) if not relative.startswith("..") else there.resolve()
@@ -193,9 +190,9 @@ class Project:
     # tools:
 
     def tool_layer(self, given: dict[str, Any]) -> dict[str, Any]:
-        """[tools] and [agent] as a layer of settings, over them what is `given`, which loses
-        those keys. A corpus makes search and visit tools; Python functions make an agent with no
-        other tools than named."""
+        """[tools] and [agent] as a layer, over them what is `given`, which loses those keys. A
+        corpus makes search and visit tools; Python functions are an agent's only tools but named
+        ones."""
         table = self.table("tools")
         options: dict[str, Any] = {
             key: given.pop(key) for key in ("corpus", "sandbox") if key in given
@@ -218,8 +215,8 @@ class Project:
         return {**layer, "agent": agent} if agent else layer
 
     def _inspected(self, task: str) -> dict[str, Any]:
-        """Returns the settings under which a task of inspect_ai, FILE@TASK, is learned from: its
-        samples as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
+        """The settings under which a task of inspect_ai, FILE@TASK, is learned from: its samples
+        as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
         from tfgrpo.agents.agent_settings import INSPECT, OWN_REWARD
         from tfgrpo.agents.inspect_task import write_samples
 
@@ -231,7 +228,7 @@ class Project:
 
 
 def _address(layer: Mapping[str, Any]) -> object:
-    """Returns the address of models that a layer of settings names, if any."""
+    """The address of models that a layer of settings names, if any."""
     return layer.get("base_url") or layer.get("base-url")
 
 
@@ -241,8 +238,7 @@ def open_project(
     objects: Mapping[str, Domain] | None = None,
     functions: tuple[str, ...] = (),
 ) -> Project:
-    """The project of a folder, with the settings file that is named, else its own. Raises
-    SettingsError."""
+    """The project of a folder, with a settings file, else its own. Raises SettingsError."""
     path = Path(config) if config is not None else root / FILE
     if config is None and not path.is_file():
         return Project(root, {}, objects or {}, functions)
@@ -264,8 +260,8 @@ def open_project(
 
 
 def file_permissions(path: Path) -> list[Permissions]:
-    """Returns what a settings file, a proxy's or a rubric needs to be allowed: a rubric that a
-    settings file names by itself. Raises SettingsError and DomainError."""
+    """What a settings file, a proxy's or a rubric needs to be allowed: a rubric that a settings
+    file names by itself. Raises SettingsError and DomainError."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -283,7 +279,7 @@ def file_permissions(path: Path) -> list[Permissions]:
 
 
 def store_permissions(store: Store) -> list[Permissions]:
-    """Returns what the runs and the remotes on record in a store need to be allowed."""
+    """What the runs and the remotes on record in a store need to be allowed."""
     root, known = project_root(store.path), domains.names()
     configs = {run.name: run.config for run in store.runs.all()}
     specs = (config.get("domain") for config in configs.values())
@@ -304,8 +300,8 @@ def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options by the flags' names as settings: what is None is left out, and `field`,
-    a list of OURS=THEIRS or a mapping, becomes `fields`. Raises SettingsError."""
+    """Options by the flags' names as settings: what is None is left out, and `field`, a list of
+    OURS=THEIRS or a mapping, becomes `fields`. Raises SettingsError."""
     options = {key: value for key, value in given.items() if value is not None}
     pairs = options.pop("field", options.pop("fields", ()))
     if isinstance(pairs, Mapping):

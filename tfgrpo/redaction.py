@@ -82,8 +82,8 @@ class Places:
 
 
 def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
-    """Finishes an interrupted redaction; returns whether that could be done, and the store's
-    files that still hold a text. Raises StoreError."""
+    """Finishes an interrupted redaction: whether it could, and the store's files with a text
+    still."""
     written = [form for plan in redactions.pending(store) for form in plan]
     done = redactions.finish(store, Places(store).take_out)
     return done, redactions.copies(store, written) if done else []
@@ -103,7 +103,7 @@ def resume(store: Store) -> None:
 
 
 def remaining(done: RedactedEverywhere) -> list[str]:
-    """Returns where the text still is, in words, without the text: files that are their owner's to
+    """Where the text still is, in words, without the text: files that are their owner's to
     change, files of the store, and places that cannot be changed."""
     return [
         *(f"{path}, which is yours, contains it as well" for path in done.own),
@@ -122,7 +122,7 @@ def place_words(places: Sequence[Occurrence]) -> Iterator[str]:
 
 
 def with_problems(store: Store, target: Target) -> Target:
-    """Returns a target with the problems of the examples that it names as texts of their own: in
+    """A target with the problems of the examples that it names as texts of their own: in
     requests a problem is a turn, and in data a row, spelled as it is there."""
     if target.experience is None:
         return target
@@ -160,8 +160,7 @@ def _frozen(fields: object) -> tuple[tuple[str, str], ...]:
 
 
 def problem_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files of problems that were collected or improved on, beside the store and in
-    its project, that hold one of these forms of a text."""
+    """Files of collected problems, here and in the project, that hold a form of a text."""
     files = [project_root(store.path) / COLLECTED]
     files += sorted((store.path.parent / IMPROVEMENTS).rglob("*.jsonl"))
     return [path for path in files if path.is_file() and redactions.holds(path, written)]
@@ -179,8 +178,8 @@ def rewrite_problems(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def own_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files in the project's folder, and in its folder `data`, that hold one of these
-    forms of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
+    """The files in the project's folder, and in its folder `data`, that hold one of these forms
+    of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
     root = project_root(store.path)
     files = [*root.glob("*"), *(root / "data").glob("*")] if root != store.path.parent else []
     return [
@@ -205,5 +204,5 @@ def _rewrite_files(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def trial_folder(store: Store) -> Path:
-    """Returns where `tfgrpo bisect` writes the libraries that it tries, as seen from here."""
+    """Where `tfgrpo bisect` writes the libraries that it tries, as seen from here."""
     return Path(os.path.relpath(store.path.parent / "bisect"))

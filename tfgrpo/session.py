@@ -50,8 +50,7 @@ class _DownloadCancelled(Exception):
 @dataclass(frozen=True, slots=True)
 class Session:
     """The frozen record of what a run works with: `prices` None where unknown, `budget` None
-    without a limit, `functions` as agents' tools; in a `shared` journal other processes call
-    too."""
+    without a limit, `functions` as agents' tools; others call in a `shared` journal."""
 
     store: Store
     journal: Journal
@@ -69,8 +68,8 @@ class Session:
         return project_root(self.store.path)
 
     def calls(self, role: Role, scope: str, run: Run | None = None) -> Calls:
-        """A way to ask the model of a role: what was answered in a `scope` is not asked again,
-        `run` is whose costs the calls are."""
+        """How to ask a role's model: a `scope` is answered once, `run` is whose costs the calls
+        are."""
         endpoints, prices = self.endpoints, self.prices
         endpoint, price = {
             "policy": (endpoints.policy, prices.policy),
@@ -100,15 +99,15 @@ class Session:
         )
 
     def model_calls(self, scope: str, run: Run | None = None) -> tuple[Calls, Calls]:
-        """Returns the ways to ask the policy and the reflection model: one where they are one, so
-        that they share their limits."""
+        """The ways to ask the policy and the reflection model; one, with its limits, if they are
+        one."""
         policy = self.calls("policy", scope, run)
         if self.endpoints.reflection is self.endpoints.policy:
             return policy, policy
         return policy, self.calls("reflection", scope, run)
 
     def with_meter(self, meter: Meter) -> Session:
-        """Returns the same session with another meter."""
+        """The same session with another meter."""
         return replace(self, meter=meter)
 
 
@@ -136,7 +135,7 @@ def options_of(
     on_progress: OnProgress = ignore,
     **more: Any,
 ) -> SessionOptions:
-    """Returns the options that settings stand for; downloads and notes go to `on_progress`."""
+    """The options that settings stand for; downloads and notes go to `on_progress`."""
     return SessionOptions(
         CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
         prices,

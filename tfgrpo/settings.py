@@ -168,8 +168,7 @@ class TrainSettings(Settings):
 
 
 def fitting_tokens(settings: Settings) -> int | None:
-    """Returns the most tokens of an answer that fit the kind of problems and the model; None where
-    the paper's do."""
+    """The most tokens of an answer that fit problems and model; None where the paper's do."""
     kind = settings.domain.partition(":")[0]
     if settings.models.model.startswith(LOCAL):
         return SHORT_ANSWERS.get(kind, LOCAL_TOKENS)
@@ -177,8 +176,7 @@ def fitting_tokens(settings: Settings) -> int | None:
 
 
 def fitting_samples(attempts: int, problems: int) -> int:
-    """How often to attempt each of so many problems for about so many attempts: once where there
-    are enough, for more problems tell more."""
+    """How often to attempt each problem for about so many attempts: more problems tell more."""
     return min(max(round(attempts / max(problems, 1)), 1), MOST_SAMPLES)
 
 
@@ -193,8 +191,8 @@ class EvalSettings(Settings):
 
     @classmethod
     def of_run(cls, settings: TrainSettings, kind: str, samples: int) -> EvalSettings:
-        """Returns how a run is evaluated on its problems of a kind (heldout, gate, sealed): as it
-        attempts those that it learns from."""
+        """How a run is evaluated on problems of a kind: as it attempts those that it learns
+        from."""
         shared = {name: getattr(settings, name) for name in Settings.model_fields}
         skipped = settings.skipped.get(kind)
         shared["skipped"] = {"data": skipped} if skipped else {}
@@ -207,8 +205,7 @@ class EvalSettings(Settings):
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:
-    """A settings file: its tables, and those of [[endpoints]] by number from 1. Raises
-    SettingsError."""
+    """A settings file's tables, [[endpoints]]'s by number from 1. Raises SettingsError."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -237,7 +234,7 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def named(*layers: Mapping[str, Any]) -> set[str]:
-    """Returns the settings that any of some layers gives a value."""
+    """The settings that any of some layers gives a value."""
     return {k.replace("-", "_") for layer in layers for k, v in layer.items() if v is not None}
 
 
@@ -283,7 +280,7 @@ def build(
 
 
 def _meant(kind: type[Settings], name: str) -> str:
-    """Returns what to type for a setting that there is not."""
+    """What to type for a setting that there is not."""
     import difflib
 
     if name in (part.name for part in fields(Domain)):
@@ -294,5 +291,5 @@ def _meant(kind: type[Settings], name: str) -> str:
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """Returns whether a value is a whole number of 1 or more."""
+    """Whether a value is a whole number of 1 or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -26,20 +26,18 @@ class PriceInvalid(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens; `cached` are those of the prompt, and reasoning is
-    completion."""
+    """US dollars for a million tokens; `cached` are the prompt's, reasoning is completion."""
 
     prompt: float
     completion: float
     cached: float | None = None
 
     def cost(self, answer: Answer) -> float:
-        """Returns what an answer cost, in US dollars."""
+        """What an answer cost, in US dollars."""
         return self.of(answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """What tokens cost in US dollars; the prompt's include the cached, no more of which
-        count than it has."""
+        """The cost in US dollars; cached tokens are among the prompt's."""
         cached = self.prompt if self.cached is None else self.cached
         cached_tokens = min(cached_tokens, prompt_tokens)
         parts = (prompt_tokens - cached_tokens) * self.prompt + cached_tokens * cached
@@ -106,8 +104,7 @@ class ModelPrices:
 
 
 def model_prices(models: ModelSettings, prices: Mapping[str, Any]) -> ModelPrices:
-    """What the models of a run cost, with the settings file's table `prices`. Raises
-    PriceInvalid."""
+    """What the models of a run cost, with the settings' table `prices`. Raises PriceInvalid."""
     policy = reflection = find(models.model, models.base_url, prices)
     if models.reflection_model or models.reflection_base_url:
         address = models.reflection_base_url or models.base_url

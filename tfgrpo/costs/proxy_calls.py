@@ -18,8 +18,8 @@ class Dollars:
         self._known: dict[tuple[str, str], prices.Price | None] = {}
 
     def of(self, call: CallRecord | MeasuredCall) -> float | None:
-        """Returns what a call cost, in US dollars; None where that is not known. One that failed
-        without a word of tokens cost nothing. Raises PriceInvalid."""
+        """What a call cost, in US dollars; None where that is not known. One that failed without
+        a word of tokens cost nothing. Raises PriceInvalid."""
         if call.prompt_tokens is None and call.completion_tokens is None:
             return 0.0 if call.status >= 400 and call.status < 499 else None
         if call.model is None or call.provider is None:

@@ -1,5 +1,4 @@
-"""Rows of parquet, Arrow folders of `datasets` (both need pyarrow), and Excel's workbooks
-(openpyxl), whose unpacked size is limited."""
+"""Rows of parquet, Arrow folders (both by pyarrow), and Excel's workbooks of a limited size."""
 
 from __future__ import annotations
 
@@ -67,8 +66,7 @@ def saved_folder(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
-    """Yields (row number, cells) of a workbook's one sheet, cells as a reader sees them. Raises
-    DatasetError."""
+    """Yields (row number, cells as a reader sees them) of a workbook. Raises DatasetError."""
     openpyxl = _needed("openpyxl", content.name, EXCEL)
     try:
         with zipfile.ZipFile(io.BytesIO(content.data)) as archive:

@@ -55,8 +55,7 @@ NUMERIC_LABELS = 12
 
 @dataclass(frozen=True, slots=True)
 class ColumnGuess:
-    """The field that is asked, those that are the answer, and the id's, if any; the kind of the
-    answers; and why, a line each."""
+    """The fields of question, answer and id (if any), the kind of answers, and why."""
 
     problem: str
     answers: tuple[str, ...]
@@ -111,7 +110,7 @@ def guess_columns(
 
 
 def _is_id(rows: Sequence[Fields], name: str, alone: bool) -> bool:
-    """Returns whether a column tells rows apart and says nothing: each has its own code, and it is
+    """Whether a column tells rows apart and says nothing: each has its own code, and it is
     called so, comes first, or stands alone beside what is asked."""
     texts = [as_text(row.get(name)) for row in rows if is_filled(row.get(name))]
     named = ID_NAME.search(_fold(name)) is not None
@@ -121,7 +120,7 @@ def _is_id(rows: Sequence[Fields], name: str, alone: bool) -> bool:
 
 
 def _decimal_commas(rows: Sequence[Fields], name: str) -> list[str]:
-    """Returns what to say where numbers have a comma for a point, which a ground truth's is not."""
+    """What to say where numbers have a comma for a point, which a ground truth's is not."""
     texts = [text for row in rows for text in answer_texts(row.get(name))]
     commas = [t for t in texts if DECIMAL_COMMA.fullmatch(t) and not THOUSANDS.fullmatch(t)]
     if not commas:
@@ -157,7 +156,7 @@ def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> N
 
 
 def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, str]:
-    """Returns the kind of the answers in some fields, and why."""
+    """The kind of the answers in some fields, and why."""
     if not answers:
         return "rubric", "rubric: there is no answer to compare with, so criteria judge"
     if len(answers) > 1:
@@ -184,7 +183,7 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """Returns the field whose name comes first among the usual ones."""
+    """The field whose name comes first among the usual ones."""
     folded: dict[str, str] = {}
     for name in names:
         folded.setdefault(_fold(name), name)
@@ -196,14 +195,14 @@ def _fold(name: str) -> str:
 
 
 def is_filled(value: object) -> bool:
-    """Returns whether a cell holds something."""
+    """Whether a cell holds something."""
     if isinstance(value, list):
         return any(map(is_filled, value))
     return value is not None and (not isinstance(value, str) or bool(value.strip()))
 
 
 def answer_texts(value: object) -> tuple[str, ...]:
-    """Returns the texts of an answer: of a list, any of which is right, those of its members."""
+    """The texts of an answer: of a list, any of which is right, those of its members."""
     members = value if isinstance(value, list) else [value]
     if any(isinstance(one, dict | list) for one in members):
         members = [value]
@@ -211,7 +210,7 @@ def answer_texts(value: object) -> tuple[str, ...]:
 
 
 def as_text(value: object) -> str:
-    """Returns a cell as text: true and false as JSON writes them, an object as JSON."""
+    """A cell as text: true and false as JSON writes them, an object as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):

@@ -27,7 +27,7 @@ class Contents(NamedTuple):
 
 
 def text(content: Contents) -> str:
-    """Returns a text file's text, without its byte order mark. Raises DatasetError."""
+    """A text file's text, without its byte order mark. Raises DatasetError."""
     data = content.data
     coding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
     try:

@@ -60,8 +60,7 @@ ALSO = {
 
 
 def known(source: str) -> str | None:
-    """Our name of a dataset of the hub, `dapo-math-17k` or `gsm8k/train`, by any that is used
-    for it; else None."""
+    """Our name of a dataset of the hub, `gsm8k/train`, by any that is used for it; else None."""
     names = {_plain(name): name for name in KNOWN}
     names |= {_plain(place.repository): name for name, place in KNOWN.items()} | ALSO
     if _plain(source) in names:
@@ -109,7 +108,7 @@ def parse(name: str) -> DatasetSpec:
 
 
 def stem(name: str) -> str:
-    """Returns what a run on a dataset is called: the file's or the dataset's name."""
+    """What a run on a dataset is called: the file's or the dataset's name."""
     spec = parse(name)
     return spec.source.replace("/", "-") if spec.on_hub else Path(spec.source).stem
 

@@ -36,8 +36,7 @@ class Duplicate(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """An evaluation problem that is in the training data; `likeness` is 100 for an equal, and
-    one with another answer there is less of a leak."""
+    """An evaluation problem among the training data; `likeness` is 100 for an equal one."""
 
     evaluation: str
     training: str
@@ -46,12 +45,12 @@ class Leak(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Returns a text without what does not make it another problem."""
+    """A text without what does not make it another problem."""
     return " ".join(re.findall(r"[^\W_]+", text.casefold()))
 
 
 def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
-    """Returns the problems whose text stands more than once, in the order of the dataset."""
+    """The problems whose text stands more than once, in the order of the dataset."""
     by_text: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         by_text[_key(problem)].append(problem)
@@ -66,8 +65,7 @@ def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
 
 
 def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Leak]:
-    """The evaluation problems that were trained on, exactly or nearly, each with the nearest
-    training problem."""
+    """The evaluation problems that were trained on, each with the nearest training problem."""
     from rapidfuzz import fuzz
 
     equal: dict[str, Problem] = {}
@@ -100,7 +98,7 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
 
 
 def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
-    """Returns what a person should know about duplicates in a dataset; nothing if all is well."""
+    """What a person should know about duplicates in a dataset; nothing if all is well."""
     repeated = duplicates(problems)
     conflicting = [d for d in repeated if d.conflicting]
     lines = []
@@ -118,8 +116,7 @@ def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
 def describe_leaks(
     training: Sequence[Problem], evaluation: Sequence[Problem], name: str
 ) -> list[str]:
-    """What to know before trusting a figure, in words; nothing if all is well. `name` is the
-    training data's."""
+    """What to know before trusting a figure, if anything; `name` is the training data's."""
     leaked = leaks(training, evaluation)
     if not leaked:
         return []
@@ -140,12 +137,12 @@ def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
 
 
 def _key(problem: Problem) -> str:
-    """Returns what equal problems share: signs count, as a question of mathematics may be one."""
+    """What equal problems share: signs count, as a question of mathematics may be one."""
     return re.sub(r"[\s.,;:!?'\"$]+", "", problem.problem.casefold()) + str(problem.messages)
 
 
 def _own_texts(problems: Sequence[Problem]) -> list[str]:
-    """Returns the words of each problem, of conversations without those of the application."""
+    """The words of each problem, of conversations without those of the application."""
     examples = shared_turns(list(dict.fromkeys(one.messages for one in problems if one.messages)))
     return [
         "\n\n".join(text for _, text in own_words(problem.messages, examples)) or problem.problem
@@ -162,7 +159,7 @@ def _numbers(text: str) -> Counter[str]:
 
 
 def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int], list[int]]:
-    """Returns what gives, for an evaluation problem, the training problems most like it."""
+    """What gives, for an evaluation problem, the training problems most like it."""
     wanted: dict[int, list[int]] = defaultdict(list)
     sizes = []
     for number, text in enumerate(evaluation):
@@ -187,6 +184,6 @@ def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int
 
 
 def _runs(text: str) -> set[int]:
-    """Returns the runs of words in a text, as hashes; a short text is one run."""
+    """The runs of words in a text, as hashes; a short text is one run."""
     words = text.split()
     return {hash(tuple(words[i : i + RUN])) for i in range(max(1, len(words) - RUN + 1))}

@@ -59,9 +59,8 @@ SHAREGPT = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem, its ground truth, and an id unique in its dataset. `messages` are a
-    conversation's turns, `meta` what else its domain needs as JSON, `unread` the characters of
-    fields in none of these."""
+    """A problem, its ground truth, its id in the dataset. `messages` are a conversation's turns,
+    `meta` what its domain needs as JSON, `unread` the characters of its other fields."""
 
     id: str
     problem: str
@@ -87,7 +86,7 @@ def load(
     extra: Sequence[str] = (),
     ground_truth: bool = True,
 ) -> tuple[Problem, ...]:
-    """Returns the problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
+    """The problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
     return of_rows(read(path), str(path), fields, extra=extra, ground_truth=ground_truth)
 
 
@@ -140,13 +139,13 @@ def of_rows(
 
 
 def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
-    """Returns the problems that have none of these ids, in order."""
+    """The problems that have none of these ids, in order."""
     left_out = set(ids)
     return tuple(problem for problem in problems if problem.id not in left_out)
 
 
 def digest(problems: Sequence[Problem]) -> str:
-    """Returns a SHA-256 in hex over the problems in order."""
+    """A SHA-256 in hex over the problems in order."""
     rows = [
         [p.id, p.problem, p.answer]
         + ([p.messages, dict(p.meta)] if p.messages or p.meta else [])  # as it was without them
@@ -211,8 +210,8 @@ def _problem(
 def _shaped(
     row: Row, names: Mapping[str, str], mapped: Mapping[str, str], base: int
 ) -> dict[str, Any]:
-    """Returns a row's fields with options and context in what is asked; fields that our names are
-    mapped to, or that a domain needs, stay where they are."""
+    """A row's fields with options and context in what is asked; fields that our names are mapped
+    to, or that a domain needs, stay where they are."""
     shaped = in_our_shape(row.fields, row.where, base)
     if shaped == row.fields:
         return shaped
@@ -221,7 +220,7 @@ def _shaped(
 
 
 def _with_json(row: Row, names: Iterable[str]) -> Row:
-    """Returns a row whose answer, where it is an object, is JSON text."""
+    """A row whose answer, where it is an object, is JSON text."""
     objects = {
         name: json.dumps(row.fields[name], ensure_ascii=False, default=float)
         for name in names
@@ -231,7 +230,7 @@ def _with_json(row: Row, names: Iterable[str]) -> Row:
 
 
 def _instructed(fields: Mapping[str, Any], value: object) -> object:
-    """Returns an instruction with what it is about, where a row has `instruction` and `input`."""
+    """An instruction with what it is about, where a row has `instruction` and `input`."""
     instruction = fields.get("instruction")
     whole = isinstance(instruction, str) and instruction.strip()
     if not whole or value not in (MISSING, "", fields.get("input")):
@@ -241,7 +240,7 @@ def _instructed(fields: Mapping[str, Any], value: object) -> object:
 
 
 def _listed_answers(value: object) -> list[str]:
-    """Returns the answers of a row that has a list of those that are right; else none."""
+    """The answers of a row that has a list of those that are right; else none."""
     if not isinstance(value, list):
         return []
     texts = [_as_text(one) for one in value]
@@ -249,8 +248,7 @@ def _listed_answers(value: object) -> list[str]:
 
 
 def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], str]:
-    """A conversation up to what is asked, and the assistant's turns at its end: the reference
-    answer, which no model may be sent."""
+    """A conversation up to what is asked, and the assistant's last turns: the reference answer."""
     reference = ""
     while messages and messages[-1][0] == "assistant":
         *rest, (_, content) = messages
@@ -259,7 +257,7 @@ def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ..
 
 
 def _as_text(value: object) -> str:
-    """Returns a text, or a number, true or false as text; nothing for what is none of them."""
+    """A text, or a number, true or false as text; nothing for what is none of them."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
@@ -285,7 +283,7 @@ def _missing_field(row: Row, name: str, their_name: str, value: object) -> Datas
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:
-    """Returns a field of a row, `a.b` being the field b of the object a; MISSING if not there."""
+    """A field of a row, `a.b` being the field b of the object a; MISSING if not there."""
     if name in fields:
         return fields[name]
     first, dot, rest = name.partition(".")
@@ -294,8 +292,7 @@ def _field(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _messages(value: object) -> tuple[Message, ...]:
-    """A problem's turns, `{"role", "content"}` or ShareGPT's `{"from", "value"}`, contents
-    perhaps in parts; none when it is no conversation."""
+    """The turns of a conversation (`role` and `content`, or ShareGPT's), none for what is none."""
     if not isinstance(value, list):
         return ()
     turns = []
@@ -312,7 +309,7 @@ def _messages(value: object) -> tuple[Message, ...]:
 
 
 def _content(value: object) -> str:
-    """Returns what a turn says; nothing where a part of it is no text."""
+    """What a turn says; nothing where a part of it is no text."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else ""
     texts = [part.get("text") if isinstance(part, dict) else part for part in value]
@@ -320,7 +317,7 @@ def _content(value: object) -> str:
 
 
 def _not_a_conversation(value: list[object]) -> str:
-    """Returns what is wrong with the first turn that is none, in words."""
+    """What is wrong with the first turn that is none, in words."""
     for number, turn in enumerate(value, 1):
         if _messages([turn]):
             continue

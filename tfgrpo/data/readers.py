@@ -37,8 +37,7 @@ class Row(NamedTuple):
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yields the rows of a file, by its name's ending (JSONL is the rest), opened at the first.
-    Raises DatasetError."""
+    """Yields the rows of a file by its ending (JSONL is the rest). Raises DatasetError."""
     yield from _rows(path)
 
 
@@ -65,8 +64,8 @@ def _numbered(name: str, rows: Iterable[Fields]) -> Iterator[Row]:
 
 
 def _known(cell: Any) -> Any:
-    """Returns a cell with None for what is no number, as tables of numbers have where there is
-    none: NaN, and what division by nothing leaves; a date is a text."""
+    """A cell with None for what is no number, as tables of numbers have where there is none:
+    NaN, and what division by nothing leaves; a date is a text."""
     if isinstance(cell, dict):
         return {key: _known(value) for key, value in cell.items()}
     if isinstance(cell, list):
@@ -75,7 +74,7 @@ def _known(cell: Any) -> Any:
 
 
 def _loads(text: str) -> Any:
-    """Returns what JSON says, in which the same is null. Raises ValueError and RecursionError."""
+    """What JSON says, in which the same is null. Raises ValueError and RecursionError."""
     return json.loads(
         text, parse_constant=lambda _: None, parse_float=lambda digits: _known(float(digits))
     )
@@ -135,7 +134,7 @@ def _records(
 
 
 def _separator(whole: str) -> str:
-    """Returns what separates the values: what gives most columns, in every record looked at."""
+    """What separates the values: what gives most columns, in every record looked at."""
 
     def columns(separator: str) -> tuple[bool, int]:
         reader = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)
@@ -149,8 +148,7 @@ def _separator(whole: str) -> str:
 
 
 def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[Row]:
-    """Yields the rows of records whose first names the columns, without nameless columns and
-    empty records. Raises DatasetError."""
+    """Yields rows by the first record's names, but nameless and empty ones. Raises DatasetError."""
     head: list[str] = []
     for number, cells in records:
         where = f"{name}:{number}"
@@ -203,7 +201,7 @@ def _parsed(line: str, where: str) -> object:
 
 
 def _whole(row: object, where: str) -> object:
-    """Returns a row that can be written again. Raises DatasetError for half a character."""
+    """A row that can be written again. Raises DatasetError for half a character."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:

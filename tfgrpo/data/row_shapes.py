@@ -46,9 +46,8 @@ ANSWER = "answer"
 
 
 def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
-    """A row with its options (indices count from `base`) and context in the field `problem`, and
-    its `answer`; itself where it has neither. Raises DatasetError where an answer names no
-    option."""
+    """A row with options (indices from `base`) and context in `problem`, and `answer`; itself
+    where it has neither. Raises DatasetError where an answer names no option."""
     names = {_fold(name): name for name in row}
     question = next((names[one] for one in QUESTIONS if _filled(row, names.get(one))), None)
     if question is None or not isinstance(row[question], str):
@@ -83,8 +82,8 @@ def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) ->
 
 
 def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
-    """Returns whether the answers of a table that are indices of options count from 0 or from 1:
-    from 1 where none is 0 and one is the number of the options, or the columns count so too."""
+    """Whether the answers of a table that are indices of options count from 0 or from 1: from 1
+    where none is 0 and one is the number of the options, or the columns count so too."""
     bases: set[int] = set()
     numbered = False
     for row in rows:
@@ -106,8 +105,8 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
 def _options(
     row: Mapping[str, Any], names: Mapping[str, str]
 ) -> tuple[list[str], list[str], str | None, set[str]] | None:
-    """Returns the labels of a row's options, the options, the field that names the right one, and
-    the fields that they come from; None where a row has no options."""
+    """The labels of a row's options, the options, the field that names the right one, and the
+    fields that they come from; None where a row has no options."""
     key = next((names[one] for one in KEYS if _filled(row, names.get(one))), None)
     for one in LISTS:
         name = names.get(one)
@@ -140,7 +139,7 @@ def _options(
 
 
 def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
-    """Returns whether an answer can be one of these columns: its letter, index or text."""
+    """Whether an answer can be one of these columns: its letter, index or text."""
     text = _text(key).strip("()[]. ").upper()
     if text in _letters(len(columns)) or text in (_fold(name).upper() for name in columns):
         return True
@@ -151,8 +150,7 @@ def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: Any) -> tuple[list[str], list[str]]:
-    """Returns labels and texts of options that are a list, an object of two lists as ARC's, or an
-    object of texts by label."""
+    """Labels and texts of options: a list, an object of two lists, or of texts by label."""
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         texts = [_text(one) for one in value["text"]]
         labels = [str(one) for one in value.get("label") or _letters(len(texts))]
@@ -178,7 +176,7 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
 
 
 def _label(key: Any, labels: list[str], options: list[str], where: str, base: int) -> str:
-    """Returns the label that an answer names, as one, by its text or by an index from `base`."""
+    """The label that an answer names, as one, by its text or by an index from `base`."""
     text = _text(key)
     by_text = [label for label, option in zip(labels, options, strict=True) if option == text]
     bare = text.strip("()[]. ")

@@ -11,8 +11,7 @@ ALIKE = 3
 
 
 def shared_turns(questions: Sequence[Turns]) -> tuple[Turns, ...]:
-    """The turns that all of `ALIKE` questions or more under one system text begin with, by
-    system text; never a question's last turn."""
+    """The turns that `ALIKE` or more questions under one system text begin with, but last turns."""
     under: dict[Turns, list[Turns]] = {}
     for messages in questions:
         system = tuple(one for one in messages if one[0] == "system")
@@ -34,7 +33,7 @@ def shared_turns(questions: Sequence[Turns]) -> tuple[Turns, ...]:
 
 
 def own_words(messages: Turns, examples: Sequence[Turns]) -> Turns:
-    """Returns a conversation without the application's own text."""
+    """A conversation without the application's own text."""
     spoken = _spoken(messages)
     for turns in examples:
         if len(spoken) > len(turns) and spoken[: len(turns)] == turns:

@@ -1,5 +1,4 @@
-"""The bytes of a file of data, unpacked in memory up to `LARGEST` bytes from `.gz` or a `.zip`
-with one file."""
+"""The bytes of a file of data, unpacked up to `LARGEST` from `.gz` or a `.zip` with one file."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ GIVE = "give a file of problems, such as JSONL"
 
 
 def contents(path: Path) -> Contents:
-    """Returns what is in a file, unpacked where it is packed. Raises DatasetError."""
+    """What is in a file, unpacked where it is packed. Raises DatasetError."""
     try:
         if path.exists() and not path.is_file():
             raise DatasetError(

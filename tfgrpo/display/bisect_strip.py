@@ -17,9 +17,8 @@ shown as stretches."""
 
 
 class StripPart(NamedTuple):
-    """One version, or a stretch of which the same is known: good, bad, `skip` for what cannot be
-    judged, `next` to be tested, `open` candidates, `aside` for what no mark concerns. `mark` is
-    what was said."""
+    """A version, or a stretch alike: good, bad, `skip` (cannot be judged), `next` (to test),
+    `open` (candidate), `aside` (no mark concerns it). `mark` is what was said."""
 
     first: int
     last: int
@@ -37,8 +36,8 @@ class BisectStrip(NamedTuple):
 
 
 def bisect_strip(store: Store, search: BisectSearch, *, most: int = MOST) -> BisectStrip:
-    """Returns a search as a strip, oldest version first. Before both ends are known it has the
-    marked versions alone."""
+    """A search as a strip, oldest version first; of marked versions alone until both ends are
+    known."""
     parents = parents_reader(store)
     progress = bisect.progress(store, search, parents=parents)
     marked = {mark.version: mark for mark in search.marks}
@@ -54,7 +53,7 @@ def bisect_strip(store: Store, search: BisectSearch, *, most: int = MOST) -> Bis
 def _states(
     parents: Parents, search: BisectSearch, progress: BisectProgress
 ) -> dict[int, StripState]:
-    """Returns version → what is known of it, ascending, for the range at the search's start."""
+    """Version → what is known of it, ascending, for the range at the search's start."""
     bad, good = _ends(search)
     within = sorted({*bisect.suspects(parents, bad, good), *good})
     inside = set(within)
@@ -85,7 +84,7 @@ def _states(
 
 
 def _ends(search: BisectSearch) -> tuple[int, list[int]]:
-    """Returns the bad version and the good ones between which the search began."""
+    """The bad version and the good ones between which the search began."""
     bad: int | None = None
     good: list[int] = []
     for mark in search.marks:

@@ -28,7 +28,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def ranges(self, store: Store, version: Version) -> Ranges:
-        """Returns the ranges of a version's whole history, as `whole_history` has them."""
+        """The ranges of a version's whole history, as `whole_history` has them."""
         with self._lock:
             ends = self._ends_of(store, version)
             self._ends.pop(version.digest, None)

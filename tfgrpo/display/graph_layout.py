@@ -38,8 +38,7 @@ class DrawnRow(NamedTuple):
 
 
 class _Chain:
-    """Versions in a line, drawn from `start` (what its first version builds on; that version
-    itself where it builds on nothing) to `until`."""
+    """Versions in a line, drawn from `start` (what the first builds on, else itself) to `until`."""
 
     __slots__ = ("column", "last", "start", "until")
 
@@ -61,7 +60,7 @@ class HistoryLayout:
         self._lock = threading.Lock()
 
     def rows(self, store: Store, newest: int, count: int) -> list[DrawnRow]:
-        """Returns the rows of so many versions, from `newest` down."""
+        """The rows of so many versions, from `newest` down."""
         with self._lock:
             self._read(store)
             high = min(newest, len(self._parents) - 1)
@@ -70,7 +69,7 @@ class HistoryLayout:
             return [self._row(number, near) for number in range(high, low - 1, -1)]
 
     def ancestors(self, store: Store, version: Version) -> bytearray:
-        """Returns a byte for each version up to one: whether it is in that one's history."""
+        """A byte for each version up to one: whether it is in that one's history."""
         with self._lock:
             self._read(store)
             there = bytearray(version.number + 1)

@@ -36,8 +36,8 @@ def known_experiences(
     histories: Histories | None = None,
     credits: Mapping[str, Credit] | None = None,
 ) -> list[KnownExperience]:
-    """What is known of each experience (of those in `only`), in library order; `histories` and
-    `credits` may be given by who has them."""
+    """What is known of each experience (in `only`), in order; `histories` and `credits` if read
+    before."""
     ranges = histories.ranges(store, version) if histories else None
     if credits is None:
         credits = credits_of(store, version)
@@ -49,8 +49,7 @@ def known_experiences(
 
 
 def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
-    """Returns experience → its effect, where it is known. Nothing is imported where no run
-    looked."""
+    """Experience → its effect, where it is known. Nothing is imported where no run looked."""
     if not any(measures(run) for run in store.runs.all()):
         return {}
     from tfgrpo.evaluation.credit import credits
@@ -59,8 +58,7 @@ def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
 
 
 def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
-    """Returns experience → in how many recorded calls since then (microseconds) it was in the
-    prompt; None where no traffic was ever recorded."""
+    """Experience → recorded calls with it since then (microseconds); None without traffic."""
     path = traffic_path(store.path)
     if not os.path.isfile(path):
         return None
@@ -73,7 +71,7 @@ def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
 
 
 def effect_object(credit: Credit | None) -> dict[str, Any] | None:
-    """Returns an effect with its interval as JSON for programs."""
+    """An effect with its interval as JSON for programs."""
     from tfgrpo.evaluation.figures_json import interval_object
 
     if credit is None:

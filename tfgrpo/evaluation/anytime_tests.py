@@ -73,8 +73,7 @@ class Blocks(NamedTuple):
 
 
 def block_sizes(share: float) -> tuple[int, int]:
-    """Returns how many outcomes of control and candidate make a block, for a share of subjects
-    that the candidate gets: 9 and 1 for a tenth."""
+    """How many outcomes of control and candidate make a block: 9 and 1 for a share of a tenth."""
     if not 0 < share < 1:
         return 1, 1
     most = 10 if 0.1 <= share <= 0.9 else LARGEST_BLOCK
@@ -85,8 +84,7 @@ def block_sizes(share: float) -> tuple[int, int]:
 
 
 class Outcome(NamedTuple):
-    """One subject's outcome: of the candidate or of control, its value, and in blocks of which
-    sizes it belongs."""
+    """One subject's outcome: whether the candidate's, its value, and its block's sizes."""
 
     candidate: bool
     value: float
@@ -94,8 +92,7 @@ class Outcome(NamedTuple):
 
 
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
-    """Outcomes in their order, in blocks made by arms and sizes alone; a whole block never
-    changes."""
+    """Outcomes in their order, in blocks by arms and sizes alone; a whole block never changes."""
     waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     values: list[float] = []
     sizes: list[tuple[int, int]] = []
@@ -111,7 +108,7 @@ def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
 
 
 def in_blocks(values: Floats, sizes: Sequence[tuple[int, int]]) -> Blocks:
-    """Returns values that lie in the order of `Blocks` already, with the sizes of the blocks."""
+    """Values that lie in the order of `Blocks` already, with the sizes of the blocks."""
     rows = numpy.asarray(sizes, numpy.int64).reshape(len(sizes), 2)
     of_arms = numpy.tile([False, True], len(rows))
     whole = rows.sum(axis=1)
@@ -120,8 +117,8 @@ def in_blocks(values: Floats, sizes: Sequence[tuple[int, int]]) -> Blocks:
 
 
 def log_evidence(blocks: Blocks, *, benefit: bool, bound: float = 0.0) -> Floats:
-    """Returns the natural logarithm of the evidence after each block: that the candidate's mean is
-    above control's by more than `bound`, or else that it is by less. Values lie between 0 and 1."""
+    """The natural logarithm of the evidence after each block: that the candidate's mean is above
+    control's by more than `bound`, or else that it is by less. Values lie between 0 and 1."""
     values, candidate, starts, sizes = blocks
     if not len(starts):
         return numpy.zeros((*values.shape[:-1], 0))
@@ -148,8 +145,8 @@ def log_evidence(blocks: Blocks, *, benefit: bool, bound: float = 0.0) -> Floats
 
 
 def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Floats]:
-    """Returns for each block the mean and the standard deviation of the values before it, and of
-    one right and one wrong, each with half the weight of a value."""
+    """For each block the mean and the standard deviation of the values before it, and of one
+    right and one wrong, each with half the weight of a value."""
     sums = []
     for power in (values, values**2):
         of_blocks = numpy.add.reduceat(power, starts, axis=-1)
@@ -185,7 +182,7 @@ difference above, or else below, that bound."""
 
 
 def means(blocks: Blocks) -> Test:
-    """Returns the test of means of values between 0 and 1."""
+    """The test of means of values between 0 and 1."""
 
     def test(benefit: bool, bound: float) -> float:
         return float(log_evidence(blocks, benefit=benefit, bound=bound).max(initial=0.0))
@@ -194,7 +191,7 @@ def means(blocks: Blocks) -> Test:
 
 
 def ranks(blocks: Blocks) -> Test:
-    """Returns the test of ranks of any numbers."""
+    """The test of ranks of any numbers."""
 
     def test(benefit: bool, bound: float) -> float:
         placed = ranked(blocks, bound)
@@ -204,8 +201,8 @@ def ranks(blocks: Blocks) -> Test:
 
 
 def bounds(test: Test, reach: float, needed: float) -> tuple[float, float]:
-    """Returns the differences, between `-reach` and `reach`, within which the true one is at all
-    times together: those for which a test has not the evidence that is `needed`, a logarithm."""
+    """The differences, between `-reach` and `reach`, within which the true one is at all times
+    together: those for which a test has not the evidence that is `needed`, a logarithm."""
     ends = []
     for benefit, outer in ((True, -reach), (False, reach)):
         if test(benefit, 0.0) >= needed:
@@ -224,8 +221,7 @@ def bounds(test: Test, reach: float, needed: float) -> tuple[float, float]:
 
 
 def log_mismatch(control: int, candidate: int, share: float) -> float:
-    """Returns the natural logarithm of the evidence that subjects do not come to the candidate at
-    its share (above 0 and below 1)."""
+    """The log of the evidence that subjects do not come to the candidate at its share in (0, 1)."""
     ahead, behind = PRIOR * share, PRIOR * (1 - share)
     return (
         _log_beta(ahead + candidate, behind + control)

@@ -80,8 +80,7 @@ def materialise(store: Store, version: Version, folder: Path) -> LibraryFiles:
 
 
 def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
-    """Writes the files of the version under test again after a redaction; returns what was
-    written."""
+    """Writes the files of the version under test again after a redaction; returns them."""
     if not any(path.is_file() for path in _library_files(folder)):
         return ()
     try:
@@ -170,11 +169,11 @@ def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
 
 
 def to_evaluate(dataset: str, version: Version) -> str:
-    """Returns how a missing score is made."""
+    """How a missing score is made."""
     return f"`tfgrpo eval {dataset} --library {version.name}` makes it, under the same conditions"
 
 
 def unjudged(store: Store, dataset: str) -> Version | None:
-    """Returns the version whose score on `dataset` would tell most, when one is missing."""
+    """The version whose score on `dataset` would tell most, when one is missing."""
     number = searches.progress(store, searches.load(store)).next
     return None if number is None else store.version(number)

@@ -23,8 +23,7 @@ from tfgrpo.store.store import Store
 
 
 class Observation(NamedTuple):
-    """One rollout. `stratum` is its problem and library, `library` the ids in force, `without`
-    those left out of the prompt."""
+    """One rollout: its problem and library (`stratum`), the ids in force, those left out."""
 
     stratum: str
     problem: str
@@ -46,22 +45,20 @@ class Credited:
 
 
 def credits(store: Store, version: Version) -> list[Credited]:
-    """Returns the credit of each experience of a version, best first, the unknown last."""
+    """The credit of each experience of a version, best first, the unknown last."""
     estimates = RecordedAttempts(store, version).estimates()
     return _credited(store.library(version), estimates[""][-1].credits if estimates else [])
 
 
 def credits_by_kind(store: Store, version: Version) -> dict[str, list[Credited]]:
-    """The credits of each kind of problems (the field that a run knows as `kind`), kinds by
-    name."""
+    """The credits of each kind of problems (a run's field `kind`), by name."""
     library = store.library(version)
     estimates = RecordedAttempts(store, version).estimates(by=KIND)
     return {kind: _credited(library, estimates[kind][-1].credits) for kind in sorted(estimates)}
 
 
 def unconfirmed(store: Store, version: Version) -> dict[str, int]:
-    """Returns for each experience of a version's library how many steps of runs have passed since
-    one added, changed or kept it."""
+    """Experience → how many steps of runs have passed since one added, changed or kept it."""
     left = {experience.id for experience in store.library(version)}
     ages: dict[str, int] = {}
     steps = 0
@@ -86,8 +83,7 @@ def _credited(library: Library, credits: Sequence[Credit]) -> list[Credited]:
 
 
 def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
-    """The credit of each experience that was both present and absent in a stratum, best first;
-    none with fewer than two problems."""
+    """Credits of experiences present and absent in a stratum, best first; none for one problem."""
     import numpy as np
 
     ids = sorted({id for one in observations for id in one.library})

@@ -76,9 +76,9 @@ def plan_evaluation(
     *,
     trained: Sequence[Version] | None = None,
 ) -> EvalPlan:
-    """A checked evaluation. `given` are settings by name, `problems` (how many) and `budget`
-    among them; for the rest see `eval_settings`, with `trained` before the other versions.
-    Raises TfgrpoError."""
+    """A checked evaluation of settings by name, `problems` and `budget` among them;
+    `eval_settings` says what else counts, with `trained` before the other versions. Raises
+    TfgrpoError."""
     given = dict(given)
     count, amount = given.pop("problems", None), given.pop("budget", None)
     if count is not None and not is_count(count):
@@ -114,9 +114,8 @@ def plan_evaluation(
 def eval_settings(
     store: Store, project: Project, versions: Sequence[Version], given: Mapping[str, Any]
 ) -> tuple[EvalSettings, tuple[str, ...]]:
-    """Settings as given, then of [eval], then of the run that made the first of these versions,
-    or HEAD's, then of [train]; and what to say of the models. Raises SettingsError and
-    NotTrusted."""
+    """Settings as given, then of [eval], of the run that made the first of these versions (or
+    HEAD's), of [train]; and what to say of models. Raises SettingsError and NotTrusted."""
     project.require_trust(given)
     frozen: Mapping[str, Any] = {}
     for version in (*versions, store.head.version):
@@ -145,8 +144,7 @@ def eval_settings(
 
 
 def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any]) -> set[str]:
-    """Returns the settings of a run that an evaluation takes over: those that nothing else
-    names."""
+    """The settings of a run that an evaluation takes over: those that nothing else names."""
     others = {name for name, value in given.items() if value is not None}
     others |= {name.replace("-", "_") for name in project.table("eval")}
     others |= {"tools"} if project.table("tools") else set()
@@ -156,7 +154,7 @@ def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any])
 def leak_warnings(
     store: Store, project: Project, version: Version, dataset: Sequence[Problem]
 ) -> list[str]:
-    """Returns which of these problems a library was trained on, or that this cannot be known."""
+    """Which of these problems a library was trained on, or that this cannot be known."""
     name = run_of_history(store, version)
     if name is None:
         return []

@@ -43,7 +43,7 @@ class Judged(NamedTuple):
 
 
 def judge(differences: Sequence[float], left: float) -> Judged:
-    """Returns what pairs say, in the order in which they were planned: for each the reward with the
+    """What pairs say, in the order in which they were planned: for each the reward with the
     thing less that without it. `left` is how many pairs may still come."""
     test, pairs = _test(differences), len(differences)
     evidence = max(test(True, 0.0), 0.0), max(test(False, 0.0), 0.0)

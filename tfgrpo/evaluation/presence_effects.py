@@ -139,7 +139,7 @@ class _Lot:
                 self.taken[place] = self.taken[place] + taken[n]
 
     def sums(self) -> tuple[Floats, Floats, Floats]:
-        """Returns the sums of presence, of what is taken, and the attempts, a row a stratum."""
+        """The sums of presence, of what is taken, and the attempts, a row a stratum."""
         import numpy as np
 
         count = np.array(self.count)[:, None]
@@ -313,7 +313,7 @@ def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
 
 
 def _summed(at: Places, values: Floats, size: int) -> Floats:
-    """Returns the sums of rows that have the same place, column by column."""
+    """The sums of rows that have the same place, column by column."""
     import numpy as np
 
     sums = np.empty((size, values.shape[1]))
@@ -323,8 +323,7 @@ def _summed(at: Places, values: Floats, size: int) -> Floats:
 
 
 def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: float) -> list[Credit]:
-    """Returns effects with intervals from the cluster-robust covariance of least squares, where
-    the means of strata count as estimated too."""
+    """Effects with intervals from the cluster-robust covariance, strata's means counted in."""
     import numpy as np
 
     varied, bread, problems = solution.varied, solution.bread, solution.problems
@@ -353,8 +352,8 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
 
 
 def _shrinkage(beta: Floats, error: Floats) -> Floats:
-    """Each estimate's share of variance that is not noise: true effects normal around 0, their
-    variance by the method of moments."""
+    """Shares of variance that are no noise: true effects normal around 0, by the method of
+    moments."""
     import numpy as np
 
     spread = max(0.0, float(np.mean(beta**2 - error**2)))

@@ -1,6 +1,5 @@
 """Evaluation: how good libraries are on problems, sample by sample side by side, so that drift
-meets all alike. One on record under the same conditions is read; one cut off goes on from the
-journal."""
+meets all alike. What is on record under the same conditions is read."""
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ class Figures:
 def conditions(
     dataset: Sequence[Problem], settings: EvalSettings, domain: Domain = math.DOMAIN
 ) -> dict[str, Any]:
-    """Returns all that a score depends on beside the library."""
+    """All that a score depends on beside the library."""
     prompts = Path(settings.prompts) if settings.prompts else None
     terms: dict[str, Any] = {}
     if domain is not math.DOMAIN:  # what was recorded before there were others stays valid
@@ -131,7 +130,7 @@ class EvalTask:
         return conditions(self.problems, self.settings, self.domain)
 
     def shown(self, library: Library, problem: Problem) -> Library:
-        """Returns what of a library is in the prompt of a problem."""
+        """What of a library is in the prompt of a problem."""
         top_k, rank = self.settings.top_k or None, self.domain.retrieve
         return relevant(library, problem.problem, top_k, rank=rank)
 
@@ -149,8 +148,8 @@ async def evaluate(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Evaluation]:
-    """An evaluation of each version, made where it is not on record, at the cost of `run`.
-    Raises EndpointError, BudgetReached, ToolError."""
+    """An evaluation of each version, on record or made. Raises EndpointError, BudgetReached,
+    ToolError."""
     runs, key = session.store.runs, task.key
     distinct = {version.number: version for version in versions}.values()
     missing = [v for v in distinct if runs.evaluation(v.number, key) is None]
@@ -193,8 +192,7 @@ async def examine_each(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Score]:
-    """The score of each wanted attempt, in order. Raises EndpointError when none could be
-    scored."""
+    """The wanted attempts' scores, in order. Raises EndpointError when none could be scored."""
     return _scored(wanted, await _attempt_each(session, wanted, task, run, progress))
 
 
@@ -249,7 +247,7 @@ async def _attempt_each(
 
 
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:
-    """Returns the scores of attempts. Raises EndpointError when none of them could be scored."""
+    """The scores of attempts. Raises EndpointError when none of them could be scored."""
     if all(rollout.reward is None for rollout in rollouts):
         hint = "check --max-tokens, --task-timeout and the model, or the code of the domain"
         if all(one.outcome == "unverifiable" and one.response.strip() for one in rollouts):
@@ -282,7 +280,7 @@ def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Scor
 
 
 def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
-    """Returns problem → rewards, leaving out samples that could not be judged."""
+    """Problem → rewards, leaving out samples that could not be judged."""
     by_problem: dict[str, list[float]] = {}
     for score in scores:
         if score.reward is not None:
@@ -291,7 +289,7 @@ def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
 
 
 def figures(scores: Sequence[Score]) -> Figures:
-    """Returns mean@k, pass@k for powers of two and maj@k over the scores of an evaluation."""
+    """Mean@k, pass@k for powers of two and maj@k over the scores of an evaluation."""
     by_problem = rewards(scores)
     votes: dict[str, list[tuple[str | None, float]]] = {}
     for score in scores:
@@ -310,7 +308,7 @@ def figures(scores: Sequence[Score]) -> Figures:
 
 
 def summary(figures: Figures) -> dict[str, Any]:
-    """Returns figures as the JSON that is kept with an evaluation."""
+    """Figures as the JSON that is kept with an evaluation."""
 
     def listed(estimate: statistics.Estimate) -> list[float | None]:
         return [None if abs(v) == float("inf") else round(v, 6) for v in estimate[:3]]
@@ -326,5 +324,5 @@ def summary(figures: Figures) -> dict[str, Any]:
 
 
 def difference(store: Store, a: Evaluation, b: Evaluation) -> statistics.Difference:
-    """Returns how much better evaluation `b` is than `a`, paired by problem."""
+    """How much better evaluation `b` is than `a`, paired by problem."""
     return statistics.paired(rewards(store.runs.scores(a)), rewards(store.runs.scores(b)))

@@ -1,6 +1,5 @@
-"""Sealed problems: scored once, at the end of a run. Their digest is in its settings from the
-beginning and their opening is a state of it, so the store tells what was scored on them before;
-on a part of them it cannot."""
+"""Sealed problems: scored once, at the end of a run. Its settings have their digest and its
+states their opening, so the store tells what was scored on them before; not on a part of them."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ UNSEALED = "unsealed"
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A run's sealed problems: when they were `opened` (microseconds since 1970; None: not yet),
-    and how many libraries but the empty one were scored on them `before` it began and `during`
-    it."""
+    """A run's sealed problems: when `opened` (microseconds since 1970), and how many libraries
+    but the empty one were scored on them `before` it began and `during` it."""
 
     dataset: str
     digest: str
@@ -32,7 +30,7 @@ class Seal:
 
 
 def looks(store: Store, digest: str) -> list[Evaluation]:
-    """Returns the evaluations of libraries, the empty one apart, on problems of that digest."""
+    """The evaluations of libraries, the empty one apart, on problems of that digest."""
     return [
         evaluation
         for evaluation in store.runs.all_evaluations()
@@ -47,7 +45,7 @@ def unseal(store: Store, run: Run) -> None:
 
 
 def seal(store: Store, run: Run) -> Seal | None:
-    """Returns what is known of a run's sealed problems; None where it has none."""
+    """What is known of a run's sealed problems; None where it has none."""
     settings = TrainSettings(**run.config)
     if settings.sealed is None:
         return None

@@ -1,6 +1,5 @@
-"""Figures for evaluations. `rewards` is always problem → its samples' rewards, and problems are
-the unit. Intervals of differences are Student's t over the problems' values, those of shares
-Wilson's."""
+"""Figures for evaluations from problem → its samples' rewards, with problems as the unit.
+Intervals of differences are Student's t, those of shares Wilson's."""
 
 from __future__ import annotations
 
@@ -64,7 +63,7 @@ def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estim
 
 
 def mean_at_k(rewards: Rewards) -> Estimate:
-    """Returns the mean reward of a sample: mean@k for k samples of each problem."""
+    """The mean reward of a sample: mean@k for k samples of each problem."""
     means = [fmean(samples) for samples in rewards.values()]
     graded = any(0.0 < reward < 1.0 for samples in rewards.values() for reward in samples)
     return share(means, math.inf if graded else sum(map(len, rewards.values())))
@@ -85,8 +84,7 @@ def _pass(samples: Sequence[float], k: int) -> float:
 
 
 def maj_at_k(samples: Mapping[str, Sequence[tuple[str | None, float]]]) -> Estimate:
-    """maj@k: the reward of the answer given most often, shared by ties. `samples` is problem →
-    (answer, reward); no answer is no vote."""
+    """maj@k of problem → (answer, reward): what the most frequent answers earn, ties shared."""
     return share([_majority(given) for given in samples.values()], len(samples))
 
 
@@ -132,7 +130,7 @@ def paired(a: Rewards, b: Rewards) -> Difference:
 
 
 def differences(a: Rewards, b: Rewards) -> list[float]:
-    """(Mean reward in b - in a) of each shared problem, in a's order. Raises ValueError for
+    """(Mean reward in b - in a) of each shared problem, by a's order. Raises ValueError for
     none."""
     shared = [problem for problem in a if problem in b]
     if not shared:
@@ -141,9 +139,8 @@ def differences(a: Rewards, b: Rewards) -> list[float]:
 
 
 def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) -> float:
-    """The two-sided p of the sign-flip permutation test: all 2**n signs for n <= 14 problems
-    that differ, else `draws` random ones with the observed one among them (Phipson and Smyth,
-    2010)."""
+    """The sign-flip permutation test's two-sided p: all 2**n signs for n <= 14 problems that
+    differ, else `draws` random ones and the observed one (Phipson and Smyth, 2010)."""
     moved = [value for value in values if value]
     if not moved:
         return 1.0

@@ -58,7 +58,7 @@ class JudgedCase:
 
 
 def word(reward: float | None) -> str:
-    """Returns a reward as a word: right, wrong, unverifiable, or the number."""
+    """A reward as a word: right, wrong, unverifiable, or the number."""
     if reward is None:
         return "unverifiable"
     return {0.0: "wrong", 1.0: "right"}.get(reward, f"{reward:g}")
@@ -99,8 +99,7 @@ def read_cases(
 async def judge_cases(
     cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
 ) -> list[JudgedCase]:
-    """The verdicts in order; a model is asked through `calls`. Raises DomainError, EndpointError
-    and DatasetError."""
+    """The verdicts in order. Raises DomainError, EndpointError and DatasetError."""
 
     async def one(case: Case) -> JudgedCase:
         response = case.pred
@@ -126,13 +125,13 @@ async def judge_cases(
 
 
 def agreement(judged: Iterable[JudgedCase]) -> tuple[int, int]:
-    """Returns how many verdicts are the expected ones, and of how many that is known."""
+    """How many verdicts are the expected ones, and of how many that is known."""
     known = [case.agrees for case in judged if case.agrees is not None]
     return sum(known), len(known)
 
 
 def by_pattern(pattern: str, text: str) -> str:
-    """Returns what a pattern's first group found last in a text, as a response with that answer."""
+    """What a pattern's first group found last in a text, as a response with that answer."""
     matches = list(re.finditer(pattern, text))
     return f"\\boxed{{{matches[-1][1] or ''}}}" if matches else ""
 
@@ -154,7 +153,7 @@ def _check_pattern(pattern: str | None) -> None:
 
 
 def _complete(names: Mapping[str, str], ground_truth: bool) -> Callable[[Row], Row]:
-    """Returns what gives a row a question where it has none: a verifier may do without."""
+    """What gives a row a question where it has none: a verifier may do without."""
 
     def given(row: Row) -> Row:
         if ground_truth and row.fields.get(names["gold"]) in (None, ""):
@@ -202,8 +201,7 @@ EXPECTED: Mapping[str, float | None] = {
 
 
 def _expected(row: Row, value: object) -> float | None:
-    """Returns the reward that a case should have; None when it cannot be judged. Raises
-    DatasetError for what is none."""
+    """The reward that a case should have, None when it cannot be judged. Raises DatasetError."""
     if isinstance(value, str):
         word = value.strip().casefold()
         if word in EXPECTED:

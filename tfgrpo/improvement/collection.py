@@ -52,9 +52,8 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """What is collected: scores below `below`, questions without a truth with `unanswered`, the
-    application's own text with `system`; `redact` is one more expression to take out. Raises
-    SettingsError."""
+    """What is collected: `unanswered` takes questions without a truth, `system` keeps the
+    application's text, `redact` is one more expression to take out. Raises SettingsError."""
 
     below: float = BAR
     unanswered: bool = False
@@ -105,7 +104,7 @@ class Collected:
     warnings: tuple[str, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Returns reason → how many exchanges were left out for it."""
+        """Reason → how many exchanges were left out for it."""
         return Counter(one.why for one in self.left_out)
 
 
@@ -132,8 +131,7 @@ def collect(
 
 @contextmanager
 def _alone(store: Store, path: Path) -> Iterator[None]:
-    """Waits until no other process of this store appends to a file. Raises SettingsError where
-    that takes too long."""
+    """Waits until no other process appends to a file. Raises SettingsError after `WAIT`."""
     name = f"collect-{digest(['collect', str(path.resolve())]).hex()[:16]}.lock"
     with process_lock.held(Path(store.path).parent / "locks" / name, patience=WAIT) as free:
         if not free:
@@ -154,7 +152,7 @@ def _exchanges(store: Store, request: CollectRequest) -> Iterator[Iterator[Excha
 
 
 def output_path(project: Project, request: CollectRequest) -> Path:
-    """Returns the file that problems are collected in."""
+    """The file that problems are collected in."""
     return request.output or project.root / FILE
 
 
@@ -165,8 +163,7 @@ def collected(
     known: Sequence[Problem] = (),
     held: Sequence[Problem] = (),
 ) -> Collected:
-    """Returns the problems among exchanges. `known` are collected already, `held` are those of
-    held-out, gate and sealed sets. Nothing is written."""
+    """The problems among exchanges, but those `known` already or `held` out."""
     unread: list[Unread] = []
     left_out: list[LeftOut] = []
     groups: dict[str, list[Exchange]] = {}
@@ -201,12 +198,12 @@ def collected(
 
 
 def question(messages: Sequence[Message]) -> str:
-    """Returns what calls that ask the same share: the words, less white space and case."""
+    """What calls that ask the same share: the words, less white space and case."""
     return json.dumps([[role, _plain(text)] for role, text in messages])
 
 
 def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
-    """Returns the problem that calls of one question come to, or why it is none."""
+    """The problem that calls of one question come to, or why it is none."""
     because = list(_reasons(group, rules.below))
     if not because:
         return FINE
@@ -286,7 +283,7 @@ def _as_problem(row: Row) -> Problem:
 
 
 def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
-    """Returns a problem as its words alone: without the application's text, which many share."""
+    """A problem as its words alone: without the application's text, which many share."""
     spoken = [text for _, text in own_words(problem.messages, examples)]
     return Problem(problem.id, "\n\n".join(spoken) or problem.problem, problem.answer)
 
@@ -294,7 +291,7 @@ def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
 def _alike(
     problems: Sequence[Problem], others: Sequence[Problem], examples: Sequence[Turns]
 ) -> set[str]:
-    """Returns the ids of the problems that are among others, exactly or nearly."""
+    """The ids of the problems that are among others, exactly or nearly."""
     if not problems or not others:
         return set()
     cores = ([_core(one, examples) for one in some] for some in (others, problems))
@@ -334,7 +331,7 @@ def read_collected(path: Path) -> list[Row]:
 
 
 def problems_of(rows: Iterable[Row]) -> list[Problem]:
-    """Returns collected rows as problems, for comparisons of their text."""
+    """Collected rows as problems, for comparisons of their text."""
     return [_as_problem(row) for row in rows]
 
 

@@ -78,9 +78,8 @@ class Busy(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class ImproveRequest:
-    """What an improvement is to do for the branch `target` with `least` new problems: `settings`
-    win over the file's, `accept` takes what is better at once, `new` gives up one that was cut
-    off."""
+    """What to improve: `settings` win over the file's, with `least` new problems it begins,
+    `accept` takes what is better at once, `new` gives up one that was cut off."""
 
     target: str = "prod"
     collect: CollectRequest = field(default_factory=CollectRequest)
@@ -180,8 +179,7 @@ def new_rows(
     dry_run: bool = False,
     on_progress: OnProgress = ignore,
 ) -> list[Row]:
-    """Returns the problems that no improvement was about, those on record by now among them, which
-    are collected unless this is a `dry_run`."""
+    """The problems that no improvement was about; collects new ones, unless `dry_run`."""
     table = {**project.table("model"), **project.table("train"), **settings_given(request)}
     unanswered = not project.domain(table.get("domain")).ground_truth
     fresh: Sequence[Row] = ()
@@ -297,19 +295,19 @@ async def _train(
 
 
 def own_project(project: Project) -> Project:
-    """Returns the project without the sets that an improvement has its own of."""
+    """The project without the sets that an improvement has its own of."""
     own = set(OWN) - {"gate"}
     train = {name: value for name, value in project.table("train").items() if name not in own}
     return replace(project, tables={**project.tables, "train": train})
 
 
 def settings_given(request: ImproveRequest) -> dict[str, Any]:
-    """Returns the settings of a training that a request names."""
+    """The settings of a training that a request names."""
     return {name: value for name, value in request.settings.items() if value is not None}
 
 
 def fields_of(project: Project, request: ImproveRequest) -> dict[str, str]:
-    """Returns our names of fields → those that the project's data has."""
+    """Our names of fields → those that the project's data has."""
     fields = settings_given(request).get("fields") or project.table("train").get("fields") or {}
     return {str(ours): str(theirs) for ours, theirs in fields.items()}
 
@@ -322,8 +320,8 @@ async def _effect(
     versions: tuple[Version, Version],
     on_progress: OnProgress,
 ) -> Effect | None:
-    """Returns what a candidate does on the held-out problems: those that the settings name, or else
-    the held-out parts of this improvement and the ones before it. None where there are none."""
+    """What a candidate does on the held-out problems: those that the settings name, or else the
+    held-out parts of this improvement and the ones before it. None where there are none."""
     table = {**project.table("train"), **settings_given(request)}
     sets = [table["heldout"]] if table.get("heldout") else _parts(store, project, one)
     options = {
@@ -360,8 +358,7 @@ async def _effect(
 
 
 def _parts(store: Store, project: Project, one: Round) -> list[str]:
-    """Returns the held-out parts of an improvement and of those before it, the newest first, up to
-    as many problems as count."""
+    """The held-out parts of an improvement and of those before, newest first, while they count."""
     paths, count = [], 0
     for other in reversed(improvement_record.rounds(store, one.target)):
         part = other.parts.heldout

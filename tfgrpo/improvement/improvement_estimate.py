@@ -47,8 +47,8 @@ class Planned:
 
 
 def estimate_improvement(store: Store, project: Project, request: ImproveRequest) -> Planned:
-    """Returns what an improvement would take now, or the rest of the one that was cut off: the
-    training with its gate, and the comparison on held-out problems. Raises TfgrpoError."""
+    """What an improvement would take now, or the rest of the one that was cut off: the training
+    with its gate, and the comparison on held-out problems. Raises TfgrpoError."""
     project.require_trust(request.settings)
     begun = [one for one in improvement_record.rounds(store, request.target) if one.ended is None]
     given = settings_given(request)
@@ -91,8 +91,8 @@ def _written(path: Path, rows: Sequence[Row], fields: dict[str, str]) -> str:
 
 
 def estimate_regression(store: Store, project: Project, request: RegressRequest) -> Planned:
-    """Returns what a regression would take: the attempts that are not on record, on both sides,
-    and those that each leave out a part of the library. Raises TfgrpoError."""
+    """What a regression would take: the attempts that are not on record, on both sides, and
+    those that each leave out a part of the library. Raises TfgrpoError."""
     sides = plan_sides(store, project, request)
     total, known = RunEstimate((), ()), True
     for plan in sides.measured:
@@ -114,8 +114,7 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
 
 
 def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> Planned:
-    """Returns what a judge's scores of the calls on record that it has not judged would take.
-    Raises TfgrpoError."""
+    """What a judge's scores of the calls that it has not judged take. Raises TfgrpoError."""
     given = {**request.settings, "domain": request.domain}
     settings, _ = eval_settings(store, project, [store.head.version], given)
     with closing(open_traffic(traffic_path(store.path))) as traffic:

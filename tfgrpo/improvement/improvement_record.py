@@ -1,6 +1,6 @@
-"""The record of improvements: two decisions each, its beginning and its end. A problem belongs
-to one improvement of a target and one part of it (train, gate, heldout) for good, so a proposal
-is never judged by what was trained on."""
+"""The record of improvements: two decisions each, beginning and end. A problem belongs to one
+part (train, gate, heldout) of one improvement for good: no proposal is judged by what trained
+it."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ LEARNED = 0.4
 
 
 class Part(NamedTuple):
-    """Files of an improvement's problems, as paths from the project's folder; None for a part that
-    comes from a set that the settings name."""
+    """Files of an improvement's problems in the project's folder; None: the settings name a set."""
 
     train: str
     gate: str | None
@@ -60,7 +59,7 @@ class Round:
 
 
 def rounds(store: Store, target: str) -> list[Round]:
-    """Returns the improvements of a target, oldest first."""
+    """The improvements of a target, oldest first."""
     listed = []
     for name, decided in by_subject(store, IMPROVEMENT).items():
         content = decided[0].content
@@ -73,7 +72,7 @@ def rounds(store: Store, target: str) -> list[Round]:
 
 
 def problem_digest(row: Row) -> str:
-    """Returns what an improvement knows a collected problem by."""
+    """What an improvement knows a collected problem by."""
     return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -105,7 +104,7 @@ def _digests(rows: Iterable[readers.Row], fields: Mapping[str, str]) -> Iterator
 
 
 def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[str]:
-    """Returns the digests of the problems that finished steps of an improvement learned from."""
+    """The digests of the problems that finished steps of an improvement learned from."""
     run = store.runs.find(one.name)
     if run is None:
         return set()
@@ -120,8 +119,7 @@ def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[st
 
 
 def sizes(store: Store, one: Round) -> dict[str, int]:
-    """Returns part → how many of an improvement's problems are in it, of the parts that are its
-    own. Raises DatasetError."""
+    """Part → how many of an improvement's problems are in it. Raises DatasetError."""
     return {
         name: sum(1 for _ in _rows_of(store, part))
         for name, part in one.parts._asdict().items()

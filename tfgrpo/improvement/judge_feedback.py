@@ -1,5 +1,4 @@
-"""A judge's scores of calls on record, kept as its feedback. Each judge judges a call once, and
-its scores count like any other's."""
+"""A judge's scores of calls on record, kept as its feedback, one for each call."""
 
 from __future__ import annotations
 
@@ -103,7 +102,7 @@ def _record(
 
 
 def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
-    """Returns the calls with words and an answer that a judge has given no score."""
+    """The calls with words and an answer that a judge has given no score."""
     return [
         one
         for one in of_traffic(traffic, request.which, every=True)
@@ -114,7 +113,7 @@ def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
 
 
 def judged_problem(one: Exchange) -> Problem:
-    """Returns a call as the problem that a judge is told of."""
+    """A call as the problem that a judge is told of."""
     text = "\n\n".join(f"{role}: {words}" for role, words in one.messages)
     alone = len(one.messages) == 1
     return Problem(one.id, one.messages[0][1] if alone else text, "", () if alone else one.messages)

@@ -56,13 +56,12 @@ RIGHT, WRONG = {"pass", "passed", "correct", "true"}, {"fail", "failed", "incorr
 
 
 def is_otlp(row: Mapping[str, Any]) -> bool:
-    """Returns whether an object is a batch of spans or of logs."""
+    """Whether an object is a batch of spans or of logs."""
     return any(name in row for name in ("resourceSpans", "resourceLogs"))
 
 
 def exchanges(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Exchange | Unread]:
-    """Yields the exchanges in batches that come with where they stand; spans that call no model
-    are passed over."""
+    """Yields the exchanges in (where, batch) pairs; spans that call no model are passed over."""
     evaluations: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for _, row in rows:
         for record in _records(row, "resourceLogs", "scopeLogs", "logRecords"):
@@ -98,7 +97,7 @@ def _place(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def attributes(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the attributes of a span, event or log as plain values."""
+    """The attributes of a span, event or log as plain values."""
     return {
         str(one["key"]): _value(one["value"])
         for one in _objects(record.get("attributes"))
@@ -208,7 +207,7 @@ def _plain(value: object) -> str:
 
 
 def _parsed(value: object) -> object:
-    """Returns a value whose structure may have been written as JSON into a string."""
+    """A value whose structure may have been written as JSON into a string."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{", '"'):
         try:
             return read_json(value)

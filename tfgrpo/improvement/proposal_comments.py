@@ -17,8 +17,7 @@ MOST = 10_000
 
 
 class Comment(NamedTuple):
-    """What somebody said: of one change, by its experience, or of the whole (None). `time` is
-    microseconds since 1970."""
+    """A comment on one change, or on the whole (None). `time` is microseconds since 1970."""
 
     author: str
     time: int
@@ -35,8 +34,7 @@ class Discussion(NamedTuple):
 
 
 def comment(store: Store, id: str, text: str, experience: str | None = None) -> None:
-    """Records a comment on a proposal, or on one of its changes. Raises InvalidOperation for one
-    that says nothing, UnknownRevision."""
+    """Records a comment on a proposal or a change. Raises InvalidOperation and UnknownRevision."""
     proposal = get_proposal(store, id)
     if experience is not None and experience not in {one.experience for one in proposal.changes}:
         raise UnknownRevision(f"proposal {proposal.id} does not change {experience!r}")
@@ -56,7 +54,7 @@ def ask(store: Store, id: str, name: str) -> None:
 
 
 def discussions(store: Store) -> Mapping[str, Discussion]:
-    """Returns proposal → what was said of it, of those that anything was said of."""
+    """Proposal → what was said of it, of those that anything was said of."""
     return {id: _folded(listed) for id, listed in by_subject(store, KIND).items()}
 
 

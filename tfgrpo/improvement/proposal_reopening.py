@@ -1,6 +1,5 @@
-"""Taking a decision about a proposal back: its branch gets its name again, and what it brought
-leaves the target, by going back or, if something came since, by a revert. All of it stays on
-record."""
+"""Taking a decision about a proposal back: its branch has its name again, and what it brought
+leaves the target, by a move back or a revert. All of it stays on record."""
 
 from __future__ import annotations
 
@@ -23,10 +22,9 @@ def reopen(
     resolve: Resolve | None = None,
     seen: int | None = None,
 ) -> Proposal:
-    """Takes the decision about a proposal back, as one operation, and returns the proposal.
-    `resolve` decides about what later versions changed, `seen` is how many decisions were known.
-    Raises InvalidOperation where nothing was decided, MergeConflict, StaleVersion and
-    ProtectedName."""
+    """Takes the decision about a proposal back, as one operation. `resolve` decides about what
+    later versions changed, `seen` is how many decisions were known. Raises InvalidOperation
+    where nothing was decided, MergeConflict, StaleVersion and ProtectedName."""
     proposal = get_proposal(store, id)
     if len(proposal.waiting) == len(proposal.changes):
         raise InvalidOperation(

@@ -85,7 +85,7 @@ class Effect(NamedTuple):
 
 
 def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
-    """Returns how rewards differ, paired by problem. Raises ValueError where they share none."""
+    """How rewards differ, paired by problem. Raises ValueError where they share none."""
     difference = statistics.paired(before, after)
     mean, low, high, problems = difference.estimate
     bounded = abs(low) != float("inf")
@@ -105,10 +105,9 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Viewed):
-    """A proposal as it stands, with times in microseconds since 1970: `candidate` for `target`,
-    which stood at `base`; author, time and reason of the last decision; experiences `accepted`
-    and `edited`, `versions` that they became; and how many `decisions` there were, so that who
-    decides can say what they saw."""
+    """A proposal as it stands, with times in microseconds since 1970, and author, time and
+    reason of the last decision. `accepted` and `edited` are experiences, `versions` what they
+    became; with `decisions`, their number, who decides says what they saw."""
 
     id: str
     state: State
@@ -212,8 +211,7 @@ def propose(store: Store, what: Draftsman) -> Proposal:
 
 
 def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
-    """Returns the proposals (of that state), newest first. Those whose versions are not in this
-    store any more are left out."""
+    """The proposals (of that state), newest first, but those whose versions are gone."""
     listed = []
     for about in reversed(by_subject(store, PROPOSAL).values()):
         if state in (None, about[-1].content["state"]):
@@ -225,7 +223,7 @@ def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
 
 
 def get_proposal(store: Store, id: str) -> Proposal:
-    """Returns the proposal of that id, or on a branch of that name. Raises UnknownRevision."""
+    """The proposal of that id, or on a branch of that name. Raises UnknownRevision."""
     known = by_subject(store, PROPOSAL)
     for name, about in known.items():
         if id in (name, about[0].content["branch"]):
@@ -238,9 +236,8 @@ def get_proposal(store: Store, id: str) -> Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What somebody decides about changes, by label or id: `accept`, `reject` with reasons,
-    other words in `edits`. `take` decides conflicts with the target, `seen` is how many
-    decisions were known."""
+    """What somebody decides about changes, by label or id, with reasons and `edits`. `take`
+    decides conflicts with the target, `seen` is how many decisions were known."""
 
     accept: Sequence[str] = ()
     reject: Mapping[str, str] = field(default_factory=dict)
@@ -359,7 +356,7 @@ def _check_review(
 
 
 def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:
-    """Returns subject → the decisions of a kind about it, oldest first."""
+    """Subject → the decisions of a kind about it, oldest first."""
     groups: dict[str, list[Decision]] = {}
     for one in decisions(store, kind=kind):
         groups.setdefault(one.subject, []).append(one)
@@ -413,7 +410,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
 
 
 def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedChange, ...]:
-    """Returns the changes between two versions, labelled as the libraries together would be."""
+    """The changes between two versions, labelled as the libraries together would be."""
     before, after = store.library(base), store.library(candidate)
     places = {id: n for n, id in enumerate(dict.fromkeys([*_texts(before), *_texts(after)]))}
     events = store.events_at(e.row for e in after)
@@ -504,7 +501,7 @@ def _operations(
 
 
 def _source(proposal: Proposal, *, edited: bool) -> Json:
-    """Returns where a change comes from: what is as it was learned is followed there by blame."""
+    """Where a change comes from: what is as it was learned is followed there by blame."""
     source = {"version": proposal.candidate.digest.hex()}
     return source | {"proposal": proposal.id} if edited else source
 
@@ -530,7 +527,7 @@ def _texts(library: Library) -> dict[str, str]:
 
 
 def proposal_object(proposal: Proposal) -> dict[str, Any]:
-    """Returns a proposal as JSON for programs."""
+    """A proposal as JSON for programs."""
     return {
         "id": proposal.id,
         "state": proposal.state,

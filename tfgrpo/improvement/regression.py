@@ -54,9 +54,8 @@ Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", 
 
 @dataclass(frozen=True, slots=True)
 class RegressRequest:
-    """What is asked: the library of `revision` on `data`, with `settings` of the new side;
-    without a model there the same one is asked afresh. `target` is the branch of a proposal,
-    None for none."""
+    """What is asked: a library on `data`, with the new side's `settings` (without a model: the
+    same one afresh), and the branch to propose deletions for, if any."""
 
     revision: str = "HEAD"
     data: str | None = None
@@ -168,8 +167,7 @@ class Sides:
 
 
 def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides:
-    """Checks all that can be checked of a regression. Raises SettingsError for an empty library,
-    and TfgrpoError."""
+    """A checked regression. Raises SettingsError for an empty library, and TfgrpoError."""
     version = store.resolve(request.revision)
     library = store.library(version)
     if not library.readable:
@@ -291,7 +289,7 @@ def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalT
 
 
 def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> int:
-    """Returns the first seed whose attempts are not all made: one that was cut off goes on."""
+    """The first seed whose attempts are not all made: one that was cut off goes on."""
     seed, looked_at = FRESH, {one.content.get("key") for one in decisions(store, kind=REGRESSION)}
     while True:
         key = _key(task, seed)
@@ -339,15 +337,14 @@ def _looks(store: Store, version: Version, task: EvalTask) -> list[Json]:
 
 
 def _effects(looks: Sequence[Json], apart_from: str) -> Mapping[str, Credit]:
-    """Returns what each experience added at the last look but the one of this key."""
+    """What each experience added at the last look but the one of this key."""
     others = [one for one in looks if one["key"] != apart_from]
     effects = others[-1]["effects"] if others else []
     return {one["experience"]: Credit(**one) for one in effects}
 
 
 def _last_look(store: Store, version: Version, task: EvalTask) -> int | None:
-    """Returns the seed of the last look if it was one at fresh attempts that nobody acted on: what
-    it has shown is proposed, and not asked once more."""
+    """The seed of the last look at fresh attempts, if nobody acted on it: it is not asked again."""
     looks = _looks(store, version, task)
     if not looks or looks[-1].get("acted") or looks[-1].get("seed", 0) < FRESH:
         return None
@@ -357,8 +354,7 @@ def _last_look(store: Store, version: Version, task: EvalTask) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """What is to be deleted from a target, id → why, and the scores of its library and of what is
-    left of it."""
+    """Deletions from a target, id → why, and its library's scores before and after them."""
 
     target: str
     base: Version
@@ -370,7 +366,7 @@ class _Deletion:
 async def _deletion(
     store: Store, plan: EvalPlan, regression: Regression, target: str, on_progress: OnProgress
 ) -> _Deletion | None:
-    """Returns what deletes what no longer helps from a target, as far as that says there what was
+    """What deletes what no longer helps from a target, as far as that says there what was
     measured, with what it does under the new conditions. Nothing is recorded but answers."""
     base = store.tip(target)
     library = store.library(base)
@@ -408,7 +404,7 @@ def _branch(store: Store) -> str:
 
 
 def _error(credit: Credit) -> float:
-    """Returns about the standard error of an estimate, from its 95 % interval."""
+    """About the standard error of an estimate, from its 95 % interval."""
     return (credit.high - credit.low) / (2 * Z)
 
 
@@ -423,7 +419,7 @@ def _difference(difference: Difference) -> str:
 
 
 def regression_object(regression: Regression) -> dict[str, Any]:
-    """Returns what became of a library as JSON for programs."""
+    """What became of a library as JSON for programs."""
 
     def numbers(difference: Difference | None) -> dict[str, Any] | None:
         if difference is None:

@@ -88,7 +88,7 @@ class StageEstimate:
     dollars: float | None
 
     def plus(self, other: StageEstimate, factor: float = 1.0) -> StageEstimate:
-        """Returns it and so many times another."""
+        """It and so many times another."""
         known = self.dollars is not None and other.dollars is not None
         return StageEstimate(
             self.stage,
@@ -99,11 +99,11 @@ class StageEstimate:
         )
 
     def times(self, factor: float) -> StageEstimate:
-        """Returns so many times as much."""
+        """So many times as much."""
         return StageEstimate(self.stage, 0.0, 0.0, 0.0, 0.0).plus(self, factor)
 
     def less(self, other: StageEstimate) -> StageEstimate:
-        """Returns what is left of it without another, and nothing below nothing."""
+        """What is left of it without another, and nothing below nothing."""
         rest = self.plus(other, -1.0)
         dollars = None if rest.dollars is None else max(0.0, rest.dollars)
         calls, prompt = max(0.0, rest.calls), max(0.0, rest.prompt_tokens)
@@ -153,8 +153,7 @@ class PlannedAttempts(NamedTuple):
 
 
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
-    """Returns what a run takes. Of a `run` that has made a step it is what is left, going by its
-    steps so far. Nothing is written."""
+    """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
     seen = _seen(store, plan.settings, plan.domain)
     expected, most = (_Run(store, plan, one, seen).stages() for one in _assumed(seen))
     steps = len(plan_steps(plan.problems.train, plan.settings))
@@ -169,7 +168,7 @@ def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEsti
 def estimate_attempts(
     store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
 ) -> RunEstimate:
-    """Returns what attempts under a plan's conditions take. Nothing is written."""
+    """What attempts under a plan's conditions take. Nothing is written."""
     settings = plan.task.settings
     seen = _seen(store, settings, plan.task.domain)
 
@@ -185,7 +184,7 @@ def estimate_attempts(
 
 
 def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
-    """Returns what an evaluation takes: nothing for versions whose scores are on record."""
+    """What an evaluation takes: nothing for versions whose scores are on record."""
     task = plan.task
     missing = [
         PlannedAttempts(store.library(version), task.problems, task.settings.samples)
@@ -198,7 +197,7 @@ def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
 def estimate_judgements(
     store: Store, settings: Settings, prices: ModelPrices, judged: Iterable[str]
 ) -> RunEstimate:
-    """Returns what a judge takes for what is there already: `judged` are questions and answers."""
+    """What a judge takes for what is there already: `judged` are questions and answers."""
     seen = _seen(store, settings, None)
     prompts = [count(text) + JUDGED for text in judged]
 
@@ -221,7 +220,7 @@ class Seen(NamedTuple):
 
 
 def _seen(store: Store, settings: Settings, domain: Domain | None) -> Seen:
-    """Returns what is seen for attempts of a domain, or for judgements alone."""
+    """What is seen for attempts of a domain, or for judgements alone."""
     sums = _sums(store, settings)
     means = {stage: tokens / calls for stage, (calls, tokens, _) in sums.items()}
     for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
@@ -232,14 +231,13 @@ def _seen(store: Store, settings: Settings, domain: Domain | None) -> Seen:
 
 
 def _answers_once(settings: Settings, domain: Domain) -> bool:
-    """Whether attempts are neither an agent's nor made by a rollout of somebody's own: how many
-    calls they make then follows from the problem."""
+    """Whether attempts are no agent's nor somebody's own: their calls follow from the problem."""
     no_agent = settings.mode == "prompt" and not settings.agent.run
     return no_agent and domain.rollout in (answer_once, converse)
 
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
-    """Returns how many calls the latest attempts made that were made as these settings say."""
+    """How many calls the latest attempts made that were made as these settings say."""
     way = (settings.agent.run or "", settings.domain, settings.mode)
     counts: list[int] = []
     for run in reversed(store.runs.all()):
@@ -251,7 +249,7 @@ def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | 
 
 
 def _unknown(settings: Settings, domain: Domain, seen: Seen) -> tuple[str, ...]:
-    """Returns what an estimate leaves out, in words."""
+    """What an estimate leaves out, in words."""
     if settings.mode == "agent" or seen.calls is not None or _answers_once(settings, domain):
         return ()
     who = "the agent" if settings.agent.run else f"the domain {domain.name}"
@@ -259,8 +257,7 @@ def _unknown(settings: Settings, domain: Domain, seen: Seen) -> tuple[str, ...]:
 
 
 def _sums(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:
-    """Returns stage → calls, tokens of answers and seconds that this store has seen of a run's
-    models."""
+    """Stage → calls, tokens of answers and seconds that this store has seen of a run's models."""
     models = {settings.models.model, settings.models.reflection_model}
     sums: dict[str, tuple[int, int, float]] = {}
     for spent in store.runs.spent():
@@ -284,7 +281,7 @@ class _Calls:
         self._stages: list[StageEstimate] = []
 
     def length(self, stage: str, likely: float, most: float) -> float:
-        """Returns the tokens of a stage's answer, which may have `most`."""
+        """The tokens of a stage's answer, which may have `most`."""
         return min(self._seen.lengths.get(stage, likely) * self._assumed.longer, most)
 
     def add(self, stage: str, who: Who, calls: float, prompt: float, answer: float) -> None:
@@ -296,7 +293,7 @@ class _Calls:
             self._stages.append(StageEstimate(stage, calls, *sizes, dollars))
 
     def stages(self) -> Stages:
-        """Returns what was added, a line for each stage."""
+        """What was added, a line for each stage."""
         return _merged(self._stages)
 
 
@@ -383,7 +380,7 @@ class _Run(_Attempts):
         self._examples = min(examples.MOST_TOKENS, right) if plan.settings.examples else 0
 
     def stages(self) -> Stages:
-        """Returns what the whole run takes."""
+        """What the whole run takes."""
         settings, steps = self._settings, plan_steps(self._problems.train, self._settings)
         left = len(self._problems.train) * settings.epochs
         for number, (_, batch) in enumerate(steps):
@@ -438,7 +435,7 @@ class _Run(_Attempts):
             self.add("controller", "reflection", assumed.tries, prompt, planned)
 
     def _template(self, name: str) -> float:
-        """Returns the tokens of a prompt of reflection without what is put into it."""
+        """The tokens of a prompt of reflection without what is put into it."""
         template = getattr(self._reflection, name)
         objectives = count(self._settings.learning_objective + self._settings.agent_objective)
         return sum(count(text) for _, text in template.parts) + float(objectives)
@@ -452,7 +449,7 @@ def _merged(stages: Iterable[StageEstimate]) -> Stages:
 
 
 def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
-    """Returns what is left of a run after so many steps."""
+    """What is left of a run after so many steps."""
     left = max(0, estimate.steps - done)
     so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
     evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
@@ -484,7 +481,7 @@ def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPla
 
 
 def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]:
-    """Returns stage → what its calls have come to."""
+    """Stage → what its calls have come to."""
     stages = []
     for one in spent:
         usage = one.usage
@@ -497,7 +494,7 @@ def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]
 
 
 def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstimate:
-    """Returns an estimate with how long its calls take, as many at once as may be."""
+    """An estimate with how long its calls take, as many at once as may be."""
     seen = {
         stage: seconds / tokens for stage, (_, tokens, seconds) in _sums(store, settings).items()
     }

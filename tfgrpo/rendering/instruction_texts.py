@@ -14,17 +14,16 @@ MARK = re.compile(r"\[(?:objective|tool (?P<tool>[\w.-]{1,64}))\]\s+(?P<words>\S
 
 
 def instruction(text: str) -> tuple[str, str] | None:
-    """Returns whose words a text is, a tool's name or `OBJECTIVE`, and the words; None for any
-    other text."""
+    """Whose words a text is (a tool's name or `OBJECTIVE`), and the words; None for other texts."""
     match = MARK.match(text)
     return None if match is None else (match["tool"] or OBJECTIVE, match["words"])
 
 
 def instructions(library: Library) -> dict[str, str]:
-    """Returns the words of a library for the base prompt and for tools, by what they are of."""
+    """The words of a library for the base prompt and for tools, by what they are of."""
     return dict(one for e in library.readable if (one := instruction(e.text)) is not None)
 
 
 def instruction_ids(library: Library) -> frozenset[str]:
-    """Returns the ids of the experiences that are such words."""
+    """The ids of the experiences that are such words."""
     return frozenset(e.id for e in library.readable if instruction(e.text) is not None)

@@ -22,7 +22,7 @@ def trained_with(store: Store, version: Version) -> Json:
 
 
 def shown_in_training(config: Json) -> int | None:
-    """Returns how many experiences a problem's prompt had in the run with these settings; None for
-    all of them, and for a number that is none, as somebody else's store may have it."""
+    """How many experiences a problem's prompt had in the run with these settings; None for all
+    of them, and for a number that is none, as somebody else's store may have it."""
     most = config.get("top_k")
     return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None

@@ -55,7 +55,7 @@ class Edited(NamedTuple):
 
 
 def document(library: Library) -> str:
-    """Returns the file that is edited."""
+    """The file that is edited."""
     return _document(library.version, [(one_line(e.text), e.id) for e in library])
 
 
@@ -66,9 +66,8 @@ def _document(version: Version, rows: Iterable[tuple[str, str | None]]) -> str:
 
 
 def rebased(library: Library, text: str, later: Library) -> str:
-    """An edited `document` as one of a later library in which the same was done: where both
-    changed an experience the file's words stand, without a moved line the later order. Raises
-    UnreadableEdit."""
+    """An edited `document` as one of a later library with the same done: of two changes the
+    file's words stand, without a moved line the later order. Raises UnreadableEdit."""
     lines = _identified(library, parse(text, library))
     before, now = ({e.id: one_line(e.text) for e in one} for one in (library, later))
     rows: list[tuple[str, str | None]] = []
@@ -87,8 +86,7 @@ def rebased(library: Library, text: str, later: Library) -> str:
 
 def edited(library: Library, text: str) -> Edited:
     """What an edited `document` of this very library asks for. Raises UnreadableEdit, naming the
-    line, for one of another version or emptied, no list item, an unknown or repeated id, an item
-    without a text."""
+    line, for another version's or an emptied file, and for lines that are no item, id or text."""
     lines = _identified(library, parse(text, library))
     texts = {e.id: one_line(e.text) for e in library}
     texts_by_id = {line.id: line.text for line in lines if line.id is not None}
@@ -112,7 +110,7 @@ def edited(library: Library, text: str) -> Edited:
 
 
 def _order(lines: Sequence[Line], added: Iterable[str]) -> list[str | None]:
-    """Returns the id of each line, None for each that adds a text, once for each text."""
+    """The id of each line, None for each that adds a text, once for each text."""
     new = set(added)
     order: list[str | None] = []
     for line in lines:
@@ -124,7 +122,7 @@ def _order(lines: Sequence[Line], added: Iterable[str]) -> list[str | None]:
 
 
 def parse(text: str, library: Library) -> list[Line]:
-    """Returns the lines that stand for experiences. Raises UnreadableEdit."""
+    """The lines that stand for experiences. Raises UnreadableEdit."""
     if not text.strip():
         raise UnreadableEdit(
             "the file is empty: nothing changed",
@@ -219,8 +217,7 @@ def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
 
 
 def _likeness(text: str, other: str) -> float:
-    """Returns how alike two texts are, in percent; 0 where that is below LIKE. Of long ones, whose
-    characters would take hours, words are compared."""
+    """How alike two texts are, in percent (0: below LIKE); long ones by words, to save hours."""
     if len(text) * len(other) <= LONG:
         from rapidfuzz import fuzz
 
@@ -231,7 +228,7 @@ def _likeness(text: str, other: str) -> float:
 
 
 def _split_identity(text: str) -> tuple[str, str | None]:
-    """Returns a text without the comment at its end that holds an id, and the id."""
+    """A text without the comment at its end that holds an id, and the id."""
     before, opened, comment = text.rstrip().rpartition("<!--")
     inside = comment.removesuffix("-->")
     if opened and inside != comment and is_id(inside.strip()):

@@ -20,20 +20,19 @@ LEARNING_OBJECTIVE = "Rules that make attempts at problems like these come out r
 
 
 def prompt_text(library: Library) -> str:
-    """A line `[G0] …` for each experience, or a word for none; what was redacted is left out,
-    and labels stay."""
+    """A line `[G0] …` for each experience, or a word for none; redacted ones leave their label
+    out."""
     label = library.label_of
     return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
 
 def examples_of(library: Library) -> list[ExampleParts]:
-    """Returns the examples that can be turns, in library order."""
+    """The examples that can be turns, in library order."""
     return [parts for e in library.readable if (parts := example_parts(e.text)) is not None]
 
 
 def rules_of(library: Library) -> Library:
-    """Returns a library without those, the others with the labels that they have in the whole;
-    itself where it has none."""
+    """A library without those, labelled as in the whole; itself where it has none."""
     rules = {e.id for e in library if not is_example(e.text)}
     return library if len(rules) == len(library) else Part(library, rules)
 
@@ -70,8 +69,7 @@ def rollout_messages(
 
 
 def _turn_of_problem(template: prompt_templates.Template) -> int:
-    """Returns the number of the part that asks for the problem alone, after one that holds the
-    library; 0 where a prompt has none such."""
+    """The number of the part that asks for the problem alone, after the library's; 0 for none."""
     texts = [text if role == "user" else "" for role, text in template.parts]
     places = [number for number, text in enumerate(texts) if "{{problem}}" in text]
     holding = [number for number, (_, text) in enumerate(template.parts) if "{{library}}" in text]

@@ -37,8 +37,7 @@ class Part(Library):
 
 @lru_cache(maxsize=8)
 def index(library: Library) -> NgramIndex | PlainIndex:
-    """Returns the readable experiences of a library, ready to be ranked; those of the libraries
-    that were used last are kept."""
+    """A library's readable experiences, ready to be ranked; the last used ones are kept."""
     texts = {e.id: e.text for e in library.readable}
     return NgramIndex(texts) if find_spec("numpy") else PlainIndex(texts)
 
@@ -66,7 +65,7 @@ def relevant(
 
 
 def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
-    """Returns what a ranking of the user's gives, each id once."""
+    """What a ranking of the user's gives, each id once."""
     name = getattr(rank, "__name__", type(rank).__name__)
     try:
         order = list(dict.fromkeys(rank(library, problem)))

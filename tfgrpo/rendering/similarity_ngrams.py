@@ -30,14 +30,13 @@ DECIMALS = 9
 
 
 def normalised(text: str) -> str:
-    """Returns a text without what is only a matter of writing it: case, width, white space."""
+    """A text without what is only a matter of writing it: case, width, white space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 def similarity(one: str, other: str) -> float:
-    """How much alike two texts are, in [0, 1]: Dice's coefficient over their terms, 1 when they
-    are the same after `normalised`."""
+    """How much alike two texts are, in [0, 1]: Dice's coefficient over their terms."""
     import numpy as np
 
     (terms, counts), (others, other_counts) = _terms(one), _terms(other)
@@ -60,8 +59,7 @@ class PlainIndex:
         self._holders = Counter(term for counts in self._counts.values() for term in counts)
 
     def ranked(self, text: str) -> list[str]:
-        """Returns the ids of all texts, those that fit a text best first; of those that fit it
-        equally well, the first ones first."""
+        """The ids of all texts, those that fit a text best first, then in their order."""
         wanted, size = _plain_terms(text), len(self._counts) + 1
         scores = {
             id: sum(
@@ -108,8 +106,7 @@ class NgramIndex:
         self._weights = np.repeat(rarity, self._holders) * counts / (counts + norms[self._texts])
 
     def ranked(self, text: str) -> list[str]:
-        """Returns the ids of all texts, those that fit a text best first; of those that fit it
-        equally well, the first ones first."""
+        """The ids of all texts, those that fit a text best first, then in their order."""
         import numpy as np
 
         wanted, _ = _terms(text)
@@ -126,8 +123,8 @@ class NgramIndex:
 
 
 def _terms(text: str) -> tuple[Terms, Counts]:
-    """Returns the distinct terms of a text as numbers, in ascending order, and how often it has
-    each. The ends of a text count as blanks."""
+    """A text's distinct terms as ascending numbers, and how often each; its ends count as
+    blanks."""
     import numpy as np
 
     written = f" {normalised(text)} ".encode("utf-32-le", "surrogatepass")

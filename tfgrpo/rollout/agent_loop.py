@@ -1,6 +1,5 @@
-"""The agent: a rollout that thinks, acts and looks until it can answer (ReAct, arXiv
-2210.03629). At a limit of turns, tokens or (recorded) seconds it is asked once more, without
-tools. A result from the record is marked `cached`."""
+"""The agent: thinks, acts and looks until it can answer (ReAct, arXiv 2210.03629). At a limit of
+turns, tokens or (recorded) seconds it is asked once more, without tools."""
 
 from __future__ import annotations
 
@@ -66,7 +65,7 @@ class Agent:
         self._forced = protocol == "api"
 
     def of(self, domain: Domain) -> Domain:
-        """Returns a domain whose attempts are this agent's."""
+        """A domain whose attempts are this agent's."""
         return replace(domain, rollout=self.rollout)
 
     async def rollout(self, context: Context) -> Trajectory:
@@ -157,9 +156,8 @@ async def equipped(
     folder: Path,
     functions: Sequence[Callable[..., object]] = (),
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
-    """Yields a domain whose attempts are made as the settings say: by the user's agent, ours,
-    exact rewards, or as they were. Tools' paths are relative to `folder`, `functions` are more
-    tools. Raises ToolError."""
+    """Yields a domain attempted as settings say: by the user's agent, ours, exact rewards, or as
+    it was. `folder` is tools' own, `functions` are more tools. Raises ToolError."""
     if isinstance(domain.rollout, AgentRollout):
         async with domain.rollout.opened(settings.task_timeout) as rollout:
             yield bounded(replace(domain, rollout=rollout), settings.concurrency), None
@@ -188,7 +186,7 @@ def require_search(domain: Domain, settings: Settings) -> None:
 
 
 def sandbox_warnings(settings: Settings) -> list[str]:
-    """Returns a warning where an agent's Python does not run in the strongest sandbox."""
+    """A warning where an agent's Python does not run in the strongest sandbox."""
     if settings.mode != "agent" or "python" not in settings.tools.use:
         return []
     from tfgrpo.tools.sandbox import strength
@@ -200,12 +198,12 @@ def sandbox_warnings(settings: Settings) -> list[str]:
 
 
 def _protocol(settings: Settings) -> Protocol:
-    """Returns how tools are called: small models follow plain text better."""
+    """How tools are called: small models follow plain text better."""
     return "text" if settings.models.model.startswith(LOCAL) else "auto"
 
 
 def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
-    """Returns an answer as a chat message."""
+    """An answer as a chat message."""
     content = protocol.until_call(answer.content) if more and not by_api else answer.content
     message: dict[str, object] = {"role": "assistant", "content": content}
     if by_api and more:
@@ -216,6 +214,6 @@ def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
 
 
 def _api_message(message: Json) -> Json:
-    """Returns a message of the trajectory as the API takes it."""
+    """A message of the trajectory as the API takes it."""
     ours = ("name", "arguments", "failed", "cached", "seconds", "uncertainty")
     return {key: value for key, value in message.items() if key not in ours}

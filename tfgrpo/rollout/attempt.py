@@ -124,14 +124,14 @@ class Group:
 
 
 def own_reward(reward: float | None, details: Mapping[str, Any]) -> float | None:
-    """Returns what an attempt's own text earned, of its reward and the details of its verdict."""
+    """What an attempt's own text earned, of its reward and the details of its verdict."""
     exact = details.get(EXACT)
     own = exact.get("own_reward") if isinstance(exact, Mapping) else None
     return reward if reward is None or own is None else float(own)
 
 
 def pivot(rewards: Sequence[float]) -> float:
-    """Returns what winners of a group are above and losers below; 0 where there is no reward."""
+    """What winners of a group are above and losers below; 0 where there is no reward."""
     if not rewards:
         return 0.0
     middle = median(rewards)
@@ -146,8 +146,7 @@ class RenderFailed(DomainError):
 def rendered(
     domain: Domain, template: Template, library: Library, problem: Problem, objective: str
 ) -> tuple[Message, ...]:
-    """Returns the prompt of a problem as a domain renders it. Raises RenderFailed for whatever
-    its code raises and what are no messages."""
+    """The prompt of a problem as a domain renders it. Raises RenderFailed."""
     try:
         messages = tuple(domain.render(template, library, problem, objective))
     except TfgrpoError:
@@ -167,7 +166,7 @@ def rendered(
 
 
 def failed(problem: Problem, sample: int, reason: str) -> Rollout:
-    """Returns an attempt that could not be made, with the reason."""
+    """An attempt that could not be made, with the reason."""
     return Rollout(problem, sample, "", "failed", None, None, reason)
 
 
@@ -213,7 +212,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
 
 
 async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
-    """Returns what a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
+    """What a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
     outcome = domain.rollout(context)
     if not inspect.isawaitable(outcome):
         raise DomainError(
@@ -236,9 +235,8 @@ async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
 
 
 async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
-    """The domain's verdict on a trajectory, by a worker process or a model; unverifiable where
-    the judge fails. Raises DomainError for a reward out of [0, 1] or no verdict, and
-    EndpointError."""
+    """The domain's verdict, by a worker process or a model; unverifiable where the judge fails.
+    Raises DomainError for a reward out of [0, 1] or no verdict, and EndpointError."""
     try:
         verdict = await _verdict(domain, context, trajectory)
     except CallFailed as error:
@@ -263,8 +261,7 @@ async def _verdict(domain: Domain, context: Context, trajectory: Trajectory) -> 
 
 
 def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
-    """Returns a verdict as its record will give it back. Raises DomainError where none could,
-    and for a reward out of [0, 1]."""
+    """A verdict as its record gives it back. Raises DomainError, for a reward out of [0, 1] too."""
     verdict = _as_recorded_verdict(domain, verdict)
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
@@ -296,7 +293,7 @@ def as_recorded(value: list[Any]) -> list[Any]:
 
 
 def _message_text(message: Json) -> str:
-    """Returns a chat message as text, tool calls included."""
+    """A chat message as text, tool calls included."""
     text = str(message.get("content") or "")
     for call in message.get("tool_calls") or ():
         text += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)
@@ -304,6 +301,6 @@ def _message_text(message: Json) -> str:
 
 
 def mean_reward(groups: Sequence[Group]) -> float | None:
-    """Returns the mean reward over all attempts that have one."""
+    """The mean reward over all attempts that have one."""
     rewards = [reward for group in groups for reward in group.rewards]
     return sum(rewards) / len(rewards) if rewards else None

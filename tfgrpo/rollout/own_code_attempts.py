@@ -1,7 +1,6 @@
-"""Attempts that code of the user's makes: `concurrency` bounds them, since it may ask models
-that nothing here knows of. What `Context.record` tells goes on record. Under a budget they begin
-one at a time until it is known whether they ask elsewhere; if so, each sets aside what the
-dearest took."""
+"""Attempts that code of the user's makes: `concurrency` bounds them, not their calls, and what
+`Context.record` tells is kept. Under a budget they begin one at a time until it is known whether
+they ask models elsewhere; then each sets aside what the dearest took."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ STAGE = "rollout"
 
 
 def bounded(domain: Domain, concurrency: int) -> Domain:
-    """Returns a domain of whose attempts at most `concurrency` are made at once, where an attempt
-    is more than one call."""
+    """A domain with `concurrency` attempts at once at most, where one is more than a call."""
     if domain.rollout is answer_once:
         return domain
     return replace(domain, rollout=_Bounded(domain, concurrency).rollout)

@@ -1,6 +1,5 @@
-"""Every attempt of a run or an evaluation, for terminal, JSON, CSV, notebooks and pages. The
-list is read from the record alone; texts come from the journal and the data when they are asked
-for."""
+"""Every attempt of a run or an evaluation, for all who show them: the list from the record,
+texts from the journal and the data when they are asked for."""
 
 from __future__ import annotations
 
@@ -32,9 +31,8 @@ WINNER, LOSER = "winner", "loser"
 
 
 class RecordedAttempt(NamedTuple):
-    """One attempt. `step` counts from 1 (None in an evaluation), `reward` is None for what could
-    not be judged, `side` is empty where all of its group are alike, `calls` are the journal's
-    keys in hex."""
+    """One attempt. `step` counts from 1 (None: an evaluation), `reward` is None if it was not
+    judged, `side` empty where all of its group are alike, `calls` are the journal's keys in hex."""
 
     step: int | None
     problem: str
@@ -68,8 +66,7 @@ class RecordedAttempt(NamedTuple):
 
 
 class AttemptText(NamedTuple):
-    """What an attempt was asked and said, as (role, text); ground truths are None where the data
-    is not at hand."""
+    """What an attempt was asked and said; ground truths are None without the data."""
 
     question: str
     ground_truths: tuple[str, ...] | None
@@ -97,8 +94,8 @@ class AttemptList(Viewed):
         failed: bool = False,
         outcome: str | None = None,
     ) -> AttemptList:
-        """Returns those of a step (from 1), a problem, a sample or an outcome; with `failed`,
-        those that have less than the full reward."""
+        """Those of a step (from 1), a problem, a sample, an outcome, or `failed` to be all
+        right."""
         chosen = tuple(
             one
             for one in self.attempts
@@ -111,7 +108,7 @@ class AttemptList(Viewed):
         return AttemptList(self.title, self.store, chosen, self.known, self.missing)
 
     def text(self, attempt: RecordedAttempt) -> AttemptText:
-        """Returns what an attempt was asked and said. Reads the journal."""
+        """What an attempt was asked and said. Reads the journal."""
         prompt = _prompt(self.store, attempt)
         problem = self.known.get(attempt.problem)
         question = next((text for role, text in reversed(prompt) if role == "user"), "")
@@ -171,13 +168,13 @@ class AttemptList(Viewed):
             }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns the rows as a table. Raises ImportError where pandas is not installed."""
+        """The rows as a table. Raises ImportError where pandas is not installed."""
         import pandas
 
         return pandas.DataFrame(list(self.rows()))
 
     def by_problem(self) -> View:
-        """Returns a row for each problem: how many attempts were right, and the answers given."""
+        """A row for each problem: how many attempts were right, and the answers given."""
         rows = []
         for group in self.groups():
             rewards = [one.reward for one in group if one.reward is not None]
@@ -220,8 +217,7 @@ class AttemptList(Viewed):
 def run_attempts(
     store: Store, run: Run, project: Project | None = None, *, step: int | None = None
 ) -> AttemptList:
-    """Returns the attempts of a run (of one step, from 1), with its problems where `project` is
-    given and its data is at hand and unchanged."""
+    """A run's attempts (of a step, from 1), with its problems if `project` has them unchanged."""
     rows = store.runs.rollouts(run, None if step is None else step - 1)
     attempts = [
         RecordedAttempt(
@@ -247,8 +243,7 @@ def run_attempts(
 def evaluation_attempts(
     store: Store, evaluation: Evaluation, project: Project | None = None
 ) -> AttemptList:
-    """Returns the attempts of an evaluation, with its problems where `project` is given and the
-    data is at hand and unchanged."""
+    """An evaluation's attempts, with its problems if `project` has them unchanged."""
     attempts = []
     for score in store.runs.scores(evaluation):
         calls = () if score.call is None else (score.call.hex(),)
@@ -289,7 +284,7 @@ def recorded_evaluation(store: Store, version: int, dataset: str | None = None) 
 
 
 def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
-    """Returns attempts, each with its side of its group; what only confirms a lesson has none."""
+    """Attempts, each with its side of its group; what only confirms a lesson has none."""
     rewards: dict[tuple[int | None, str], list[float]] = {}
     for one in attempts:
         if (own := one.own_reward) is not None and one.sample < CONFIRMING:
@@ -307,7 +302,7 @@ def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
 
 
 def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], str]:
-    """Returns the problems of a run by id, or none and why the data does not have them."""
+    """The problems of a run by id, or none and why the data does not have them."""
     try:
         settings = TrainSettings(**run.config)
         loaded = reload_training(project, run, settings, project.problem_domain(settings))
@@ -319,7 +314,7 @@ def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], 
 def known_evaluation_problems(
     store: Store, project: Project, evaluation: Evaluation
 ) -> tuple[dict[str, Problem], str]:
-    """Returns the problems of an evaluation by id, or none and why the data does not have them."""
+    """The problems of an evaluation by id, or none and why the data does not have them."""
     config = evaluation.config
     try:
         version = store.version(evaluation.version)
@@ -335,7 +330,7 @@ def known_evaluation_problems(
 
 
 def _prompt(store: Store, attempt: RecordedAttempt) -> tuple[tuple[str, str], ...]:
-    """Returns the prompt in an attempt's first request."""
+    """The prompt in an attempt's first request."""
     call = store.runs.call(bytes.fromhex(attempt.calls[0])) if attempt.calls else None
     if call is None:
         return ()

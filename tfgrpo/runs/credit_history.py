@@ -17,8 +17,7 @@ MOST = 16
 
 
 class CreditMoment(NamedTuple):
-    """What was known after a step (from 1) with the library of `version`; the last moment, step
-    None, has the library that was asked about."""
+    """What was known after a step (from 1; None: by now) with the library of `version`."""
 
     run: str
     step: int | None
@@ -35,8 +34,7 @@ class CreditPoint(NamedTuple):
 
 
 def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple[CreditMoment, ...]:
-    """Returns what was known of every experience after each step that measured some, oldest
-    first; empty where no run measured any."""
+    """What was known of every experience after each step that measured some, oldest first."""
     if not any(measures(run) for run in store.runs.all()):
         return ()
     recorded = RecordedAttempts(store, version)
@@ -88,7 +86,7 @@ def _by_experience(library: Library, credits: Sequence[Credit]) -> dict[str, Cre
 
 
 def _step_ends(steps: Sequence[RecordedStep]) -> list[int]:
-    """Returns where each step is over, of which each version has a place of its own."""
+    """Where each step is over, of which each version has a place of its own."""
     of = [(one.run.uid, one.step) for one in steps]
     return [n for n in range(1, len(of) + 1) if n == len(of) or of[n] != of[n - 1]]
 

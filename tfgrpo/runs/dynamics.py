@@ -23,8 +23,8 @@ class Series(NamedTuple):
 
 
 def dynamics(store: Store, run: Run) -> list[Series]:
-    """A run's figures by step: reward, mixed groups, rollouts, tokens a rollout, tool calls,
-    library size, operations."""
+    """A run's figures by step: reward, mixed groups, rollouts, tokens, tool calls, library,
+    events."""
     versions = versions_of(store, run)
     stats = [version.meta.get("stats", {}) for version in versions]
     steps = [version.meta.get("step") for version in versions]
@@ -92,7 +92,7 @@ def _short(value: float) -> str:
 
 
 def page(run: Run, series: Sequence[Series]) -> str:
-    """Returns a web page that draws the figures, whole in itself: no script, nothing to load."""
+    """A web page that draws the figures, whole in itself: no script, nothing to load."""
     charts = "\n".join(_chart(one) for one in series if any(v is not None for v in one.values))
     name = escape(run.name)
     return (

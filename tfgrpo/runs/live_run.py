@@ -54,9 +54,8 @@ class EndpointHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFigures:
-    """Where a run is: `step` from 0, `time` in microseconds since 1970, `attempts`, `groups` and
-    `lessons` of the step, what is `left` (None: unknown), `evaluating` attempts done of how
-    many, and the `trouble` of the last request."""
+    """Where a run is: `step` from 0, `time` in microseconds since 1970, counts of the step, what
+    is left (None: unknown), `evaluating` as (done, of), the last request's `trouble`."""
 
     time: int
     step: int
@@ -86,17 +85,17 @@ class LiveFigures:
 
 
 def live_path(runs: Runs, run: Run) -> Path:
-    """Returns the file in which a run at work tells where it is."""
+    """The file in which a run at work tells where it is."""
     return runs.lock_path(run).with_suffix(".live")
 
 
 def stop_path(runs: Runs, run: Run) -> Path:
-    """Returns the file whose presence asks a run to stop."""
+    """The file whose presence asks a run to stop."""
     return runs.lock_path(run).with_suffix(".stop")
 
 
 def read_live(store: Store, run: Run) -> LiveFigures | None:
-    """Returns where a run is; None where it tells nothing. Whether it is at work at all is for
+    """Where a run is; None where it tells nothing. Whether it is at work at all is for
     `store.runs.state` to say: what a run told before it was killed may still be there."""
     try:
         values = json.loads(live_path(store.runs, run).read_bytes())

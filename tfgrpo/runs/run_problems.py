@@ -1,5 +1,4 @@
-"""The problems of a run, checked before anything is paid for; a run that resumes has to find the
-very same."""
+"""The problems of a run, checked before it is paid for; one that resumes has to find the same."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class RunProblems:
     skipped: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, kind: str) -> tuple[Problem, ...]:
-        """Returns the problems of a kind: train, heldout, gate or sealed."""
+        """The problems of a kind: train, heldout, gate or sealed."""
         chosen: tuple[Problem, ...] = getattr(self, kind)
         return chosen
 
@@ -57,7 +56,7 @@ class RunProblems:
         return (*self.train, *self.heldout, *self.gate, *self.sealed)
 
     def digests(self) -> dict[str, Any]:
-        """Returns the settings that hold a run to these very problems."""
+        """The settings that hold a run to these very problems."""
         digests = {
             f"{kind}_digest": problems.digest(self.of(kind))
             for kind in ("gate", "sealed")
@@ -69,7 +68,7 @@ class RunProblems:
 def load_problems(
     store: Store, settings: TrainSettings, domain: Domain
 ) -> tuple[RunProblems, list[str]]:
-    """The problems that settings name, as seen from the working folder, and warnings. Raises
+    """The problems of settings, relative to the working folder, and warnings. Raises
     DatasetError, TemplateError, and SettingsError for sealed problems that serve for something
     else too."""
     warnings: list[str] = []
@@ -109,7 +108,7 @@ def load_problems(
 def reload_problems(
     project: Project, run: Run, settings: TrainSettings, domain: Domain
 ) -> RunProblems:
-    """Returns the problems of a run on record. Raises DatasetError where they have changed."""
+    """The problems of a run on record. Raises DatasetError where they have changed."""
     kinds = [kind for kind in KINDS if getattr(settings, kind)]
     there = {kind: _reload(project, run, settings, domain, kind) for kind in ("data", *kinds)}
     return RunProblems(
@@ -124,7 +123,7 @@ def reload_problems(
 def reload_training(
     project: Project, run: Run, settings: TrainSettings, domain: Domain
 ) -> tuple[Problem, ...]:
-    """Returns the problems that a run learns from. Raises DatasetError where they have changed."""
+    """The problems that a run learns from. Raises DatasetError where they have changed."""
     return _reload(project, run, settings, domain, "data")
 
 
@@ -145,7 +144,7 @@ def _reload(
 
 
 def _check_sealed(store: Store, name: str, loaded: RunProblems) -> Sequence[str]:
-    """Returns warnings about sealed problems. Raises SettingsError where they are not apart."""
+    """Warnings about sealed problems. Raises SettingsError where they are not apart."""
     digest = problems.digest(loaded.sealed)
     others = (loaded.train, loaded.heldout, loaded.gate)
     if digest in {problems.digest(other) for other in others if other}:
