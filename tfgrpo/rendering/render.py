@@ -20,8 +20,7 @@ LEARNING_OBJECTIVE = "Rules that make attempts at problems like these come out r
 
 
 def prompt_text(library: Library) -> str:
-    """A line `[G0] …` for each experience, or a word for none; redacted ones leave their label
-    out."""
+    """A line `[G0] …` for each experience but redacted ones, or a word for none."""
     label = library.label_of
     return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
