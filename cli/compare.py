@@ -10,6 +10,7 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.evaluate import run_evaluation
+from tfgrpo.cli.flags import COUNT, JSON, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.evaluation.figures_json import conditions_words
@@ -22,24 +23,26 @@ if TYPE_CHECKING:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "eval")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option(
+@option(
     "--library",
-    "libraries",
+    "Library to test; repeatable.  [HEAD]",
+    name="libraries",
     type=REVISION,
     multiple=True,
     default=("HEAD",),
-    help="Library to test; repeatable.  [HEAD]",
+    show_default=False,
 )
-@click.option(
+@option(
     "--against",
+    "Control; v0 is the empty library.  [v0]",
     type=REVISION,
     default="v0",
-    help="Control; v0 is the empty library.  [v0]",
+    show_default=False,
 )
-@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
-@click.option("--model", "models", multiple=True, help="Model to test with; repeatable.")
+@option("--problems", "Use only the first N problems.", type=COUNT)
+@option("--model", "Model to test with; repeatable.", name="models", multiple=True)
 @options.BUDGET
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @options.CONFIG
 @pass_app
 def compare(

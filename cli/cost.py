@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.wording import money, span
 
@@ -26,7 +27,7 @@ COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "sec
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False, type=RUN)
 @options.CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None:
     """Show the cost of a run by stage, model and step, or of all runs.

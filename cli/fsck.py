@@ -9,6 +9,7 @@ import traceback
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.errors import StoreError, TfgrpoError
 
@@ -42,8 +43,8 @@ def _keep_traceback(error: Exception) -> str:
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Rebuild snapshots, indexes and triggers.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--repair", "Rebuild snapshots, indexes and triggers.")
+@JSON
 @pass_app
 def fsck(app: App, repair: bool, as_json: bool) -> None:
     """Check the whole store: every seal, digest, replay, snapshot, name and record.

@@ -12,6 +12,7 @@ import click
 from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, pass_app
 from tfgrpo.cli.suggest import CountedCommand
 from tfgrpo.display.event_lines import event_object
@@ -28,43 +29,36 @@ if TYPE_CHECKING:
 
 @click.command(cls=CountedCommand)
 @click.argument("revision", required=False, type=RANGE)
-@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many; or just -3.")
-@click.option("--all", "all_", is_flag=True, help="Every version that a branch or tag stands on.")
-@click.option("--reverse", is_flag=True, help="Oldest first.")
-@click.option("--no-merges", is_flag=True, help="Leave merges out.")
-@click.option(
-    "--decorate", is_flag=True, expose_value=False, help="Changes nothing: names are always shown."
-)
-@click.option("--format", "--pretty", "format", metavar="FORMAT", help="Such as '%h %an %s'.")
-@click.option("--oneline", is_flag=True, help="One line per version.")
-@click.option("--graph", is_flag=True, help="Draw the branch and merge graph.")
-@click.option("-p", "--patch", is_flag=True, help="Show each version's events with word diffs.")
-@click.option("--run", type=RUN, help="Only versions made by this run.")
-@click.option(
-    "--experience", type=EXPERIENCE, help="Only versions with an event of this experience."
-)
-@click.option(
+@option("-n, --number", "Show at most this many; or just -3.", type=COUNT)
+@flag("--all", "Every version that a branch or tag stands on.", name="all_")
+@flag("--reverse", "Oldest first.")
+@flag("--no-merges", "Leave merges out.")
+@flag("--decorate", "Changes nothing: names are always shown.", expose_value=False)
+@option("--format, --pretty", "Such as '%h %an %s'.", name="format", metavar="FORMAT")
+@flag("--oneline", "One line per version.")
+@flag("--graph", "Draw the branch and merge graph.")
+@flag("-p, --patch", "Show each version's events with word diffs.")
+@option("--run", "Only versions made by this run.", type=RUN)
+@option("--experience", "Only versions with an event of this experience.", type=EXPERIENCE)
+@option(
     "--op",
-    "ops",
+    "Only versions with such an event; repeatable.",
+    name="ops",
     multiple=True,
     type=click.Choice(OPS, case_sensitive=False),
-    help="Only versions with such an event; repeatable.",
 )
-@click.option("--grep", "words", metavar="TEXT", help="Only versions that contain this text.")
-@click.option("-S", "counted", metavar="TEXT", help="Only versions that add or remove this text.")
-@click.option("--author", metavar="NAME", help="Only versions whose author's name has this in it.")
-@click.option("--since", metavar="TIME", help="Only versions since this time.")
-@click.option("--until", metavar="TIME", help="Only versions until this time.")
-@click.option(
+@option("--grep", "Only versions that contain this text.", name="words", metavar="TEXT")
+@option("-S", "Only versions that add or remove this text.", name="counted", metavar="TEXT")
+@option("--author", "Only versions whose author's name has this in it.", metavar="NAME")
+@option("--since", "Only versions since this time.", metavar="TIME")
+@option("--until", "Only versions until this time.", metavar="TIME")
+@flag(
     "--decisions",
-    "decided",
-    is_flag=True,
-    help="Show decisions instead (about a name): who approved what, when and why.",
+    "Show decisions instead (about a name): who approved what, when and why.",
+    name="decided",
 )
-@click.option(
-    "--show-signature", "signatures", is_flag=True, help="Check each version's signature."
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--show-signature", "Check each version's signature.", name="signatures")
+@JSON
 @pass_app
 def log(
     app: App,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack
+from functools import wraps
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -155,6 +157,20 @@ class App:
 
 
 pass_app = click.make_pass_decorator(App)
+
+
+class Given(SimpleNamespace):
+    """The arguments and options of a command, by name."""
+
+
+def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
+    """Gives a command the store, and its arguments and options as one record."""
+
+    @wraps(command)
+    def called(app: App, /, **given: Any) -> None:
+        command(app, Given(**given))
+
+    return pass_app(called)
 
 
 def _force(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, cost, options, printing
+from tfgrpo.cli.flags import flag, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
 from tfgrpo.learn.next_commands import next_steps
@@ -26,30 +27,21 @@ if TYPE_CHECKING:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "train")
 @click.argument("data", required=False)
-@click.option(
-    "--run", "name", help="Name of the run; by default run in [train], or the name of DATA."
-)
-@click.option(
-    "--resume", type=RUN, metavar="RUN", help="Resume this run, with its recorded settings."
-)
-@click.option("--new", is_flag=True, help="Start a new run even if one like it exists.")
-@click.option(
-    "--keep-going",
-    is_flag=True,
-    help="Go on even if the first attempts are all right, or all wrong.",
-)
-@click.option(
+@option("--run", "Name of the run; by default run in [train], or the name of DATA.", name="name")
+@option("--resume", "Resume this run, with its recorded settings.", type=RUN, metavar="RUN")
+@flag("--new", "Start a new run even if one like it exists.")
+@flag("--keep-going", "Go on even if the first attempts are all right, or all wrong.")
+@flag(
     "--workers",
-    is_flag=True,
-    help="Have the workers of a shared store make the groups; without any, this process does.",
+    "Have the workers of a shared store make the groups; without any, this process does.",
 )
-@click.option(
+@option(
     "--preset",
+    "Defaults that fit the data and the model, or the published method with its own.  [fit]",
     type=click.Choice(["fit", "paper"]),
-    help="Defaults that fit the data and the model, or the published method with its own.  [fit]",
 )
 @options.estimate
-@click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
+@flag("--json", "With --estimate: output JSON.", name="as_json")
 @options.BUDGET
 @force_option
 @options.CONFIG
