@@ -158,6 +158,8 @@ def print_figures(
     estimate: RunEstimate, prices_known: bool, *, details: bool, as_json: bool
 ) -> None:
     """Prints the figures of an estimate."""
+    from tfgrpo.learn.run_estimate import summed
+
     figures = (("expected", estimate.expected), ("at most", estimate.most))
     if as_json:
         keys = ("expected", "most")
@@ -175,7 +177,7 @@ def print_figures(
         return
     if details:
         for title, stages in figures:
-            rows = [_estimated(one) for one in (*stages, _sum(stages))]
+            rows = [_estimated(one) for one in (*stages, summed(stages))]
             printing.echo_each(aligned((title, "calls", "prompt", "completion", "cost"), rows, 1))
             printing.echo()
     printing.echo_each(printing.wrapped(_sentence(estimate, details=details)))
@@ -189,7 +191,9 @@ def print_figures(
 
 def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     """`about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and the rest of it."""
-    expected, most = _sum(estimate.expected), _sum(estimate.most)
+    from tfgrpo.learn.run_estimate import summed
+
+    expected, most = summed(estimate.expected), summed(estimate.most)
     steps = max(1, estimate.steps)
     sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))
     step = f"({sizes[0]:,} in, {sizes[1]:,} out{' a step' if estimate.steps else ''})"
@@ -242,20 +246,6 @@ def _planned_object(one: StageEstimate) -> dict[str, Any]:
         "completion_tokens": ceil(one.completion_tokens),
         "dollars": one.dollars,
     }
-
-
-def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:
-    from tfgrpo.learn.run_estimate import StageEstimate
-
-    amounts = [one.dollars for one in stages]
-    known = [amount for amount in amounts if amount is not None]
-    return StageEstimate(
-        "total",
-        sum(one.calls for one in stages),
-        sum(one.prompt_tokens for one in stages),
-        sum(one.completion_tokens for one in stages),
-        sum(known) if len(known) == len(amounts) else None,
-    )
 
 
 def _short(tokens: float) -> str:

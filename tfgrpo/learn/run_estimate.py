@@ -8,8 +8,9 @@ rest is like those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -25,7 +26,7 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
-from tfgrpo.store.activity.runs import Run, Spent
+from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
 
@@ -36,20 +37,18 @@ if TYPE_CHECKING:
     from tfgrpo.learn.run_setup import RunPlan
 
 ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "lesson": 60.0, "judge": 80.0}
-"""Tokens of an answer, before this store has seen any from the model."""
-SHORT_ANSWER, AGENT_ANSWER, PLANNED = 40.0, 250.0, 60.0
-"""The same of a short attempt, of an agent's turn, and of a planned operation."""
+SHORT_ANSWER, AGENT_ANSWER, PLANNED, PERSONA = 40.0, 250.0, 60.0, 60.0
+"""Tokens of an answer before this store has seen any from the model: by stage, of a short attempt,
+an agent's turn, a planned operation and a simulated user. One that may have few has a quarter."""
 RESULT, JUDGED, LESSON = 400.0, 500.0, 45.0
 """Tokens of a tool's result, of what a judge is told beside the answer, and of an experience."""
-PERSONA = 60.0
-"""Tokens of what a simulated user says."""
 CHARACTERS = 4.0
 """The characters of a token, more or less."""
 HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
 """Seconds until an answer begins, and its tokens a second, before any has been seen."""
-LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.4
+LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.3
 """Tokens a second that a local model reads and writes in all, and which part of its prompts it has
-to read, since it has read their beginnings for the attempt before."""
+to read, since it has read their beginnings for the attempt before: in five runs of 600 calls."""
 LATEST = 200
 """Attempts that tell how many calls an attempt makes, the latest first."""
 ONE_STEP, MORE_STEPS = 2.0, 1.5
@@ -57,9 +56,8 @@ ONE_STEP, MORE_STEPS = 2.0, 1.5
 
 
 class Assumed(NamedTuple):
-    """Shares of the groups that teach, of the turns that an agent takes and of the places for
-    candidates that are used; lessons of an answer; experiences of a library when it is full; how
-    many times as long as likely answers are, and how often one is asked for again."""
+    """Shares of groups that teach, of an agent's turns and of the candidates' places; lessons of an
+    answer; experiences of a full library; how much longer answers are, and how often asked for."""
 
     teaching: float
     turns: float
@@ -88,26 +86,19 @@ class StageEstimate:
     dollars: float | None
 
     def plus(self, other: StageEstimate, factor: float = 1.0) -> StageEstimate:
-        """It and so many times another."""
+        """It and so many times another, and nothing below nothing."""
         known = self.dollars is not None and other.dollars is not None
         return StageEstimate(
             self.stage,
-            self.calls + factor * other.calls,
-            self.prompt_tokens + factor * other.prompt_tokens,
-            self.completion_tokens + factor * other.completion_tokens,
-            (self.dollars or 0.0) + factor * (other.dollars or 0.0) if known else None,
+            max(0.0, self.calls + factor * other.calls),
+            max(0.0, self.prompt_tokens + factor * other.prompt_tokens),
+            max(0.0, self.completion_tokens + factor * other.completion_tokens),
+            max(0.0, (self.dollars or 0.0) + factor * (other.dollars or 0.0)) if known else None,
         )
 
     def times(self, factor: float) -> StageEstimate:
         """So many times as much."""
-        return StageEstimate(self.stage, 0.0, 0.0, 0.0, 0.0).plus(self, factor)
-
-    def less(self, other: StageEstimate) -> StageEstimate:
-        """What is left of it without another, and nothing below nothing."""
-        rest = self.plus(other, -1.0)
-        dollars = None if rest.dollars is None else max(0.0, rest.dollars)
-        calls, prompt = max(0.0, rest.calls), max(0.0, rest.prompt_tokens)
-        return StageEstimate(self.stage, calls, prompt, max(0.0, rest.completion_tokens), dollars)
+        return self.plus(self, factor - 1.0)
 
 
 Stages: TypeAlias = tuple[StageEstimate, ...]
@@ -115,12 +106,8 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """A run's stages, expected and at most, and what is in neither, in words.
-
-    `steps` are those that are to be made, `seconds` the time that they are expected to take, and
-    `most_seconds` at most. Of a run that has made steps this is what is left: `spent_dollars` and
-    `spent_tokens` are gone, and `steps_done`.
-    """
+    """A run's stages and seconds, expected and at most, and in words what is in neither; of a run
+    that has made steps what is left, with what is spent."""
 
     expected: Stages
     most: Stages
@@ -155,32 +142,30 @@ class PlannedAttempts(NamedTuple):
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
     """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
     seen = _seen(store, plan.settings, plan.domain)
-    expected, most = (_Run(store, plan, one, seen).stages() for one in _assumed(seen))
-    steps = len(plan_steps(plan.problems.train, plan.settings))
-    unknown = _unknown(plan.settings, plan.domain, seen)
-    estimate = RunEstimate(expected, most, unknown, bool(seen.lengths), steps=steps)
+    estimate = _estimated(
+        plan.settings, plan.domain, seen, lambda one: _Run(store, plan, one, seen)
+    )
+    estimate = replace(estimate, steps=len(plan_steps(plan.problems.train, plan.settings)))
     done = len(versions_of(store, run)) if run is not None else 0
     if run is not None and done:
         estimate = _rest(estimate, store.runs.spent(run), done, plan)
-    return _timed(store, plan.settings, estimate)
+    return _timed(plan.settings, estimate, seen)
 
 
 def estimate_attempts(
     store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
 ) -> RunEstimate:
     """What attempts under a plan's conditions take. Nothing is written."""
-    settings = plan.task.settings
-    seen = _seen(store, settings, plan.task.domain)
+    settings, domain = plan.task.settings, plan.task.domain
+    seen = _seen(store, settings, domain)
 
-    def stages(assumed: Assumed) -> Stages:
-        total = _Attempts(settings, plan.task.domain, plan.prices, assumed, seen)
+    def added(assumed: Assumed) -> _Calls:
+        total = _Attempts(settings, domain, plan.prices, assumed, seen)
         for one in planned:
             total.attempts(one, "evaluation")
-        return total.stages()
+        return total
 
-    expected, most = map(stages, _assumed(seen))
-    unknown = _unknown(settings, plan.task.domain, seen)
-    return _timed(store, settings, RunEstimate(expected, most, unknown, bool(seen.lengths)))
+    return _timed(settings, _estimated(settings, domain, seen, added), seen)
 
 
 def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
@@ -201,33 +186,48 @@ def estimate_judgements(
     seen = _seen(store, settings, None)
     prompts = [count(text) + JUDGED for text in judged]
 
-    def stages(assumed: Assumed) -> Stages:
+    def added(assumed: Assumed) -> _Calls:
         calls = _Calls(prices, assumed, seen)
         for prompt in prompts:
             calls.add("judge", "reflection", 1.0, prompt, calls.length("judge", 80, 1000))
-        return calls.stages()
+        return calls
 
-    expected, most = map(stages, _assumed(seen))
-    return _timed(store, settings, RunEstimate(expected, most, (), bool(seen.lengths)))
+    return _timed(settings, _estimated(settings, None, seen, added), seen)
+
+
+def _estimated(
+    settings: Settings, domain: Domain | None, seen: Seen, added: Callable[[Assumed], _Calls]
+) -> RunEstimate:
+    """An estimate of the calls that are added up under what is expected, and at most."""
+    most = MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST
+    stages = [added(assumed).stages() for assumed in (EXPECTED, most)]
+    return RunEstimate(*stages, _unknown(settings, domain, seen), bool(seen.lengths))
 
 
 class Seen(NamedTuple):
-    """What this store has seen of a run's models: mean tokens of an answer by stage, and how many
-    calls attempts by its agent made, on average and at most; None where there were none."""
+    """What this store has seen of a run's models: mean tokens of an answer and seconds a token by
+    stage, and the mean and most calls of attempts by its agent, None where there were none."""
 
     lengths: Mapping[str, float]
+    paces: Mapping[str, float]
     calls: tuple[float, int] | None
 
 
 def _seen(store: Store, settings: Settings, domain: Domain | None) -> Seen:
     """What is seen for attempts of a domain, or for judgements alone."""
-    sums = _sums(store, settings)
-    means = {stage: tokens / calls for stage, (calls, tokens, _) in sums.items()}
+    models = {settings.models.model, settings.models.reflection_model}
+    sums: dict[str, Usage] = {}
+    for spent in store.runs.spent():
+        if spent.model in models and spent.usage.completion_tokens:
+            before = sums.get(spent.stage, Usage())
+            sums[spent.stage] = Usage._make(map(sum, zip(before, spent.usage, strict=True)))
+    lengths = {stage: usage.completion_tokens / usage.calls for stage, usage in sums.items()}
+    paces = {stage: usage.seconds / usage.completion_tokens for stage, usage in sums.items()}
     for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
-        if one in means:
-            means.setdefault(other, means[one])
+        if one in lengths:
+            lengths.setdefault(other, lengths[one])
     is_plain = domain is None or _answers_once(settings, domain)
-    return Seen(means, None if is_plain else _calls_of_attempts(store, settings))
+    return Seen(lengths, paces, None if is_plain else _calls_of_attempts(store, settings))
 
 
 def _answers_once(settings: Settings, domain: Domain) -> bool:
@@ -248,29 +248,13 @@ def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | 
     return (max(1.0, fmean(counts)), max(1, *counts)) if counts else None
 
 
-def _unknown(settings: Settings, domain: Domain, seen: Seen) -> tuple[str, ...]:
+def _unknown(settings: Settings, domain: Domain | None, seen: Seen) -> tuple[str, ...]:
     """What an estimate leaves out, in words."""
-    if settings.mode == "agent" or seen.calls is not None or _answers_once(settings, domain):
+    is_known = settings.mode == "agent" or seen.calls is not None
+    if domain is None or is_known or _answers_once(settings, domain):
         return ()
     who = "the agent" if settings.agent.run else f"the domain {domain.name}"
     return (f"calls after the first of an attempt by {who}: no attempt is on record yet",)
-
-
-def _sums(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:
-    """Stage → calls, tokens of answers and seconds that this store has seen of a run's models."""
-    models = {settings.models.model, settings.models.reflection_model}
-    sums: dict[str, tuple[int, int, float]] = {}
-    for spent in store.runs.spent():
-        usage = spent.usage
-        if spent.model in models and usage.completion_tokens:
-            calls, tokens, seconds = sums.get(spent.stage, (0, 0, 0.0))
-            tokens += usage.completion_tokens
-            sums[spent.stage] = calls + usage.calls, tokens, seconds + usage.seconds
-    return sums
-
-
-def _assumed(seen: Seen) -> tuple[Assumed, Assumed]:
-    return EXPECTED, MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST
 
 
 class _Calls:
@@ -301,15 +285,10 @@ class _Attempts(_Calls):
     """Adds up attempts, with what judges them."""
 
     def __init__(
-        self,
-        settings: Settings,
-        domain: Domain,
-        prices: ModelPrices,
-        assumed: Assumed,
-        seen: Seen,
+        self, settings: Settings, domain: Domain, prices: ModelPrices, assumed: Assumed, seen: Seen
     ) -> None:
         super().__init__(prices, assumed, seen)
-        self._of, self._domain = settings, domain
+        self._settings, self._domain = settings, domain
         self._folder = Path(settings.prompts) if settings.prompts else None
         kind = settings.domain.partition(":")[0]
         short = SHORT_ANSWER if kind in SHORT_ANSWERS else ANSWER["rollout"]
@@ -317,7 +296,8 @@ class _Attempts(_Calls):
         self.turns = max(1.0, settings.turns * assumed.turns) if self._is_agent else 1.0
         if seen.calls is not None:
             self.turns = float(seen.calls[assumed is not EXPECTED])
-        likely = AGENT_ANSWER if self._is_agent else min(short, settings.max_tokens / 2)
+        cut_off = settings.max_tokens / (4 if assumed is EXPECTED else 2)
+        likely = AGENT_ANSWER if self._is_agent else min(short, cut_off)
         self.answer = self.length("rollout", likely, settings.max_tokens)
 
     @property
@@ -328,7 +308,7 @@ class _Attempts(_Calls):
     def attempts(self, planned: PlannedAttempts, stage: str = "rollout", more: float = 0.0) -> None:
         """Adds attempts, each with so many more tokens in its prompt."""
         template = self._domain.template("rollout", self._folder)
-        objective, number = self._of.agent_objective, planned.samples
+        objective, number = self._settings.agent_objective, planned.samples
         again = self.answer + RESULT  # what a turn adds to the prompts of those after it
         for problem in planned.problems:
             messages = rendered(self._domain, template, planned.library, problem, objective)
@@ -358,10 +338,10 @@ class _Run(_Attempts):
 
     def __init__(self, store: Store, plan: RunPlan, assumed: Assumed, seen: Seen) -> None:
         folder = str(plan.prompts) if plan.prompts else None
-        self._settings = plan.settings.model_copy(update={"prompts": folder})
-        super().__init__(self._settings, plan.domain, plan.prices, assumed, seen)
-        self._problems = plan.problems
-        self._reflection = reflection_of(self._settings, plan.domain, plan.prompts)
+        settings = plan.settings.model_copy(update={"prompts": folder})
+        super().__init__(settings, plan.domain, plan.prices, assumed, seen)
+        self._run, self._problems = settings, plan.problems
+        self._reflection = reflection_of(settings, plan.domain, plan.prompts)
         branch = plan.settings.branch
         self._library = store.library(
             store.resolve(branch if branch in store.branches() else "HEAD")
@@ -381,26 +361,29 @@ class _Run(_Attempts):
 
     def stages(self) -> Stages:
         """What the whole run takes."""
-        settings, steps = self._settings, plan_steps(self._problems.train, self._settings)
+        settings, steps = self._run, plan_steps(self._problems.train, self._run)
         left = len(self._problems.train) * settings.epochs
         for number, (_, batch) in enumerate(steps):
             left -= len(batch)
             self._step(batch, self._room * number / len(steps), left * settings.group_size)
         checked = self._problems.heldout[: settings.heldout_problems]
-        last = PlannedAttempts(self._library, (*checked, *self._problems.sealed), 2)
-        self.attempts(last._replace(samples=settings.heldout_samples), "evaluation")
-        self.attempts(last._replace(samples=settings.heldout_samples), "evaluation", self._room)
+        samples, problems = settings.heldout_samples, (*checked, *self._problems.sealed)
+        for more in (0.0, self._shown(self._room)):  # with the empty library, and with the last
+            self.attempts(PlannedAttempts(self._library, problems, samples), "evaluation", more)
         gate = self._problems.gate[: settings.heldout_problems]
-        trial = PlannedAttempts(self._library, gate, settings.heldout_samples)
-        trials = 3 + len(steps) * self._assumed.places * 3  # of steps that change something
-        for _ in range(round(trials) if gate else 0):
-            self.attempts(trial, "evaluation", self._room / 2)
+        trials = round(3 + len(steps) * self._assumed.places * 3)  # of steps that change something
+        trial = PlannedAttempts(self._library, gate, samples * trials)
+        self.attempts(trial, "evaluation", self._shown(self._room / 2))
         return super().stages()
+
+    def _shown(self, grown: float) -> float:
+        """The tokens in a prompt of a library that has grown by so many."""
+        return min(grown, self._run.top_k * LESSON) if self._run.top_k else grown
 
     def _step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
         """Adds a step whose library has grown by so many tokens, before so many attempts."""
-        assumed, groups, size = self._assumed, len(batch), self._settings.group_size
-        more = min(grown, 8 * LESSON) if self._settings.top_k else grown
+        assumed, groups, size = self._assumed, len(batch), self._run.group_size
+        more = self._shown(grown)
         if self._measures:  # half of the candidates, and of the examples, that belong
             shown = self._examples / 2 if grown else 0.0
             more += 2 * LESSON + shown * assumed.places
@@ -425,9 +408,8 @@ class _Run(_Attempts):
         self.add("comparison", "reflection", calls, prompt, answer)
         if self._measures and left:
             races = min(free * candidates.RACES, teaching * askings * assumed.lessons)
-            one = PlannedAttempts(self._library, batch[:1], 1)
-            for _ in range(round(races * candidates.TRIES * (1 + assumed.places) / 2)):
-                self.attempts(one, "rollout", more)
+            tries = round(races * candidates.TRIES * (1 + assumed.places) / 2)
+            self.attempts(PlannedAttempts(self._library, batch[:1], tries), "rollout", more)
         elif not self._measures:
             lessons = teaching * assumed.lessons
             prompt = self._template("plan") + self._known + grown + lessons * LESSON
@@ -437,8 +419,13 @@ class _Run(_Attempts):
     def _template(self, name: str) -> float:
         """The tokens of a prompt of reflection without what is put into it."""
         template = getattr(self._reflection, name)
-        objectives = count(self._settings.learning_objective + self._settings.agent_objective)
+        objectives = count(self._run.learning_objective + self._run.agent_objective)
         return sum(count(text) for _, text in template.parts) + float(objectives)
+
+
+def summed(stages: Iterable[StageEstimate]) -> StageEstimate:
+    """What stages take together."""
+    return reduce(StageEstimate.plus, stages, StageEstimate("total", 0.0, 0.0, 0.0, 0.0))
 
 
 def _merged(stages: Iterable[StageEstimate]) -> Stages:
@@ -460,23 +447,22 @@ def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPla
         for name in dict.fromkeys([*so_far, *(one.stage for one in planned)]):
             if name == "evaluation":
                 one = next(one for one in planned if one.stage == name)
-                stages.append(one if evaluated is None else one.less(evaluated))
+                stages.append(one if evaluated is None else one.plus(evaluated, -1.0))
             elif name in so_far:
                 one = so_far[name].times(left / done)
-                one = one.less(begun[name]) if name in begun else one
+                one = one.plus(begun[name], -1.0) if name in begun else one
                 stages.append(one.times(factor))
         return tuple(one for one in stages if one.calls > 0)
 
-    total = _by_stage(spent, plan).values()
-    known = [one.dollars for one in total if one.dollars is not None]
+    total = summed(_by_stage(spent, plan).values())
     return replace(
         estimate,
         expected=rest(estimate.expected, 1.0),
         most=rest(estimate.most, ONE_STEP if done == 1 else MORE_STEPS),
         steps=left,
         steps_done=done,
-        spent_dollars=sum(known) if len(known) == len(total) else None,
-        spent_tokens=round(sum(o.prompt_tokens + o.completion_tokens for o in total)),
+        spent_dollars=total.dollars,
+        spent_tokens=round(total.prompt_tokens + total.completion_tokens),
     )
 
 
@@ -493,11 +479,8 @@ def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]
     return {one.stage: one for one in _merged(stages)}
 
 
-def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstimate:
+def _timed(settings: Settings, estimate: RunEstimate, seen: Seen) -> RunEstimate:
     """An estimate with how long its calls take, as many at once as may be."""
-    seen = {
-        stage: seconds / tokens for stage, (_, tokens, seconds) in _sums(store, settings).items()
-    }
     local = settings.models.model.startswith(LOCAL)
     at_once = local_slots(settings.concurrency) if local else settings.concurrency
     batch = at_once
@@ -507,8 +490,8 @@ def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstima
     def seconds(stages: Stages) -> float:
         total = 0.0
         for one in stages:
-            if one.stage in seen:
-                taken = one.completion_tokens * seen[one.stage]
+            if one.stage in seen.paces:
+                taken = one.completion_tokens * seen.paces[one.stage]
             elif local:
                 read = one.prompt_tokens * READ_ANEW / LOCAL_PROMPT
                 taken = (read + one.completion_tokens / LOCAL_SPEED) * at_once
