@@ -7,14 +7,14 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.python_rows import row_lines
@@ -42,9 +42,7 @@ from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+P = ParamSpec("P")
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 Data: TypeAlias = "str | Path | Rows | None"
@@ -241,34 +239,19 @@ def _loop_is_running() -> bool:
     return True
 
 
-def train_sync(data: Data = None, **options: Any) -> TrainResult:
-    """Does what `train` does, and waits for it."""
-    return run_sync(train, data, **options)
+def _waiting(call: Callable[P, Awaitable[T]]) -> Callable[P, T]:
+    """The call that does what an asynchronous one does, and waits for it."""
+
+    @wraps(call)
+    def waits(*arguments: P.args, **options: P.kwargs) -> T:
+        return run_sync(call, *arguments, **options)
+
+    return waits
 
 
-def estimate_sync(data: Data = None, **options: Any) -> RunEstimate:
-    """Does what `estimate` does, and waits for it."""
-    return run_sync(estimate, data, **options)
-
-
-def evaluate_sync(data: Data = None, **options: Any) -> Scores:
-    """Does what `evaluate` does, and waits for it."""
-    return run_sync(evaluate, data, **options)
-
-
-def compare_sync(control: str, library: str, data: Data = None, **options: Any) -> Comparison:
-    """Does what `compare` does, and waits for it."""
-    return run_sync(compare, control, library, data, **options)
-
-
-def prove_sync(library: str | Path = "HEAD", data: Data = None, **options: Any) -> Proof:
-    """Does what `prove` does, and waits for it."""
-    return run_sync(prove, library, data, **options)
-
-
-def improve_sync(target: str = "prod", **options: Any) -> Improvement:
-    """Does what `improve` does, and waits for it."""
-    return run_sync(improve, target, **options)
+train_sync, estimate_sync = _waiting(train), _waiting(estimate)
+evaluate_sync, compare_sync = _waiting(evaluate), _waiting(compare)
+prove_sync, improve_sync = _waiting(prove), _waiting(improve)
 
 
 class _Request:

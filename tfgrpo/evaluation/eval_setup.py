@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tfgrpo.connect import CallLimits, named_models
+from tfgrpo.connect import named_models
 from tfgrpo.costs.prices import ModelPrices
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
@@ -19,11 +20,11 @@ from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.model.budget import Budget, open_budget
 from tfgrpo.model.fleet import ListedEndpoint
-from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
+from tfgrpo.notices import OnProgress, ScoresReady, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.rendering.library_origin import trained_with
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
-from tfgrpo.session import SessionOptions, ToolFunction, open_session
+from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import (
     EvalSettings,
     TrainSettings,
@@ -67,6 +68,19 @@ class EvalPlan:
     warnings: tuple[str, ...]
     endpoints: tuple[ListedEndpoint, ...] = ()
 
+    def missing(self, store: Store) -> list[Version]:
+        """The versions without a score on record."""
+        runs, key = store.runs, self.task.key
+        return [one for one in self.versions if runs.evaluation(one.number, key) is None]
+
+    def session(
+        self, store: Store, on_progress: OnProgress, functions: Sequence[ToolFunction] = ()
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session to score in."""
+        settings, more = self.task.settings, {"functions": functions, "endpoints": self.endpoints}
+        options = options_of(settings, self.prices, self.budget, on_progress, **more)
+        return open_session(store, settings.models, options)
+
 
 def plan_evaluation(
     store: Store,
@@ -100,15 +114,14 @@ def plan_evaluation(
     task = EvalTask(dataset, settings.model_copy(update=recorded), domain)
     for version in {v.number: v for v in trained or versions}.values():
         warnings += leak_warnings(store, project, version, dataset)
-    missing = [v for v in versions if store.runs.evaluation(v.number, task.key) is None]
-    prices = project.prices(settings.models)
-    budget = None
-    if missing:
-        if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
-            check_golds(dataset, name, domain)
-        budget = open_budget(amount, prices)
-    listed, notices = project.endpoints(settings.models), tuple(dict.fromkeys(warnings))
-    return EvalPlan(tuple(versions), task, prices, budget, notices, listed)
+    prices, listed = project.prices(settings.models), project.endpoints(settings.models)
+    notices = tuple(dict.fromkeys(warnings))
+    plan = EvalPlan(tuple(versions), task, prices, None, notices, listed)
+    if not plan.missing(store):
+        return plan
+    if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
+        check_golds(dataset, name, domain)
+    return replace(plan, budget=open_budget(amount, prices))
 
 
 def eval_settings(
@@ -186,23 +199,10 @@ async def score(
     """The scores of a plan's versions; those not on record are made. Raises TfgrpoError."""
     for text in plan.warnings:
         on_progress(WarningNotice(text))
-    runs, task = store.runs, plan.task
-    if any(runs.evaluation(version.number, task.key) is None for version in plan.versions):
-        settings = task.settings
-        options = SessionOptions(
-            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-            plan.prices,
-            plan.budget,
-            functions,
-            lambda *at: on_progress(DownloadProgress(*at)),
-            lambda text: on_progress(WarningNotice(text)),
-            verifier_seconds=settings.verify_timeout,
-            endpoints=plan.endpoints,
-        )
-        async with open_session(store, settings.models, options) as session:
-            progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-            on_progress(progress)
-            await evaluate(session, plan.versions, task, progress=progress)
-    scores = read_scores(store, plan.versions, task)
+    if plan.missing(store):
+        async with plan.session(store, on_progress, functions) as session:
+            progress = EvalProgress.told(on_progress)
+            await evaluate(session, plan.versions, plan.task, progress=progress)
+    scores = read_scores(store, plan.versions, plan.task)
     on_progress(ScoresReady(scores))
     return scores

@@ -17,7 +17,7 @@ from tfgrpo.evaluation import statistics
 from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
-from tfgrpo.notices import describe_usage
+from tfgrpo.notices import OnProgress, describe_usage, ignore
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.agent_loop import equipped
@@ -44,6 +44,13 @@ class EvalProgress:
     meter: Meter = field(default_factory=Meter)
     started: float = field(default_factory=time.monotonic)
     on_change: Callable[[EvalProgress], None] | None = None
+
+    @classmethod
+    def told(cls, on_progress: OnProgress) -> EvalProgress:
+        """The progress of an evaluation that begins, told now and with every attempt."""
+        progress = cls(0, on_change=None if on_progress is ignore else on_progress)
+        on_progress(progress)
+        return progress
 
     def begin(self, attempts: int) -> None:
         """Notes attempts that begin."""

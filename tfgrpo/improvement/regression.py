@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -35,7 +34,6 @@ from tfgrpo.learn.assign import halves
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.session import Session, open_session, options_of
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.errors import SettingsError
@@ -232,9 +230,8 @@ async def _measured(
     """Scores the library and the empty one, and returns what each experience adds."""
     for text in plan.warnings:
         on_progress(WarningNotice(text))
-    async with _session(store, plan, on_progress) as session:
-        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-        on_progress(progress)
+    async with plan.session(store, on_progress) as session:
+        progress = EvalProgress.told(on_progress)
         await evaluate(session, plan.versions, plan.task, progress=progress)
         wanted: list[Wanted] = []
         without: list[frozenset[str]] = []
@@ -252,14 +249,6 @@ async def _measured(
         if score.reward is not None
     ]
     return {one.experience: one for one in estimate_effects(observations)}
-
-
-def _session(
-    store: Store, plan: EvalPlan, on_progress: OnProgress
-) -> AbstractAsyncContextManager[Session]:
-    settings, money = plan.task.settings, (plan.prices, plan.budget)
-    options = options_of(settings, *money, on_progress, endpoints=plan.endpoints)
-    return open_session(store, settings.models, options)
 
 
 def _side(store: Store, versions: Sequence[Version], task: EvalTask) -> Side:
@@ -378,7 +367,7 @@ async def _deletion(
     }
     if not reasons:
         return None
-    async with _session(store, plan, on_progress) as session:
+    async with plan.session(store, on_progress) as session:
         libraries = [library, library.less(reasons.keys())]
         before, after = await examine(session, libraries, plan.task)
     return _Deletion(target, base, reasons, before, after)

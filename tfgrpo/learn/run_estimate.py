@@ -173,8 +173,7 @@ def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
     task = plan.task
     missing = [
         PlannedAttempts(store.library(version), task.problems, task.settings.samples)
-        for version in plan.versions
-        if store.runs.evaluation(version.number, task.key) is None
+        for version in plan.missing(store)
     ]
     return estimate_attempts(store, plan, missing)
 
@@ -199,9 +198,9 @@ def _estimated(
     settings: Settings, domain: Domain | None, seen: Seen, added: Callable[[Assumed], _Calls]
 ) -> RunEstimate:
     """An estimate of the calls that are added up under what is expected, and at most."""
-    most = MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST
-    stages = [added(assumed).stages() for assumed in (EXPECTED, most)]
-    return RunEstimate(*stages, _unknown(settings, domain, seen), bool(seen.lengths))
+    most = added(MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST).stages()
+    unknown = _unknown(settings, domain, seen)
+    return RunEstimate(added(EXPECTED).stages(), most, unknown, bool(seen.lengths))
 
 
 class Seen(NamedTuple):
