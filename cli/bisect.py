@@ -161,10 +161,8 @@ def log_(app: App, as_json: bool) -> None:
       tfgrpo bisect log --json
     """
     marks = searches.load(app.store).marks
-    if as_json:
-        printing.emit_json([{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks])
-    else:
-        printing.emit(app, map(_mark_line, marks))
+    told = [{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks]
+    printing.answer(app, told, map(_mark_line, marks), as_json)
 
 
 @bisect.command()

@@ -80,10 +80,7 @@ def compare(
             scores = run_evaluation(app, config, versions, given, versions[::-1], quiet=True)
             evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
             comparisons += compared(app.store, evaluations)
-    if as_json:
-        printing.emit_json([one.object() for one in comparisons])
-    else:
-        printing.emit(app, _lines(comparisons))
+    printing.answer(app, [one.object() for one in comparisons], _lines(comparisons), as_json)
 
 
 def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -118,14 +115,11 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
         open_ = one.difference.verdict == "inconclusive" and needed
         verdict = one.difference.verdict + (f", {needed:,} would decide" if open_ else "")
         means = (f"{one.control_mean:.3f}", f"{one.mean:.3f}")
-        rows.append((*cells, *means, difference_words(one), _p(one), verdict))
+        p = f"{one.difference.p:.2g}"
+        rows.append((*cells, *means, difference_words(one), p, verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from printing.table(rows, header=header)
     yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
     if any(one.difference.verdict == "inconclusive" for one in comparisons):
         samples = plural(comparisons[0].conditions["samples"], "sample")
         yield f"`would decide`: number of problems, at {samples} each (80 % power)"
-
-
-def _p(one: Comparison) -> str:
-    return f"{one.difference.p:.2g}"

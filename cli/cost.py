@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tfgrpo.costs.accounts import Total
     from tfgrpo.improvement.improvement_estimate import Planned
     from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
-    from tfgrpo.learn.run_setup import RunPlan
-    from tfgrpo.store.activity.runs import Run
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
 
@@ -132,16 +130,6 @@ def dollars(sums: Total) -> str:
     return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
 
 
-def print_estimate(
-    app: App, plan: RunPlan, run: Run | None, *, details: bool, as_json: bool
-) -> None:
-    """Prints what a planned run would take, or what is left of one: a sentence, or by stage."""
-    from tfgrpo.learn.run_estimate import estimate_run
-
-    estimate = estimate_run(app.store, plan, run)
-    print_figures(estimate, plan.prices.known, details=details, as_json=as_json)
-
-
 def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
     """Prints what something else than a run would take, or that there is nothing to do."""
     if planned.estimate is not None:
@@ -157,7 +145,7 @@ def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
 def print_figures(
     estimate: RunEstimate, prices_known: bool, *, details: bool, as_json: bool
 ) -> None:
-    """Prints the figures of an estimate."""
+    """Prints the figures of an estimate: a sentence, or by stage."""
     from tfgrpo.learn.run_estimate import summed
 
     figures = (("expected", estimate.expected), ("at most", estimate.most))

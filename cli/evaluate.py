@@ -67,12 +67,8 @@ def eval_(
     given = {"data": next(iter(data), None), **values}
     if estimate:
         plan = _planned(app, config, versions, given, versions[:1])
-        print_figures(
-            estimate_evaluation(app.store, plan),
-            plan.prices.known,
-            details=details,
-            as_json=as_json,
-        )
+        figures = estimate_evaluation(app.store, plan)
+        print_figures(figures, plan.prices.known, details=details, as_json=as_json)
         return
     scores = run_evaluation(app, config, versions, given, versions[:1], quiet=as_json)
     if as_json:

@@ -159,10 +159,8 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
     store = app.store
     chosen = records.experiment(store, name)
     shown = evidence(store, chosen, tuple(map(parse_tag, tags)))
-    if as_json:
-        text.emit_json(_object(store, chosen) | {"evidence": shown.as_object()})
-    else:
-        text.emit(app, _lines(store, chosen, shown))
+    told = _object(store, chosen) | {"evidence": shown.as_object()}
+    text.answer(app, told, _lines(store, chosen, shown), as_json)
 
 
 @experiment.command()

@@ -94,10 +94,7 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
     with _opened(app) as ledger:
         listed = [one for one in ledger.virtual_keys() if everything or one.revoked is None]
         spent = ledger.spent("")
-    if as_json:
-        printing.emit_json([_object(one, spent) for one in listed])
-    else:
-        printing.emit(app, _lines(listed, spent))
+    printing.answer(app, [_object(one, spent) for one in listed], _lines(listed, spent), as_json)
 
 
 @key.command()

@@ -138,10 +138,7 @@ def log(
     shown: Iterable[Version] = text.first((one for one, fits in marked if fits), number)
     if reverse:
         shown = list(shown)[::-1]
-    if as_json:
-        text.emit_json_list(view.as_object(version) for version in shown)
-    else:
-        text.emit(app, view.listed(shown))
+    text.answer(app, (view.as_object(version) for version in shown), view.listed(shown), as_json)
 
 
 def _filter(

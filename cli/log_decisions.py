@@ -15,10 +15,7 @@ def show(app: App, name: str | None, filter: Filter, number: int | None, as_json
     """Prints the decisions that fit a filter's times, words and author, about a name if given."""
     matches = (one for one in reversed(decisions(app.store)) if _fits(one, name, filter))
     shown = printing.first(matches, number)
-    if as_json:
-        printing.emit_json_list(map(as_object, shown))
-    else:
-        printing.emit(app, _listed(shown))
+    printing.answer(app, map(as_object, shown), _listed(shown), as_json)
 
 
 def as_object(decision: Decision) -> dict[str, Any]:

@@ -141,10 +141,7 @@ def check(
     report, notes = asyncio.run(work)
     for note in notes:
         printing.echo(f"note: {note}", err=True)
-    if as_json:
-        printing.emit_json(report.as_json())
-        return
-    printing.emit(app, _check_lines(report))
+    printing.answer(app, report.as_json(), _check_lines(report), as_json)
 
 
 def _check_lines(report: EndpointReport) -> Iterator[str]:

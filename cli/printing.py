@@ -226,7 +226,7 @@ def first(items: Iterable[T], number: int | None) -> Iterator[T]:
     return islice(items, None if number is None else min(number, sys.maxsize))
 
 
-def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
+def emit(app: App, lines: Iterable[str]) -> None:
     """Prints lines as they come, through a pager when they are more than the terminal holds."""
     lines = iter(lines)
     if not app.pager or not sys.stdout.isatty():
@@ -283,6 +283,17 @@ def emit_json_list(values: Iterable[object]) -> None:
             echo(held + ",")
         held = ("" if number else "[") + shown_in_json(json.dumps(value, ensure_ascii=False))
     echo(held + "]")
+
+
+def answer(app: App, value: object, lines: Iterable[str], as_json: bool) -> None:
+    """Prints what a command answers: as JSON for programs (an iterator as a list whose items come
+    as they are made), or as lines for people."""
+    if not as_json:
+        emit(app, lines)
+    elif isinstance(value, Iterator):
+        emit_json_list(value)
+    else:
+        emit_json(value)
 
 
 def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:

@@ -155,12 +155,8 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
     """
     moves = app.store.port.names.ref_log(None) if name is None else moves_of(app.store, name)
     shown = printing.first(moves, number)
-    if as_json:
-        printing.emit_json_list(
-            move._asdict() | {"time": printing.iso(move.time)} for move in shown
-        )
-    else:
-        printing.emit(app, _lines(shown, name))
+    told = (move._asdict() | {"time": printing.iso(move.time)} for move in shown)
+    printing.answer(app, told, _lines(shown, name), as_json)
 
 
 def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:

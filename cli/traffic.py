@@ -100,10 +100,7 @@ def traffic(
             else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
         )
         calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
-        if as_json:
-            printing.emit_json([_object(one, cost) for one in calls])
-        else:
-            printing.emit(app, _listed(calls, cost))
+        printing.answer(app, [_object(one, cost) for one in calls], _listed(calls, cost), as_json)
 
 
 @click.command()

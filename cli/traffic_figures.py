@@ -56,10 +56,7 @@ def show_by(app: App, calls: list[MeasuredCall], by: str, cost: Cost, as_json: b
     from tfgrpo.store.activity.traffic import by_dimension
 
     groups = by_dimension(calls, by, cost)
-    if as_json:
-        printing.emit_json([one._asdict() for one in groups])
-    else:
-        printing.emit(app, _table(shown(by), groups, {}))
+    printing.answer(app, [one._asdict() for one in groups], _table(shown(by), groups, {}), as_json)
 
 
 def _table(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:

@@ -86,6 +86,7 @@ def train(
         queue_address(app.location)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
+    from tfgrpo.learn.run_estimate import estimate_run
     from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run, run_budget
 
     there = _has_store(app)
@@ -100,7 +101,8 @@ def train(
         if plan.chosen:
             printing.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
-        cost.print_estimate(app, plan, run, details=details, as_json=as_json)
+        figures = estimate_run(app.store, plan, run)
+        cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
         return
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, Literal, TypeAlias, get_args
 
 from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.row_shapes import fold
 
 Kind: TypeAlias = Literal["math", "exact", "choice", "json", "rubric"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -113,7 +114,7 @@ def _is_id(rows: Sequence[Fields], name: str, alone: bool) -> bool:
     """Whether a column tells rows apart and says nothing: each has its own code, and it is
     called so, comes first, or stands alone beside what is asked."""
     texts = [as_text(row.get(name)) for row in rows if is_filled(row.get(name))]
-    named = ID_NAME.search(_fold(name)) is not None
+    named = ID_NAME.search(fold(name)) is not None
     placed = alone or next(iter(rows[0])) == name
     codes = named or (placed and all(CODE.fullmatch(text) for text in texts))
     return len(texts) > 2 and len(set(texts)) == len(texts) and codes
@@ -170,7 +171,7 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
     numbers = sum(bool(NUMBER.match(text)) for text in texts) >= 0.8 * max(1, len(texts))
     few = 2 <= len(counts) <= min(MOST_LABELS, max(2, len(values) // 2))
     short = max(map(len, texts), default=0) <= LABEL_LENGTH
-    called_label = _fold(name) in LABEL_NAMES
+    called_label = fold(name) in LABEL_NAMES
     if not texts:
         return "rubric", "rubric: there is no answer to compare with, so criteria judge"
     if few and short and (not numbers or (called_label and len(counts) <= NUMERIC_LABELS)):
@@ -186,12 +187,8 @@ def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
     """The field whose name comes first among the usual ones."""
     folded: dict[str, str] = {}
     for name in names:
-        folded.setdefault(_fold(name), name)
+        folded.setdefault(fold(name), name)
     return next((folded[name] for name in usual if name in folded), None)
-
-
-def _fold(name: str) -> str:
-    return re.sub(r"[\s_\-]+", "_", name.strip().casefold())
 
 
 def is_filled(value: object) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfgrpo.data import binary_tables, contents, unpacking
 from tfgrpo.data.binary_tables import EXTRA as EXTRA
 from tfgrpo.data.cell_types import plain
+from tfgrpo.data.column_roles import is_filled
 from tfgrpo.data.contents import Contents
 from tfgrpo.data.contents import DatasetError as DatasetError
 from tfgrpo.data.json_tables import rows_in
@@ -152,12 +153,12 @@ def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[R
     head: list[str] = []
     for number, cells in records:
         where = f"{name}:{number}"
-        if not any(_filled(cell) for cell in cells):
+        if not any(map(is_filled, cells)):
             continue
         if not head:
             head = _head(where, cells)
             continue
-        while len(cells) > len(head) and not _filled(cells[-1]):
+        while len(cells) > len(head) and not is_filled(cells[-1]):
             cells.pop()
         if len(cells) != len(head):
             raise DatasetError(
@@ -167,7 +168,7 @@ def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[R
                 "separator",
             )
         for column, (key, cell) in enumerate(zip(head, cells, strict=True), 1):
-            if not key and _filled(cell):
+            if not key and is_filled(cell):
                 raise DatasetError(
                     f"{where}: column {column} has the value {str(cell)[:40]!r} and no name",
                     hint="the first line gives the field names: name that column",
@@ -185,10 +186,6 @@ def _head(where: str, cells: Sequence[object]) -> list[str]:
             f"{where}: two columns are called {twice!r}", hint="give each its own name"
         )
     return head
-
-
-def _filled(cell: object) -> bool:
-    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
 
 
 def _parsed(line: str, where: str) -> object:

@@ -316,16 +316,12 @@ def figures(scores: Sequence[Score]) -> Figures:
 
 def summary(figures: Figures) -> dict[str, Any]:
     """Figures as the JSON that is kept with an evaluation."""
-
-    def listed(estimate: statistics.Estimate) -> list[float | None]:
-        return [None if abs(v) == float("inf") else round(v, 6) for v in estimate[:3]]
-
     return {
         "problems": figures.problems,
         "samples": figures.samples,
-        "mean": listed(figures.mean),
-        "pass": {str(k): listed(estimate) for k, estimate in figures.passes.items()},
-        "maj": listed(figures.majority),
+        "mean": [*figures.mean.recorded],
+        "pass": {str(k): [*estimate.recorded] for k, estimate in figures.passes.items()},
+        "maj": [*figures.majority.recorded],
         "unscored": figures.unscored,
     }
 

@@ -28,6 +28,12 @@ class Estimate(NamedTuple):
     high: float
     problems: int
 
+    @property
+    def recorded(self) -> tuple[float, float | None, float | None]:
+        """Mean and bounds as they are recorded: to six digits, None for a bound at infinity."""
+        low, high = (round(end, 6) if math.isfinite(end) else None for end in self[1:3])
+        return round(self.mean, 6), low, high
+
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 

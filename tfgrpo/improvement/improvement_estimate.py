@@ -20,6 +20,7 @@ from tfgrpo.learn.run_estimate import (
     estimate_attempts,
     estimate_judgements,
     estimate_run,
+    missing_attempts,
 )
 from tfgrpo.learn.run_setup import plan_run
 from tfgrpo.project import Project
@@ -87,13 +88,8 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
     total, known = RunEstimate((), ()), True
     for plan in sides.measured:
         samples = plan.task.settings.samples
-        planned = [
-            PlannedAttempts(store.library(version), plan.task.problems, samples)
-            for version in plan.missing(store)
-        ]
         halves = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
-        more = estimate_attempts(store, plan, [*planned, halves])
-        total += more
+        total += estimate_attempts(store, plan, [*missing_attempts(store, plan), halves])
         known = known and plan.prices.known
     if request.target is not None:
         reason = "what a proposal of deletions does, which is measured where something is lost"

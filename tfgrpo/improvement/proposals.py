@@ -87,17 +87,13 @@ class Effect(NamedTuple):
 def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
     """How rewards differ, paired by problem. Raises ValueError where they share none."""
     difference = statistics.paired(before, after)
-    mean, low, high, problems = difference.estimate
-    bounded = abs(low) != float("inf")
     return Effect(
         round(statistics.mean_at_k(before).mean, 6),
         round(statistics.mean_at_k(after).mean, 6),
-        round(mean, 6),
-        round(low, 6) if bounded else None,
-        round(high, 6) if bounded else None,
+        *difference.estimate.recorded,
         round(difference.p, 6),
         difference.verdict,
-        problems,
+        difference.estimate.problems,
         task.settings.samples,
         task.settings.models.model,
     )

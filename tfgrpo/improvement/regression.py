@@ -413,14 +413,13 @@ def regression_object(regression: Regression) -> dict[str, Any]:
     def numbers(difference: Difference | None) -> dict[str, Any] | None:
         if difference is None:
             return None
-        mean, low, high, problems = difference.estimate
-        ends = [None if math.isinf(end) else round(end, 6) for end in (low, high)]
+        mean, low, high = difference.estimate.recorded
         return {
-            "mean": round(mean, 6),
-            "low": ends[0],
-            "high": ends[1],
+            "mean": mean,
+            "low": low,
+            "high": high,
             "p": difference.p,
-            "problems": problems,
+            "problems": difference.estimate.problems,
             "verdict": difference.verdict,
         }
 

@@ -170,12 +170,14 @@ def estimate_attempts(
 
 def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
     """What an evaluation takes: nothing for versions whose scores are on record."""
-    task = plan.task
-    missing = [
-        PlannedAttempts(store.library(version), task.problems, task.settings.samples)
-        for version in plan.missing(store)
-    ]
-    return estimate_attempts(store, plan, missing)
+    return estimate_attempts(store, plan, missing_attempts(store, plan))
+
+
+def missing_attempts(store: Store, plan: EvalPlan) -> list[PlannedAttempts]:
+    """The attempts of an evaluation that are not on record, by version."""
+    task, versions = plan.task, plan.missing(store)
+    samples = task.settings.samples
+    return [PlannedAttempts(store.library(one), task.problems, samples) for one in versions]
 
 
 def estimate_judgements(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -188,24 +188,21 @@ def looks_like_chat(method: bytes, path: str) -> bool:
 
 def question(members: Members) -> str:
     """What the user said last: what experiences are picked by."""
-    for key in ("messages", "input"):
-        turns = members[key].value if key in members else None
-        if isinstance(turns, str):
-            return turns
-        if isinstance(turns, list):
-            for turn in reversed(turns):
-                if isinstance(turn, dict) and turn.get("role") == "user":
-                    return _words(turn.get("content"))
-    return ""
+    return _first_words(members, reversed)
 
 
 def opening(members: Members) -> str:
     """What the user said first: the same in every request of a conversation."""
+    return _first_words(members, iter)
+
+
+def _first_words(members: Members, order: Callable[[list[Any]], Iterator[Any]]) -> str:
+    """What the user said in the first of its turns, in this order."""
     for key in ("messages", "input"):
         turns = members[key].value if key in members else None
         if isinstance(turns, str):
             return turns
-        for turn in turns if isinstance(turns, list) else ():
+        for turn in order(turns) if isinstance(turns, list) else ():
             if isinstance(turn, dict) and turn.get("role") == "user":
                 return _words(turn.get("content"))
     return ""

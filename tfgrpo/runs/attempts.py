@@ -64,6 +64,17 @@ class RecordedAttempt(NamedTuple):
         """Why it got its reward, where that is on record."""
         return str(self.verdict.get("reason") or "")
 
+    def object(self) -> dict[str, Any]:
+        """Which attempt it is and how it ended, for programs."""
+        return {
+            "step": self.step,
+            "problem": self.problem,
+            "sample": self.sample,
+            "version": f"v{self.version}",
+            "outcome": self.outcome,
+            "reward": self.reward,
+        }
+
 
 class AttemptText(NamedTuple):
     """What an attempt was asked and said; ground truths are None without the data."""
@@ -132,13 +143,7 @@ class AttemptList(Viewed):
         """Yields a flat row for each attempt, with texts: for CSV and tables."""
         for one in self.attempts:
             text = self.text(one)
-            yield {
-                "step": one.step,
-                "problem": one.problem,
-                "sample": one.sample,
-                "version": f"v{one.version}",
-                "outcome": one.outcome,
-                "reward": one.reward,
+            yield one.object() | {
                 "side": one.side,
                 "answer": one.answer,
                 "ground_truth": " | ".join(text.ground_truths or ()),
@@ -152,13 +157,7 @@ class AttemptList(Viewed):
         """Yields each attempt as JSON for programs."""
         for one in self.attempts:
             text = self.text(one)
-            yield {
-                "step": one.step,
-                "problem": one.problem,
-                "sample": one.sample,
-                "version": f"v{one.version}",
-                "outcome": one.outcome,
-                "reward": one.reward,
+            yield one.object() | {
                 "side": one.side or None,
                 "verdict": {k: v for k, v in one.verdict.items() if k != "messages"},
                 "question": text.question,
@@ -233,10 +232,7 @@ def run_attempts(
         )
         for row in rows
     ]
-    known: Mapping[str, Problem] = {}
-    missing = ""
-    if project is not None:
-        known, missing = known_run_problems(project, run)
+    known, missing = known_run_problems(project, run) if project else ({}, "")
     return AttemptList(f"run {run.name}", store, _sided(attempts), known, missing)
 
 
@@ -262,10 +258,7 @@ def evaluation_attempts(
                 verdict,
             )
         )
-    known: Mapping[str, Problem] = {}
-    missing = ""
-    if project is not None:
-        known, missing = known_evaluation_problems(store, project, evaluation)
+    known, missing = known_evaluation_problems(store, project, evaluation) if project else ({}, "")
     title = f"v{evaluation.version} on {evaluation.dataset}"
     return AttemptList(title, store, _sided(attempts), known, missing)
 
