@@ -161,8 +161,8 @@ def log_(app: App, as_json: bool) -> None:
       tfgrpo bisect log --json
     """
     marks = searches.load(app.store).marks
-    told = [{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks]
-    printing.answer(app, told, map(_mark_line, marks), as_json)
+    rows = [{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks]
+    printing.answer(app, rows, map(_mark_line, marks), as_json)
 
 
 @bisect.command()

@@ -159,8 +159,8 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
     store = app.store
     chosen = records.experiment(store, name)
     shown = evidence(store, chosen, tuple(map(parse_tag, tags)))
-    told = _object(store, chosen) | {"evidence": shown.as_object()}
-    text.answer(app, told, _lines(store, chosen, shown), as_json)
+    fields = _object(store, chosen) | {"evidence": shown.as_object()}
+    text.answer(app, fields, _lines(store, chosen, shown), as_json)
 
 
 @experiment.command()

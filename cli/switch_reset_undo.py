@@ -155,8 +155,8 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
     """
     moves = app.store.port.names.ref_log(None) if name is None else moves_of(app.store, name)
     shown = printing.first(moves, number)
-    told = (move._asdict() | {"time": printing.iso(move.time)} for move in shown)
-    printing.answer(app, told, _lines(shown, name), as_json)
+    rows = (move._asdict() | {"time": printing.iso(move.time)} for move in shown)
+    printing.answer(app, rows, _lines(shown, name), as_json)
 
 
 def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:

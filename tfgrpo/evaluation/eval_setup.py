@@ -201,7 +201,7 @@ async def score(
         on_progress(WarningNotice(text))
     if plan.missing(store):
         async with plan.session(store, on_progress, functions) as session:
-            progress = EvalProgress.told(on_progress)
+            progress = EvalProgress.announced(on_progress)
             await evaluate(session, plan.versions, plan.task, progress=progress)
     scores = read_scores(store, plan.versions, plan.task)
     on_progress(ScoresReady(scores))

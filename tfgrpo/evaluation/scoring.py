@@ -46,7 +46,7 @@ class EvalProgress:
     on_change: Callable[[EvalProgress], None] | None = None
 
     @classmethod
-    def told(cls, on_progress: OnProgress) -> EvalProgress:
+    def announced(cls, on_progress: OnProgress) -> EvalProgress:
         """The progress of an evaluation that begins, told now and with every attempt."""
         progress = cls(0, on_change=None if on_progress is ignore else on_progress)
         on_progress(progress)

@@ -361,7 +361,7 @@ class Improving:
             self.on_progress(WarningNotice(text))
         first = replace(missing[0], budget=budget)
         async with first.session(store, self.on_progress) as session:
-            progress = EvalProgress.told(self.on_progress)
+            progress = EvalProgress.announced(self.on_progress)
             for plan in missing:
                 await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
 

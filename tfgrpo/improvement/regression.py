@@ -231,7 +231,7 @@ async def _measured(
     for text in plan.warnings:
         on_progress(WarningNotice(text))
     async with plan.session(store, on_progress) as session:
-        progress = EvalProgress.told(on_progress)
+        progress = EvalProgress.announced(on_progress)
         await evaluate(session, plan.versions, plan.task, progress=progress)
         wanted: list[Wanted] = []
         without: list[frozenset[str]] = []

@@ -330,6 +330,6 @@ async def _compare_at_end(
         unseal(store, ready.run)
     versions = [final_version(store, ready.run), store.version(0)]
     task = _end_task(ready, kind)
-    progress = EvalProgress.told(on_progress)
+    progress = EvalProgress.announced(on_progress)
     await evaluate(session, versions, task, run=ready.run, progress=progress)
     on_progress(ScoresReady(read_scores(store, versions, task)))
