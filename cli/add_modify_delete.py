@@ -9,12 +9,13 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.event_text import events_lines, version_move_lines
-from tfgrpo.cli.start_context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.cli.flags import flag, option
+from tfgrpo.cli.start_context import EXPERIENCE, App, Given, force_option, pass_app, pass_given
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.records import Op, Operation, Version
 
-message_option = click.option("-m", "--message", help="Message for the new version.")
-reason_option = click.option("-r", "--reason", help="Why; recorded with each event.")
+message_option = option("-m, --message", "Message for the new version.")
+reason_option = option("-r, --reason", "Why; recorded with each event.")
 
 
 @click.command()
@@ -109,24 +110,15 @@ def keep(app: App, experiences: tuple[str, ...], message: str | None, reason: st
 
 @click.command()
 @click.argument("experiences", nargs=-1, required=True, type=EXPERIENCE, metavar="EXPERIENCE...")
-@click.option("--before", type=EXPERIENCE, help="Move them before this experience.")
-@click.option("--after", type=EXPERIENCE, help="Move them after this experience.")
-@click.option("--first", is_flag=True, help="Move them to the beginning.")
-@click.option("--last", is_flag=True, help="Move them to the end.")
+@option("--before", "Move them before this experience.", type=EXPERIENCE)
+@option("--after", "Move them after this experience.", type=EXPERIENCE)
+@flag("--first", "Move them to the beginning.")
+@flag("--last", "Move them to the end.")
 @message_option
-@click.option("-r", "--reason", "--why", help="Why; recorded in the message.")
+@option("-r, --reason, --why", "Why; recorded in the message.")
 @force_option
-@pass_app
-def move(
-    app: App,
-    experiences: tuple[str, ...],
-    before: str | None,
-    after: str | None,
-    first: bool,
-    last: bool,
-    message: str | None,
-    reason: str | None,
-) -> None:
+@pass_given
+def move(app: App, given: Given) -> None:
     """Move experiences within the library, whose order is that of the prompts.
 
     They keep their ids, texts and history; several stand in the order given. A library is in
@@ -139,17 +131,19 @@ def move(
     """
     from tfgrpo.hand_edits import Place, move_experiences
 
-    if (before is not None) + (after is not None) + first + last != 1:
+    if (given.before is not None) + (given.after is not None) + given.first + given.last != 1:
         raise click.UsageError("give one of --before, --after, --first and --last")
     store, branch = app.store, app.branch()
     at = store.head.version
-    ids = list(dict.fromkeys(store.experience_id(e, at) for e in experiences))
+    ids = list(dict.fromkeys(store.experience_id(e, at) for e in given.experiences))
     place = Place(
-        None if before is None else store.experience_id(before, at),
-        None if after is None else store.experience_id(after, at),
-        last,
+        None if given.before is None else store.experience_id(given.before, at),
+        None if given.after is None else store.experience_id(given.after, at),
+        given.last,
     )
-    version = move_experiences(store, branch, ids, place, message=message, reason=reason)
+    version = move_experiences(
+        store, branch, ids, place, message=given.message, reason=given.reason
+    )
     report(app, branch, version)
 
 
@@ -163,7 +157,7 @@ def _each(
 
 
 def _typed() -> list[str]:
-    """Returns the lines of standard input that say something. Raises InvalidOperation for none."""
+    """The lines of standard input that say something. Raises InvalidOperation for none."""
     lines = [line for line in sys.stdin if line.strip()]
     if not lines:
         raise InvalidOperation(
@@ -180,12 +174,8 @@ def commit(
     onto: Version | None = None,
     expected: Version | None = None,
 ) -> None:
-    """Appends a version to HEAD's branch, reports it, and rewrites the library for inference.
-
-    Without a message it says which kind of work it was (`subject.by_hand`).
-    `onto` is the version that the operations were made for; with `expected` instead, the branch
-    must still stand there. Raises StaleVersion, as `Store.commit` does.
-    """
+    """Appends a version to HEAD's branch, for operations made `onto` a version or with the
+    branch still at `expected`, and reports it. Raises StaleVersion."""
     from tfgrpo.hand_edits import commit_by_hand
 
     branch = app.branch()

@@ -8,6 +8,7 @@ import click
 
 from tfgrpo.cli import log, options, printing
 from tfgrpo.cli.event_text import events_lines
+from tfgrpo.cli.flags import JSON, option
 from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.display.version_rows import StandingNames
@@ -25,7 +26,6 @@ from tfgrpo.store.history.bisect import (
 
 COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
 
 
@@ -106,8 +106,8 @@ def skip(app: App, revisions: tuple[str, ...]) -> None:
 
 @bisect.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
-@click.option("--data", "score", metavar="DATA", help="Judge by the recorded scores on DATA.")
-@click.option("--below", type=FINITE, help="With --data: scores below this are bad.")
+@option("--data", "Judge by the recorded scores on DATA.", name="score", metavar="DATA")
+@option("--below", "With --data: scores below this are bad.", type=FINITE)
 @pass_app
 def run(app: App, command: tuple[str, ...], score: str | None, below: float | None) -> None:
     """Search automatically: with a command that tests a library, or by recorded scores.
@@ -150,7 +150,7 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
 
 
 @bisect.command("log")
-@json_option
+@JSON
 @pass_app
 def log_(app: App, as_json: bool) -> None:
     """Show the marks made so far, in order.
@@ -161,14 +161,12 @@ def log_(app: App, as_json: bool) -> None:
       tfgrpo bisect log --json
     """
     marks = searches.load(app.store).marks
-    if as_json:
-        printing.emit_json([{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks])
-    else:
-        printing.emit(app, map(_mark_line, marks))
+    rows = [{**mark._asdict(), "version": f"v{mark.version}"} for mark in marks]
+    printing.answer(app, rows, map(_mark_line, marks), as_json)
 
 
 @bisect.command()
-@json_option
+@JSON
 @pass_app
 def status(app: App, as_json: bool) -> None:
     """Show the candidate versions, what is known of each, and which to test next.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import credit, printing
+from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.display.event_lines import credit_words
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def blame(app: App, revision: str, as_json: bool) -> None:
     """Show who last changed each experience: version, run, step and problem, and how often it was

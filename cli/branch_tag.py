@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
 
 from tfgrpo.cli import checkout, printing
+from tfgrpo.cli.flags import JSON, Decorator, flag, option, together
 from tfgrpo.cli.start_context import BRANCH, REVISION, TAG, App, pass_app
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.log_filter import subject, why_named
@@ -16,43 +16,29 @@ from tfgrpo.store.history.revisions import tagged
 from tfgrpo.store.records import TAGGED
 
 
-def naming(
-    type: click.ParamType[str], *rename: str
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the parameters that branches and tags share; names complete as `type` does, and
-    `rename` are the flags that rename."""
-    parameters = (
+def naming(type: click.ParamType[str], rename: str) -> Decorator:
+    """Adds the parameters that branches and tags share: names of a `type`, and what renames."""
+    return together(
         click.argument("name", required=False, type=type),
         click.argument("revision", required=False, type=REVISION),
-        click.option("-f", "--force", is_flag=True, help="Move an existing or protected one."),
-        click.option(
-            "-d", "--delete", "delete_", is_flag=True, help="Delete the name; versions are kept."
-        ),
-        click.option(*rename, "rename", is_flag=True, help="Rename OLD (a branch: HEAD's) to NEW."),
-        click.option("--protect", type=type, help="Refuse to move it without --force."),
-        click.option("--unprotect", type=type, help="Allow it to move again."),
-        click.option("-l", "--list", "list_", is_flag=True, help="List those like NAME: 'web*'."),
-        click.option("--json", "as_json", is_flag=True, help="Output JSON."),
+        flag("-f, --force", "Move an existing or protected one."),
+        flag("-d, --delete", "Delete the name; versions are kept.", name="delete_"),
+        flag(rename, "Rename OLD (a branch: HEAD's) to NEW.", name="rename"),
+        option("--protect", "Refuse to move it without --force.", type=type),
+        option("--unprotect", "Allow it to move again.", type=type),
+        flag("-l, --list", "List those like NAME: 'web*'.", name="list_"),
+        JSON,
     )
-
-    def added(command: Callable[..., Any]) -> Callable[..., Any]:
-        for parameter in reversed(parameters):
-            command = parameter(command)
-        return command
-
-    return added
 
 
 @click.command()
-@naming(BRANCH, "-m", "--rename")
-@click.option("-a", "--all", "all_", is_flag=True, help="List the remotes' branches too.")
-@click.option(
-    "-v", "--verbose", is_flag=True, expose_value=False, help="Changes nothing: the list is whole."
-)
-@click.option("--show-current", "current", is_flag=True, help="Print the name of HEAD's branch.")
-@click.option("-D", "delete_forced", is_flag=True, help="The same as --delete --force.")
-@click.option("--back", is_flag=True, help="Move it back: to REVISION, or where it stood before.")
-@click.option("--why", help="With --back: the reason, for the record.")
+@naming(BRANCH, "-m, --rename")
+@flag("-a, --all", "List the remotes' branches too.", name="all_")
+@flag("-v, --verbose", "Changes nothing: the list is whole.", expose_value=False)
+@flag("--show-current", "Print the name of HEAD's branch.", name="current")
+@flag("-D", "The same as --delete --force.", name="delete_forced")
+@flag("--back", "Move it back: to REVISION, or where it stood before.")
+@option("--why", "With --back: the reason, for the record.")
 @pass_app
 def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> None:
     """List branches, or create, move, rename, protect or delete one.
@@ -83,12 +69,10 @@ def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> Non
 
 @click.command()
 @naming(TAG, "--rename")
-@click.option("-m", "--message", help="Why; recorded in the reflog, and listed.")
-@click.option("-s", "--sign", is_flag=True, help="Sign the tag with your SSH key.")
-@click.option("--verify", type=TAG, help="Check a tag's signature; exit with 1 unless it is good.")
-@click.option(
-    "-a", "--annotate", is_flag=True, expose_value=False, help="Changes nothing: every tag is so."
-)
+@option("-m, --message", "Why; recorded in the reflog, and listed.")
+@flag("-s, --sign", "Sign the tag with your SSH key.")
+@option("--verify", "Check a tag's signature; exit with 1 unless it is good.", type=TAG)
+@flag("-a, --annotate", "Changes nothing: every tag is so.", expose_value=False)
 @pass_app
 def tag(app: App, /, **flags: Any) -> None:
     """List tags, or create, move, rename, protect or delete one.
@@ -221,7 +205,7 @@ def _go_back(app: App, branch: str, to: str | None, why: str) -> None:
 
 
 def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:
-    """Returns the old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
+    """The old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
     if second is not None:
         return first, second
     here = app.store.head.branch if kind == "branch" else None

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, option
 from tfgrpo.cli.start_context import REF, REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.transfer import bundle as bundles
@@ -29,9 +30,7 @@ def bundle() -> None:
 @bundle.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("names", nargs=-1, type=REF)
-@click.option(
-    "--since", metavar="REVISION", type=REVISION, help="Leave out this version and its history."
-)
+@option("--since", "Leave out this version and its history.", metavar="REVISION", type=REVISION)
 @pass_app
 def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> None:
     """Write the history of branches and tags to FILE; by default all of them.
@@ -53,7 +52,7 @@ def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> N
 
 @bundle.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def verify(app: App, file: Path, as_json: bool) -> None:
     """Recompute every seal and digest in FILE, and check whether this store can read it.
@@ -95,7 +94,7 @@ def verify(app: App, file: Path, as_json: bool) -> None:
 
 @bundle.command("list-heads")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 def list_heads(file: Path, as_json: bool) -> None:
     """List the branches and tags in FILE, each with its version's digest.
 
@@ -113,7 +112,7 @@ def list_heads(file: Path, as_json: bool) -> None:
 
 
 def heads(names: Names) -> list[str]:
-    """Returns a line for each name: the digest's beginning, and what people call it."""
+    """A line for each name: the digest's beginning, and what people call it."""
     lines = []
     for name, digest in names.at.items():
         kind, short = parse_name(name)

@@ -5,25 +5,23 @@ from __future__ import annotations
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import option
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 
-format_option = click.option(
+format_option = option(
     "--format",
-    "format_",
+    "json: label to text; md: Markdown with ids; prompt: the text that goes into a prompt.",
+    name="format_",
     type=click.Choice(["json", "md", "prompt"]),
     default="json",
-    show_default=True,
-    help="json: label to text; md: Markdown with ids; prompt: the text that goes into a prompt.",
 )
 
 
 @click.command()
 @click.argument("revision", type=REVISION)
-@click.option("-b", "--branch", help="Create this branch at REVISION and switch to it.")
+@option("-b, --branch", "Create this branch at REVISION and switch to it.")
 @format_option
-@click.option(
-    "-o", "--output", help="Where to write, - for standard output; by default next to the store."
-)
+@option("-o, --output", "Where to write, - for standard output; by default next to the store.")
 @pass_app
 def checkout(app: App, revision: str, branch: str | None, format_: str, output: str | None) -> None:
     """Move HEAD to REVISION and write its library to a file for inference.

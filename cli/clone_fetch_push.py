@@ -13,6 +13,7 @@ import click
 from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, merge_pick_revert, printing, trust
 from tfgrpo.cli.conflicts import show_conflicts
+from tfgrpo.cli.flags import flag, option
 from tfgrpo.cli.start_context import BRANCH, REF, REMOTE, SWITCH, App, force_option, pass_app
 from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.address import named_by, project_root, store_path
@@ -75,7 +76,7 @@ def clone(app: App, location: str, folder: Path | None) -> None:
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("branches", nargs=-1, type=BRANCH)
-@click.option("--all", "all_", is_flag=True, help="Fetch from every remote.")
+@flag("--all", "Fetch from every remote.", name="all_")
 @pass_app
 def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -> None:
     """Download a remote's new versions, branches and tags; none of your branches move.
@@ -111,7 +112,7 @@ def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
 @click.argument("branch", required=False, type=BRANCH)
 @merge_pick_revert.sides("ours", "theirs")
 @merge_pick_revert.ABORT
-@click.option("-m", "--message", help="Message for a merge version.")
+@option("-m, --message", "Message for a merge version.")
 @force_option
 @pass_app
 def pull(
@@ -163,12 +164,10 @@ def pull(
 @click.command()
 @click.argument("remote", required=False, type=REMOTE)
 @click.argument("names", nargs=-1, type=REF)
-@click.option("--all", "all_", is_flag=True, help="Push every branch of this store.")
-@click.option("--tags", "tags", is_flag=True, help="Push every tag of this store too.")
-@click.option("-f", "--force", is_flag=True, help="Move protected or diverged names on the remote.")
-@click.option(
-    "-d", "--delete", "delete_", is_flag=True, help="Delete NAMES on the remote; versions are kept."
-)
+@flag("--all", "Push every branch of this store.", name="all_")
+@flag("--tags", "Push every tag of this store too.", name="tags")
+@flag("-f, --force", "Move protected or diverged names on the remote.")
+@flag("-d, --delete", "Delete NAMES on the remote; versions are kept.", name="delete_")
 @pass_app
 def push(
     app: App,
@@ -209,7 +208,7 @@ def push(
 
 
 def find(app: App, given: str | None) -> Other:
-    """Returns the remote of that name, or a location as it is; without one, the default."""
+    """The remote of that name, or a location as it is; without one, the default."""
     remotes = Remotes(app.store)
     name = given or remotes.default()
     if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):
@@ -221,12 +220,12 @@ def find(app: App, given: str | None) -> Other:
 
 
 def ssh() -> list[str]:
-    """Returns the command that reaches other machines: $TFGRPO_SSH, else ssh."""
+    """The command that reaches other machines: $TFGRPO_SSH, else ssh."""
     return shlex.split(os.environ.get(SSH, "")) or ["ssh"]
 
 
 def amount(done: Transferred) -> str:
-    """Returns `3 versions` and their events."""
+    """`3 versions` and their events."""
     versions, events = done.received
     if not versions:
         return "no versions"

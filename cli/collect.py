@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import options, printing
-from tfgrpo.cli.start_context import FINITE, App, pass_app
+from tfgrpo.cli.flags import flag, option
+from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
 from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
@@ -22,75 +23,41 @@ MOST = 10
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--since", default="7d", show_default=True, help="Calls from when on: 2h, 3d.")
-@click.option("--library", help="Only calls under this library of the proxy.")
-@click.option("--version", help="Only calls under this version, by name or digest.")
-@click.option("--of-model", help="Only calls of this model.")
-@click.option(
-    "--below", type=FINITE, default=0.5, show_default=True, help="Scores below this are failures."
-)
-@click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
-@click.option(
+@option("--since", "Calls from when on: 2h, 3d.", default="7d")
+@option("--library", "Only calls under this library of the proxy.")
+@option("--version", "Only calls under this version, by name or digest.")
+@option("--of-model", "Only calls of this model.")
+@option("--below", "Scores below this are failures.", type=FINITE, default=0.5)
+@option("--by", "Only scores by this author, such as a judge.", metavar="AUTHOR")
+@option(
     "--judge",
+    "First score the calls by this, such as rubric:style.toml, and go by its scores.",
     metavar="DOMAIN",
-    help="First score the calls by this, such as rubric:style.toml, and go by its scores.",
 )
-@click.option("--model", help="Model of the judge.")
-@click.option("--base-url", help="OpenAI-compatible endpoint of the judge's model.")
-@click.option("--api-key-env", help="Environment variable with its API key.")
-@click.option("--budget", help="Most that judging may cost: 5.00 (US dollars) or 200000tok.")
-@click.option(
+@option("--model", "Model of the judge.")
+@option("--base-url", "OpenAI-compatible endpoint of the judge's model.")
+@option("--api-key-env", "Environment variable with its API key.")
+@option("--budget", "Most that judging may cost: 5.00 (US dollars) or 200000tok.")
+@option(
     "--heldout",
+    "Another set to keep out; those in tfgrpo.toml and of runs are known.",
     multiple=True,
     metavar="DATA",
-    help="Another set to keep out; those in tfgrpo.toml and of runs are known.",
 )
-@click.option(
-    "--unanswered",
-    is_flag=True,
-    help="Take failures without a corrected answer too, for a domain that needs none.",
-)
-@click.option(
-    "--no-system", is_flag=True, help="Leave the application's own system text and examples out."
-)
-@click.option("--redact", default="", metavar="REGEX", help="What else to take out of texts.")
-@click.option(
-    "-o",
-    "--output",
+@flag("--unanswered", "Take failures without a corrected answer too, for a domain that needs none.")
+@flag("--no-system", "Leave the application's own system text and examples out.")
+@option("--redact", "What else to take out of texts.", default="", metavar="REGEX")
+@option(
+    "-o, --output",
+    "File that is appended to.  [collected.jsonl in the project]",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that is appended to.  [collected.jsonl in the project]",
 )
 @options.estimate
-@click.option("--dry-run", is_flag=True, help="Write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON: the problems and the rest.")
+@flag("--dry-run", "Write nothing.")
+@flag("--json", "Output JSON: the problems and the rest.", name="as_json")
 @options.CONFIG
-@pass_app
-def collect(
-    app: App,
-    /,
-    files: tuple[Path, ...],
-    since: str,
-    library: str | None,
-    version: str | None,
-    of_model: str | None,
-    below: float,
-    by: str | None,
-    judge: str | None,
-    model: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
-    budget: str | None,
-    heldout: tuple[str, ...],
-    unanswered: bool,
-    no_system: bool,
-    redact: str,
-    output: Path | None,
-    estimate: bool,
-    details: bool,
-    dry_run: bool,
-    as_json: bool,
-    config: Path | None,
-) -> None:
+@pass_given
+def collect(app: App, given: Given) -> None:
     """Turn calls that went wrong into problems to train on.
 
     A call went wrong if it was corrected, if its scores are low, or if two arms of an experiment
@@ -113,31 +80,38 @@ def collect(
     from tfgrpo.store.activity.traffic import CallFilter
     from tfgrpo.store.history.log_filter import parse_time
 
-    which = CallFilter(parse_time(since, now=time.time_ns() // 1000), version, library, of_model)
-    project = options.open_project(app, config)
-    if estimate and judge is None:
+    which = CallFilter(
+        parse_time(given.since, now=time.time_ns() // 1000),
+        given.version,
+        given.library,
+        given.of_model,
+    )
+    project = options.open_project(app, given.config)
+    if given.estimate and given.judge is None:
         raise click.UsageError("--estimate needs --judge; collecting costs nothing")
-    if judge is not None:
-        named = {"model": model, "base_url": base_url, "api_key_env": api_key_env}
-        given = {name: value for name, value in named.items() if value is not None}
-        judging = judge_feedback.JudgeRequest(judge, which, given, budget)
-        if estimate:
+    if given.judge is not None:
+        named = {"model": given.model, "base_url": given.base_url, "api_key_env": given.api_key_env}
+        settings = {name: value for name, value in named.items() if value is not None}
+        judging = judge_feedback.JudgeRequest(given.judge, which, settings, given.budget)
+        if given.estimate:
             planned = improvement_estimate.estimate_judging(app.store, project, judging)
-            cost.print_planned(planned, details=details, as_json=as_json)
+            cost.print_planned(planned, details=given.details, as_json=given.as_json)
             return
         scored = interrupts.run(judge_feedback.judge_calls(app.store, project, judging))
-        printing.echo(f"{judge} scored {printing.plural(scored, 'call')}", err=as_json)
-        by, unanswered = by or judging.author, True
+        printing.echo(f"{given.judge} scored {printing.plural(scored, 'call')}", err=given.as_json)
+        given.by, given.unanswered = given.by or judging.author, True
     request = collection.CollectRequest(
-        files,
+        given.files,
         which,
-        by,
-        heldout,
-        output,
-        collection.CollectionRules(below, unanswered, redact, not no_system),
+        given.by,
+        given.heldout,
+        given.output,
+        collection.CollectionRules(
+            given.below, given.unanswered, given.redact, not given.no_system
+        ),
     )
-    collected = collection.collect(app.store, project, request, dry_run=dry_run)
-    if as_json:
+    collected = collection.collect(app.store, project, request, dry_run=given.dry_run)
+    if given.as_json:
         printing.emit_json(
             {
                 "problems": collected.rows,
@@ -148,7 +122,9 @@ def collect(
         )
         return
     printing.warn(collected.warnings)
-    printing.echo_each(report_lines(collected, collection.output_path(project, request), dry_run))
+    printing.echo_each(
+        report_lines(collected, collection.output_path(project, request), given.dry_run)
+    )
 
 
 def report_lines(collected: Collected, path: Path, dry_run: bool) -> Iterator[str]:

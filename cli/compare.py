@@ -10,6 +10,7 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.evaluate import run_evaluation
+from tfgrpo.cli.flags import COUNT, JSON, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.evaluation.figures_json import conditions_words
@@ -22,24 +23,26 @@ if TYPE_CHECKING:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "eval")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option(
+@option(
     "--library",
-    "libraries",
+    "Library to test; repeatable.  [HEAD]",
+    name="libraries",
     type=REVISION,
     multiple=True,
     default=("HEAD",),
-    help="Library to test; repeatable.  [HEAD]",
+    show_default=False,
 )
-@click.option(
+@option(
     "--against",
+    "Control; v0 is the empty library.  [v0]",
     type=REVISION,
     default="v0",
-    help="Control; v0 is the empty library.  [v0]",
+    show_default=False,
 )
-@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
-@click.option("--model", "models", multiple=True, help="Model to test with; repeatable.")
+@option("--problems", "Use only the first N problems.", type=COUNT)
+@option("--model", "Model to test with; repeatable.", name="models", multiple=True)
 @options.BUDGET
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @options.CONFIG
 @pass_app
 def compare(
@@ -77,10 +80,7 @@ def compare(
             scores = run_evaluation(app, config, versions, given, versions[::-1], quiet=True)
             evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
             comparisons += compared(app.store, evaluations)
-    if as_json:
-        printing.emit_json([one.object() for one in comparisons])
-    else:
-        printing.emit(app, _lines(comparisons))
+    printing.answer(app, [one.object() for one in comparisons], _lines(comparisons), as_json)
 
 
 def _lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
@@ -115,14 +115,11 @@ def _table(comparisons: Sequence[Comparison]) -> Iterator[str]:
         open_ = one.difference.verdict == "inconclusive" and needed
         verdict = one.difference.verdict + (f", {needed:,} would decide" if open_ else "")
         means = (f"{one.control_mean:.3f}", f"{one.mean:.3f}")
-        rows.append((*cells, *means, difference_words(one), _p(one), verdict))
+        p = f"{one.difference.p:.2g}"
+        rows.append((*cells, *means, difference_words(one), p, verdict))
     header = (*shown, "control", "mean", "difference", "p", "verdict")
     yield from printing.table(rows, header=header)
     yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
     if any(one.difference.verdict == "inconclusive" for one in comparisons):
         samples = plural(comparisons[0].conditions["samples"], "sample")
         yield f"`would decide`: number of problems, at {samples} each (80 % power)"
-
-
-def _p(one: Comparison) -> str:
-    return f"{one.difference.p:.2g}"

@@ -13,7 +13,7 @@ def show_conflicts(error: MergeConflict) -> None:
 
 
 def conflict_lines(conflict: Conflict) -> list[str]:
-    """Returns the lines about one experience: what it was, and what each side has."""
+    """The lines about one experience: what it was, and what each side has."""
     lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
     for name in ("base", "ours", "theirs"):
         words = getattr(conflict, name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.wording import money, span
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from tfgrpo.costs.accounts import Total
     from tfgrpo.improvement.improvement_estimate import Planned
     from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
-    from tfgrpo.learn.run_setup import RunPlan
-    from tfgrpo.store.activity.runs import Run
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
 
@@ -26,7 +25,7 @@ COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "sec
 @click.command()
 @click.argument("name", metavar="[RUN]", required=False, type=RUN)
 @options.CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None:
     """Show the cost of a run by stage, model and step, or of all runs.
@@ -112,7 +111,7 @@ def _cells(sums: Total) -> list[str]:
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
-    """Returns a table whose columns stand to the right, but for the first `left` ones."""
+    """A table whose columns stand to the right, but for the first `left` ones."""
     widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
     padded = [
         [
@@ -125,20 +124,10 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> 
 
 
 def dollars(sums: Total) -> str:
-    """Returns an amount as people read it, and whether something is missing in it."""
+    """An amount as people read it, and whether something is missing in it."""
     if not sums.unknown:
         return money(sums.dollars)
     return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
-
-
-def print_estimate(
-    app: App, plan: RunPlan, run: Run | None, *, details: bool, as_json: bool
-) -> None:
-    """Prints what a planned run would take, or what is left of one: a sentence, or by stage."""
-    from tfgrpo.learn.run_estimate import estimate_run
-
-    estimate = estimate_run(app.store, plan, run)
-    print_figures(estimate, plan.prices.known, details=details, as_json=as_json)
 
 
 def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
@@ -156,7 +145,9 @@ def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
 def print_figures(
     estimate: RunEstimate, prices_known: bool, *, details: bool, as_json: bool
 ) -> None:
-    """Prints the figures of an estimate."""
+    """Prints the figures of an estimate: a sentence, or by stage."""
+    from tfgrpo.learn.run_estimate import summed
+
     figures = (("expected", estimate.expected), ("at most", estimate.most))
     if as_json:
         keys = ("expected", "most")
@@ -174,7 +165,7 @@ def print_figures(
         return
     if details:
         for title, stages in figures:
-            rows = [_estimated(one) for one in (*stages, _sum(stages))]
+            rows = [_estimated(one) for one in (*stages, summed(stages))]
             printing.echo_each(aligned((title, "calls", "prompt", "completion", "cost"), rows, 1))
             printing.echo()
     printing.echo_each(printing.wrapped(_sentence(estimate, details=details)))
@@ -187,9 +178,10 @@ def print_figures(
 
 
 def _sentence(estimate: RunEstimate, *, details: bool) -> str:
-    """Returns `about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and what else
-    belongs to it."""
-    expected, most = _sum(estimate.expected), _sum(estimate.most)
+    """`about $1.90 and 25 min (40,000 in, 9,000 out a step), at most $6`, and the rest of it."""
+    from tfgrpo.learn.run_estimate import summed
+
+    expected, most = summed(estimate.expected), summed(estimate.most)
     steps = max(1, estimate.steps)
     sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))
     step = f"({sizes[0]:,} in, {sizes[1]:,} out{' a step' if estimate.steps else ''})"
@@ -222,7 +214,7 @@ def _source(estimate: RunEstimate) -> str:
 
 
 def _round(amount: float) -> float:
-    """Returns an amount with two digits that count: nothing more is known of it."""
+    """An amount with two digits that count: nothing more is known of it."""
     if amount <= 0:
         return 0
     rounded = round(amount, 1 - floor(log10(amount)))
@@ -244,22 +236,8 @@ def _planned_object(one: StageEstimate) -> dict[str, Any]:
     }
 
 
-def _sum(stages: Sequence[StageEstimate]) -> StageEstimate:
-    from tfgrpo.learn.run_estimate import StageEstimate
-
-    amounts = [one.dollars for one in stages]
-    known = [amount for amount in amounts if amount is not None]
-    return StageEstimate(
-        "total",
-        sum(one.calls for one in stages),
-        sum(one.prompt_tokens for one in stages),
-        sum(one.completion_tokens for one in stages),
-        sum(known) if len(known) == len(amounts) else None,
-    )
-
-
 def _short(tokens: float) -> str:
-    """Returns `812`, `34 k`, `1.3 M`."""
+    """`812`, `34 k`, `1.3 M`."""
     for size, unit in ((1e6, " M"), (1e3, " k")):
         if tokens >= size:
             amount = tokens / size

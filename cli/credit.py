@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.evaluation.figures_json import interval_object
 
@@ -22,8 +23,8 @@ COLOURS = {"helpful": "green", "harmful": "red", "inconclusive": None}
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option("--by-kind", is_flag=True, help="Effects on each kind of problems by itself.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--by-kind", "Effects on each kind of problems by itself.")
+@JSON
 @pass_app
 def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
     """Rank experiences by the effect of their presence in the prompt on the reward.
@@ -89,7 +90,7 @@ def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[s
 
 
 def words(credit: Credit | None) -> list[printing.Word]:
-    """Returns an effect with its interval and verdict, coloured."""
+    """An effect with its interval and verdict, coloured."""
     if credit is None:
         return printing.words("nothing known")
     return printing.words(str(credit), fg=COLOURS[credit.verdict])

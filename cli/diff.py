@@ -9,7 +9,8 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.event_text import move_lines
-from tfgrpo.cli.start_context import RANGE, REVISION, App, pass_app
+from tfgrpo.cli.flags import JSON, flag
+from tfgrpo.cli.start_context import RANGE, REVISION, App, Given, pass_given
 from tfgrpo.display.order_changes import move_objects
 from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.revisions import resolve_range
@@ -20,22 +21,13 @@ from tfgrpo.store.store import Store
 @click.command()
 @click.argument("a", required=False, type=RANGE)
 @click.argument("b", required=False, type=REVISION)
-@click.option("--stat", is_flag=True, help="Only count the changes.")
-@click.option("--name-only", is_flag=True, help="Only list the ids of changed experiences.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing, and exit with 1 if they differ.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if the two differ.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@pass_app
-def diff(
-    app: App,
-    a: str | None,
-    b: str | None,
-    stat: bool,
-    name_only: bool,
-    quiet: bool,
-    exit_code: bool,
-    as_json: bool,
-) -> None:
+@flag("--stat", "Only count the changes.")
+@flag("--name-only", "Only list the ids of changed experiences.")
+@flag("-q, --quiet", "Print nothing, and exit with 1 if they differ.")
+@flag("--exit-code", "Exit with 1 if the two differ.")
+@JSON
+@pass_given
+def diff(app: App, given: Given) -> None:
     """Show what changed from A to B (by default HEAD), experience by experience.
 
     A..B means the same as A B, and A...B what B has changed since the two parted. Without any,
@@ -50,18 +42,21 @@ def diff(
     """
     store = app.store
     with store.port.reading():
-        if a is None:
+        if given.a is None:
             after = store.head.version
             before = after if after.parent is None else store.version(after.parent)
-        elif b is None and ".." in a:
-            low, high = resolve_range(store, a)
+        elif given.b is None and ".." in given.a:
+            low, high = resolve_range(store, given.a)
             before, after = low or high, high
         else:
-            before, after = store.resolve(a), store.resolve("HEAD" if b is None else b)
+            before, after = (
+                store.resolve(given.a),
+                store.resolve("HEAD" if given.b is None else given.b),
+            )
     changes, moved = store.diff(before, after), moves(store, before, after)
-    if quiet:
-        exit_code = True
-    elif as_json:
+    if given.quiet:
+        given.exit_code = True
+    elif given.as_json:
         printing.emit_json(
             {
                 "from": before.name,
@@ -70,15 +65,15 @@ def diff(
                 "moves": move_objects(moved),
             }
         )
-    elif name_only:
+    elif given.name_only:
         printing.emit(
             app, dict.fromkeys([c.experience for c in changes] + [m.experience for m in moved])
         )
-    elif stat:
+    elif given.stat:
         printing.echo(_total(before, after, changes, len(moved)))
     else:
         printing.emit(app, _lines(store, before, after, changes, moved))
-    if exit_code and (changes or moved):
+    if given.exit_code and (changes or moved):
         click.get_current_context().exit(1)
 
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import add_modify_delete, printing
+from tfgrpo.cli.flags import option
 from tfgrpo.cli.start_context import App, force_option, pass_app
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
 
 
 @click.command()
-@click.option("-m", "--message", help="Message for the new version.")
-@click.option("-r", "--reason", help="Why; recorded with each event.")
-@click.option(
-    "-F",
-    "--file",
+@option("-m, --message", "Message for the new version.")
+@option("-r, --reason", "Why; recorded with each event.")
+@option(
+    "-F, --file",
+    "Read this edited file instead of opening an editor.",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Read this edited file instead of opening an editor.",
 )
 @force_option
 @pass_app
@@ -96,7 +96,7 @@ def edit_file(path: Path) -> str:
 
 
 def read_file(path: Path) -> str:
-    """Returns what an edited file says. Raises TfgrpoError."""
+    """What an edited file says. Raises TfgrpoError."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

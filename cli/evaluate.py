@@ -10,6 +10,7 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
+from tfgrpo.cli.flags import COUNT, JSON, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.notices import Notice, OnProgress, ScoresReady
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
 @click.command("eval", cls=SectionedCommand)
 @options.from_settings("shared", "eval")
 @click.argument("data", nargs=-1, metavar="[DATA]")
-@click.option(
-    "--library", default="HEAD", type=REVISION, show_default=True, help="Library to score."
-)
-@click.option("--against", type=REVISION, help="Library to compare it with; v0 is the empty one.")
-@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
+@option("--library", "Library to score.", default="HEAD", type=REVISION)
+@option("--against", "Library to compare it with; v0 is the empty one.", type=REVISION)
+@option("--problems", "Use only the first N problems.", type=COUNT)
 @options.BUDGET
 @options.estimate
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @options.CONFIG
 @pass_app
 def eval_(
@@ -68,12 +67,8 @@ def eval_(
     given = {"data": next(iter(data), None), **values}
     if estimate:
         plan = _planned(app, config, versions, given, versions[:1])
-        print_figures(
-            estimate_evaluation(app.store, plan),
-            plan.prices.known,
-            details=details,
-            as_json=as_json,
-        )
+        figures = estimate_evaluation(app.store, plan)
+        print_figures(figures, plan.prices.known, details=details, as_json=as_json)
         return
     scores = run_evaluation(app, config, versions, given, versions[:1], quiet=as_json)
     if as_json:

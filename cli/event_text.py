@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
-    """Returns an event's lines: what it did, why, and who taught it.
-
-    `origin` is where it was first recorded, for an event that a merge brought over.
-    """
+    """An event's lines: what, why, and who taught it; `origin` is where a merge got it from."""
     head = [
         printing.Word(printing.SIGNS[event.op], fg=printing.COLOURS[event.op], bold=True),
         printing.Word(event.experience, dim=True),
@@ -57,7 +54,7 @@ def events_lines(store: Store, version: Version, *, reasons: bool = True) -> Ite
 
 
 def version_move_lines(store: Store, version: Version) -> list[str]:
-    """Returns the lines that say what a version moved, and what a merge left in place."""
+    """The lines that say what a version moved, and what a merge left in place."""
     moves = moves_of(store, version)
     lines = move_lines(store.library(version), moves) if moves else []
     if left := left_in_place(version):
@@ -67,7 +64,7 @@ def version_move_lines(store: Store, version: Version) -> list[str]:
 
 
 def move_lines(library: Library, moves: Iterable[Move]) -> list[str]:
-    """Returns the lines that say which experiences of a library stand elsewhere than before."""
+    """The lines that say which experiences of a library stand elsewhere than before."""
     lines = []
     for one in moves:
         words = [

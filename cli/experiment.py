@@ -10,6 +10,7 @@ import click
 
 from tfgrpo.cli import checkout
 from tfgrpo.cli import printing as text
+from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, Named, force_option, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.cli.traffic import parse_tag
@@ -27,7 +28,7 @@ def _names(store: Store) -> list[tuple[str, str]]:
 
 
 EXPERIMENT = Named("experiment", _names)
-why_option = click.option("--why", help="The reason, for the record.")
+why_option = option("--why", "The reason, for the record.")
 
 
 @click.group(cls=SuggestingGroup)
@@ -48,40 +49,27 @@ def experiment() -> None:
 
 @experiment.command()
 @click.argument("name")
-@click.option("--control", type=BRANCH, required=True, help="The branch that is in production.")
-@click.option(
-    "--candidate", type=REVISION, required=True, help="The revision or proposal to compare with it."
-)
-@click.option("--share", default="10%", show_default=True, help="Subjects that get the candidate.")
-@click.option(
-    "--metric",
-    default="score",
-    show_default=True,
-    help="What decides: score, score:LABEL, errors, latency or tokens.",
-)
-@click.option(
+@option("--control", "The branch that is in production.", type=BRANCH, required=True)
+@option("--candidate", "The revision or proposal to compare with it.", type=REVISION, required=True)
+@option("--share", "Subjects that get the candidate.", default="10%")
+@option("--metric", "What decides: score, score:LABEL, errors, latency or tokens.", default="score")
+@option(
     "--guard",
-    "guards",
+    "What must not become worse, by more than BY; repeatable, or none.  "
+    "[errors, latency=20%, tokens=20%]",
+    name="guards",
     multiple=True,
     metavar="METRIC[=BY]",
-    help="What must not become worse, by more than BY; repeatable, or none.  "
-    "[errors, latency=20%, tokens=20%]",
 )
-@click.option(
-    "--unit",
-    type=click.Choice(["subject", "call"]),
-    default="subject",
-    show_default=True,
-    help="What counts once.",
-)
-@click.option(
+@option("--unit", "What counts once.", type=click.Choice(["subject", "call"]), default="subject")
+@option(
     "--scale",
-    "scales",
+    "Between what scores lie, such as score=1..5; repeatable.  [0..1]",
+    name="scales",
     multiple=True,
     metavar="SCORE=LOW..HIGH",
-    help="Between what scores lie, such as score=1..5; repeatable.  [0..1]",
 )
-@click.option("--auto", is_flag=True, help="Promote or roll back when a test decides.")
+@flag("--auto", "Promote or roll back when a test decides.")
 @why_option
 @pass_app
 def start(
@@ -116,7 +104,7 @@ def start(
 
 
 @experiment.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def list_(app: App, as_json: bool) -> None:
     """List experiments, oldest first.
@@ -151,10 +139,8 @@ def list_(app: App, as_json: bool) -> None:
 
 @experiment.command()
 @click.argument("name", required=False, type=EXPERIMENT)
-@click.option(
-    "--tag", "tags", multiple=True, metavar="NAME=VALUE", help="Only calls with this tag."
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@option("--tag", "Only calls with this tag.", name="tags", multiple=True, metavar="NAME=VALUE")
+@JSON
 @pass_app
 def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> None:
     """Show what an experiment has found; without NAME the one that is running.
@@ -173,10 +159,8 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
     store = app.store
     chosen = records.experiment(store, name)
     shown = evidence(store, chosen, tuple(map(parse_tag, tags)))
-    if as_json:
-        text.emit_json(_object(store, chosen) | {"evidence": shown.as_object()})
-    else:
-        text.emit(app, _lines(store, chosen, shown))
+    fields = _object(store, chosen) | {"evidence": shown.as_object()}
+    text.answer(app, fields, _lines(store, chosen, shown), as_json)
 
 
 @experiment.command()
@@ -273,7 +257,7 @@ def stop(app: App, name: str, why: str | None) -> None:
 
 
 def candidate_of(store: Store, named: str) -> str:
-    """Returns the revision that a candidate is: a proposal's id stands for what it proposes."""
+    """The revision that a candidate is: a proposal's id stands for what it proposes."""
     from tfgrpo.improvement.proposals import get_proposal
 
     try:
@@ -289,7 +273,7 @@ def candidate_of(store: Store, named: str) -> str:
 
 
 def parse_share(value: str) -> float:
-    """Returns a share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
+    """A share as it is typed: 10%, 0.1, 0, 1. Raises UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)(%?)", value.strip())
     number = float(match[1]) / (100 if match[2] else 1) if match else -1.0
     if not 0 <= number <= 1:
@@ -298,7 +282,7 @@ def parse_share(value: str) -> float:
 
 
 def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], ...]:
-    """Returns guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
+    """Guards as they are typed: METRIC, METRIC=BY, none; the usual ones without any."""
     if not given:
         return tuple(guard for guard in records.GUARDS if guard[0] != metric)
     if given == ("none",):
@@ -311,7 +295,7 @@ def guards_of(given: tuple[str, ...], metric: str) -> tuple[tuple[str, float], .
 
 
 def scale_of(given: str) -> tuple[str, tuple[float, float]]:
-    """Returns a scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
+    """A scale as it is typed: SCORE=LOW..HIGH. Raises UsageError."""
     metric, _, ends = given.partition("=")
     try:
         low, high = map(float, ends.split(".."))

@@ -13,7 +13,8 @@ from tfgrpo import interchange
 from tfgrpo.cli import checkout
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.event_text import event_lines
-from tfgrpo.cli.start_context import REVISION, App, force_option, pass_app
+from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli.start_context import REVISION, App, Given, force_option, pass_given
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
@@ -31,26 +32,20 @@ SHOWN = 20
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option(
+@option(
     "--format",
-    "format_",
+    "Format to write; by default from the name of the output file, else json.",
+    name="format_",
     type=click.Choice(interchange.written()),
-    help="Format to write; by default from the name of the output file, else json.",
 )
-@click.option("-o", "--output", default="-", help="Where to write; by default standard output.")
-@click.option("--name", help="Name of the skill or agent; by default as it was imported.")
-@click.option("--description", help="For a skill: when to use it; by default as it was imported.")
-@click.option("--licence", help="For a card: what others may do with it, such as CC-BY-4.0.")
-@pass_app
-def export(
-    app: App,
-    revision: str,
-    format_: str | None,
-    output: str,
-    name: str | None,
-    description: str | None,
-    licence: str | None,
-) -> None:
+@option(
+    "-o, --output", "Where to write; by default standard output.", default="-", show_default=False
+)
+@option("--name", "Name of the skill or agent; by default as it was imported.")
+@option("--description", "For a skill: when to use it; by default as it was imported.")
+@option("--licence", "For a card: what others may do with it, such as CC-BY-4.0.")
+@pass_given
+def export(app: App, given: Given) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 
     Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; card a page with
@@ -64,52 +59,46 @@ def export(
       tfgrpo export HEAD --format md
       tfgrpo export v1 -o experiences.json
     """
-    chosen = format_ or interchange.by_file_name(Path(output).name)
-    if chosen is None and output != "-" and Path(output).suffix:
+    chosen = given.format_ or interchange.by_file_name(Path(given.output).name)
+    if chosen is None and given.output != "-" and Path(given.output).suffix:
         raise click.UsageError(
-            f"no format goes by the ending {Path(output).suffix}: choose one with --format "
+            f"no format goes by the ending {Path(given.output).suffix}: choose one with --format "
             f"({', '.join(interchange.written())})"
         )
     chosen = chosen or "json"
-    about_it: About = {"name": name, "description": description, "licence": licence}
-    version = app.store.resolve(revision)
-    if output == "-":
+    about_it: About = {
+        "name": given.name,
+        "description": given.description,
+        "licence": given.licence,
+    }
+    version = app.store.resolve(given.revision)
+    if given.output == "-":
         for piece in interchange.export(app.store, version, chosen, **about_it):
             text.write_out(piece)
         return
-    interchange.save(app.store, Path(output), version, chosen, **about_it)
+    interchange.save(app.store, Path(given.output), version, chosen, **about_it)
     size = text.plural(len(app.store.library(version)), "experience")
-    text.echo(f"wrote {size} of {version.name} to {output} as {chosen}")
+    text.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}")
 
 
 @click.command("import")
 @click.argument("what", metavar="FILE | git DIR | reference-… FILE")
 @click.argument("folder", required=False, metavar="", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--format",
-    "format_",
+    "Format of FILE, as docs/formats.md lists them; by default detected from its content.",
+    name="format_",
     type=click.Choice(list(interchange.available())),
     metavar="FORMAT",
-    help="Format of FILE, as docs/formats.md lists them; by default detected from its content.",
 )
-@click.option("-m", "--message", help="Message for the new version.")
-@click.option("--again", is_flag=True, help="Restore texts that were changed or deleted since.")
-@click.option("--run", metavar="NAME", help="With reference-rollouts: the name of the run.")
-@click.option("--dry-run", is_flag=True, help="Show what would be recorded, and record nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@option("-m, --message", "Message for the new version.")
+@flag("--again", "Restore texts that were changed or deleted since.")
+@option("--run", "With reference-rollouts: the name of the run.", metavar="NAME")
+@flag("--dry-run", "Show what would be recorded, and record nothing.")
+@JSON
 @force_option
-@pass_app
-def import_(
-    app: App,
-    what: str,
-    folder: Path | None,
-    format_: str | None,
-    message: str | None,
-    again: bool,
-    run: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+@pass_given
+def import_(app: App, given: Given) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
 
     FILE may be anything that `export` writes, an AGENTS.md or CLAUDE.md, or another tool's
@@ -135,42 +124,44 @@ def import_(
       tfgrpo import library.md --dry-run
       tfgrpo mirror git mirror && tfgrpo import git mirror
     """
-    if run is not None and what != "reference-rollouts":
+    if given.run is not None and given.what != "reference-rollouts":
         raise click.UsageError("--run names what `import reference-rollouts FILE` makes")
-    if folder is not None:
-        if what == "reference-rollouts":
-            if dry_run:
+    if given.folder is not None:
+        if given.what == "reference-rollouts":
+            if given.dry_run:
                 raise click.UsageError("--dry-run is for files of experiences and settings")
-            _import_attempts(app, folder, run, as_json)
+            _import_attempts(app, given.folder, given.run, given.as_json)
             return
-        if what == "reference-config":
-            _import_settings(folder, dry_run, as_json)
+        if given.what == "reference-config":
+            _import_settings(given.folder, given.dry_run, given.as_json)
             return
-        if what != "git":
+        if given.what != "git":
             raise click.UsageError(
                 f"one file at a time, `git DIR`, `reference-config FILE` or "
-                f"`reference-rollouts FILE`: what is {folder}?"
+                f"`reference-rollouts FILE`: what is {given.folder}?"
             )
-        _import_git(app, folder, as_json)
+        _import_git(app, given.folder, given.as_json)
         return
     branch = app.branch()
-    document = interchange.read(Path(what), format_)
+    document = interchange.read(Path(given.what), given.format_)
     _warn_of_unseen(document)
-    if document.format == "card" and not as_json:
+    if document.format == "card" and not given.as_json:
         _say_who_signed(app, document)
-    if dry_run:
-        _preview(app, document, branch, again, as_json)
+    if given.dry_run:
+        _preview(app, document, branch, given.again, given.as_json)
         return
-    imported = interchange.bring_in(app.store, document, branch, message=message, again=again)
+    imported = interchange.bring_in(
+        app.store, document, branch, message=given.message, again=given.again
+    )
     if imported.versions:
         checkout.materialise(app)
-    if as_json:
+    if given.as_json:
         _emit(app, branch, imported, document)
         return
     if not imported.versions:
         of = "versions" if document.batches else "texts"
         all_of_it = f": all {imported.known} of its {of} are here already"
-        text.echo(f"nothing new in {what}{'' if imported.left else all_of_it}")
+        text.echo(f"nothing new in {given.what}{'' if imported.left else all_of_it}")
     for version in imported.versions[:SHOWN]:
         text.echo(f"{version.name} on {branch}: {version.message}")
         events = app.store.events(version)

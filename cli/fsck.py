@@ -9,17 +9,14 @@ import traceback
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.errors import StoreError, TfgrpoError
 
 
 def explained(app: App | None, error: Exception) -> TfgrpoError:
-    """Returns what to say of an exception that no code of ours raises on purpose.
-
-    That is the damage of the open store, which is what such code stumbles over; without any, a
-    bug of ours. What is derived cannot be what was stumbled over, and hides no bug. The traceback
-    is kept in a file either way.
-    """
+    """An unexpected error as damage of the open store, else as a bug. A file keeps the
+    traceback."""
     from tfgrpo.store import fsck as checks
 
     store = None if app is None else app.opened
@@ -46,8 +43,8 @@ def _keep_traceback(error: Exception) -> str:
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Rebuild snapshots, indexes and triggers.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--repair", "Rebuild snapshots, indexes and triggers.")
+@JSON
 @pass_app
 def fsck(app: App, repair: bool, as_json: bool) -> None:
     """Check the whole store: every seal, digest, replay, snapshot, name and record.

@@ -27,7 +27,7 @@ class Graph:
         self._columns: list[int] = []
 
     def draw(self, number: int, parents: Sequence[int]) -> list[str]:
-        """Returns the row with the version's star, and the rows in which lines fork and join."""
+        """The row with the version's star, and the rows in which lines fork and join."""
         columns = self._columns
         if number not in columns:
             columns.append(number)
@@ -45,7 +45,7 @@ class Graph:
         return rows
 
     def padding(self) -> str:
-        """Returns the row between two versions: the open lines."""
+        """The row between two versions: the open lines."""
         return "| " * len(self._columns)
 
     def _join(self) -> list[str] | None:
@@ -65,7 +65,7 @@ class Graph:
 
 
 def coloured(row: str) -> str:
-    """Returns a row with each line in its column's colour."""
+    """A row with each line in its column's colour."""
     return "".join(
         printing.style(sign, fg="yellow", bold=True)
         if sign == "*"
@@ -77,5 +77,5 @@ def coloured(row: str) -> str:
 
 
 def cut(row: str, room: int) -> str:
-    """Returns a row that takes no more than `room` characters, marked where it was cut."""
+    """A row that takes no more than `room` characters, marked where it was cut."""
     return row if len(row) <= room else row[: room - 2] + "… "

@@ -5,12 +5,13 @@ from __future__ import annotations
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import flag
 from tfgrpo.cli.suggest import EVERYTHING
 
 
 @click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
-@click.option("-a", "--all", "everything", is_flag=True, help="Leave no command or option out.")
+@flag("-a, --all", "Leave no command or option out.", name="everything")
 @click.pass_context
 def help_(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
     """Show the help of a command; without one, the list of commands.

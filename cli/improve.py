@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, options, printing
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.proposal import as_object
 from tfgrpo.cli.start_context import BRANCH, FINITE, App, force_option, pass_app
@@ -21,49 +22,27 @@ if TYPE_CHECKING:
 
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "train", own=("temperature",))
-@click.option(
-    "--target", type=BRANCH, default="prod", show_default=True, help="Branch to make better."
-)
-@click.option("--since", default="7d", show_default=True, help="Calls from when on: 2h, 3d.")
-@click.option("--library", help="Only calls under this library of the proxy.")
-@click.option(
-    "--below", type=FINITE, default=0.5, show_default=True, help="Scores below this are failures."
-)
-@click.option("--by", metavar="AUTHOR", help="Only scores by this author, such as a judge.")
-@click.option(
+@option("--target", "Branch to make better.", type=BRANCH, default="prod")
+@option("--since", "Calls from when on: 2h, 3d.", default="7d")
+@option("--library", "Only calls under this library of the proxy.")
+@option("--below", "Scores below this are failures.", type=FINITE, default=0.5)
+@option("--by", "Only scores by this author, such as a judge.", metavar="AUTHOR")
+@option(
     "--from",
-    "file",
+    "File that problems are collected in.  [collected.jsonl in the project]",
+    name="file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that problems are collected in.  [collected.jsonl in the project]",
 )
-@click.option("--redact", default="", metavar="REGEX", help="What else to take out of texts.")
-@click.option(
-    "--no-system", is_flag=True, help="Leave the application's own system text and examples out."
-)
-@click.option(
-    "--least",
-    type=click.IntRange(1),
-    default=8,
-    show_default=True,
-    help="New problems that are worth a training.",
-)
-@click.option(
-    "--heldout-samples",
-    type=click.IntRange(1),
-    default=4,
-    show_default=True,
-    help="Attempts per held-out problem.",
-)
-@click.option("--budget", help="Most to spend: 5.00 (US dollars) or 200000tok.")
-@click.option(
-    "--accept-better",
-    is_flag=True,
-    help="Accept the proposal at once if it is better on held-out problems.",
-)
-@click.option("--new", is_flag=True, help="Give up one that was cut off, and begin anew.")
+@option("--redact", "What else to take out of texts.", default="", metavar="REGEX")
+@flag("--no-system", "Leave the application's own system text and examples out.")
+@option("--least", "New problems that are worth a training.", type=COUNT, default=8)
+@option("--heldout-samples", "Attempts per held-out problem.", type=COUNT, default=4)
+@option("--budget", "Most to spend: 5.00 (US dollars) or 200000tok.")
+@flag("--accept-better", "Accept the proposal at once if it is better on held-out problems.")
+@flag("--new", "Give up one that was cut off, and begin anew.")
 @options.estimate
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing unless there is a proposal.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("-q, --quiet", "Print nothing unless there is a proposal.")
+@JSON
 @force_option
 @options.CONFIG
 @pass_app
@@ -145,7 +124,7 @@ def improve(
 
 
 def _without(report: Reporter) -> OnProgress:
-    """Returns a reporter that leaves out the tables of scores: the proposal has them in a line."""
+    """A reporter that leaves out the tables of scores: the proposal has them in a line."""
 
     def show(notice: Notice) -> None:
         if not isinstance(notice, ScoresReady):

@@ -11,6 +11,7 @@ import click
 
 from tfgrpo.author import default_author
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import option
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.store.address import project_root
 
@@ -20,29 +21,29 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
+@option(
     "--from",
-    "source",
+    "Look at your own data (CSV, JSONL, Excel and others), split it, and write tfgrpo.toml.",
+    name="source",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Look at your own data (CSV, JSONL, Excel and others), split it, and write tfgrpo.toml.",
 )
-@click.option("--problem", metavar="FIELD", help="With --from: the field that is asked.")
-@click.option(
+@option("--problem", "With --from: the field that is asked.", metavar="FIELD")
+@option(
     "--answer",
-    "answers",
+    "With --from: the field that is the answer; several make one JSON object.",
+    name="answers",
     multiple=True,
     metavar="FIELD",
-    help="With --from: the field that is the answer; several make one JSON object.",
 )
-@click.option(
+@option(
     "--kind",
+    "With --from: the kind of the answers.",
     type=click.Choice(["math", "exact", "choice", "json", "rubric"]),
-    help="With --from: the kind of the answers.",
 )
-@click.option("--model", help="With --from: local:NAME, or the name of a model at --base-url.")
-@click.option("--base-url", help="With --from: OpenAI-compatible endpoint.")
-@click.option("--api-key-env", help="With --from: environment variable with the API key.")
+@option("--model", "With --from: local:NAME, or the name of a model at --base-url.")
+@option("--base-url", "With --from: OpenAI-compatible endpoint.")
+@option("--api-key-env", "With --from: environment variable with the API key.")
 @pass_app
 def init(
     app: App,
@@ -109,7 +110,7 @@ def _make_store(app: App) -> None:
 
 
 def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
-    """Returns what is to be written for a file; on a terminal, after asking what was guessed."""
+    """What is to be written for a file; on a terminal, after asking what was guessed."""
     from tfgrpo.data.column_roles import KINDS, guess_columns
     from tfgrpo.init_from_data import plan_files, read_table, shaped
     from tfgrpo.model.settings import DEFAULT_MODEL

@@ -28,8 +28,7 @@ class Interrupted(Exception):
 
 
 def watched(store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], again: str) -> T:
-    """Returns what work comes to that tells how it goes; `again` is said where it was interrupted,
-    and ends the command."""
+    """Runs work that tells how it goes; an interruption says `again`, and ends the command."""
     from tfgrpo.cli import live_display, printing
 
     with live_display.Reporter(store) as report:
@@ -42,11 +41,8 @@ def watched(store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], 
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Returns what work comes to, on an event loop of its own.
-
-    Ctrl-C, SIGTERM and SIGHUP cancel it and let it end. A signal that the process was started to
-    ignore, as by `nohup`, stays ignored. Raises Interrupted, and what the work does.
-    """
+    """Runs work on an event loop of its own, which Ctrl-C, SIGTERM and SIGHUP (unless ignored,
+    as by `nohup`) cancel. Raises Interrupted, and what the work does."""
     received: list[int] = []
 
     async def cancellable() -> T:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import COUNT, JSON, flag, option, together
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.activity.key_ledger import (
@@ -43,29 +44,23 @@ def key() -> None:
     """
 
 
-def _patterns(name: str, words: str) -> Callable[..., Any]:
-    flag = {"models": "--model", "libraries": "--library", "paths": "--path"}[name]
-    return click.option(flag, name, multiple=True, metavar="GLOB", help=words)
-
-
-def _limits(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(
-        (
-            click.option("--budget", metavar="DOLLARS", help="5/day, 100/month or 20/total."),
-            click.option("--rate", type=click.IntRange(1), help="Requests in a minute."),
-            _patterns("models", "A model that it may ask; repeatable.  [all]"),
-            _patterns("libraries", "A library that it may use; repeatable.  [all]"),
-            _patterns("paths", "Another path that it reaches: /v1/embeddings; repeatable."),
-            click.option("--expires", metavar="TIME", help="Until when: 30d, 2027-01-31."),
-        )
-    ):
-        command = option(command)
-    return command
+PATTERNS: dict[str, Any] = {"multiple": True, "metavar": "GLOB"}
+PATH = "Another path that it reaches: /v1/embeddings; repeatable."
+LIMITS = together(
+    option("--budget", "5/day, 100/month or 20/total.", metavar="DOLLARS"),
+    option("--rate", "Requests in a minute.", type=COUNT),
+    option("--model", "A model that it may ask; repeatable.  [all]", name="models", **PATTERNS),
+    option(
+        "--library", "A library that it may use; repeatable.  [all]", name="libraries", **PATTERNS
+    ),
+    option("--path", PATH, name="paths", **PATTERNS),
+    option("--expires", "Until when: 30d, 2027-01-31.", metavar="TIME"),
+)
 
 
 @key.command()
 @click.argument("name")
-@_limits
+@LIMITS
 @pass_app
 def new(app: App, /, name: str, **given: Any) -> None:
     """Make a key, and print it: once, for it is kept nowhere.
@@ -85,8 +80,8 @@ def new(app: App, /, name: str, **given: Any) -> None:
 
 
 @key.command("list")
-@click.option("--all", "everything", is_flag=True, help="Revoked ones too.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--all", "Revoked ones too.", name="everything")
+@JSON
 @pass_app
 def list_(app: App, everything: bool, as_json: bool) -> None:
     """List keys, with their limits and what they have spent.
@@ -99,15 +94,12 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
     with _opened(app) as ledger:
         listed = [one for one in ledger.virtual_keys() if everything or one.revoked is None]
         spent = ledger.spent("")
-    if as_json:
-        printing.emit_json([_object(one, spent) for one in listed])
-    else:
-        printing.emit(app, _lines(listed, spent))
+    printing.answer(app, [_object(one, spent) for one in listed], _lines(listed, spent), as_json)
 
 
 @key.command()
 @click.argument("name")
-@_limits
+@LIMITS
 @pass_app
 def change(app: App, /, name: str, **given: Any) -> None:
     """Change limits of a key. Those that are not named stay; seen at the next request.

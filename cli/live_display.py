@@ -1,8 +1,4 @@
-"""What is shown while something takes its time: training, evaluation, a fetch.
-
-On a terminal a small view is redrawn four times a second from the progress object that the
-work updates; elsewhere plain lines are printed, now and then, so that a log shows life.
-"""
+"""What is shown of training, evaluation or a fetch: a view on a terminal, elsewhere plain lines."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ PLAIN_SECONDS = 15.0
 
 
 def _text(line: str, style: str = "") -> Text:
-    """Returns a line for rich to draw: rich lets through what commands a terminal."""
+    """A line for rich to draw: rich lets through what commands a terminal."""
     return Text(printing.shown(line), style=style)
 
 
@@ -145,7 +141,7 @@ def evaluation(progress: EvalProgress) -> Shown:
 
 
 def _usage_lines(meter: Meter) -> list[str]:
-    """Returns what calls have come to, and where several endpoints serve them which does what."""
+    """What calls have come to, and where several endpoints serve them which does what."""
     served = [printing.shown(describe_endpoints(meter.endpoints))] if meter.endpoints else []
     return [_describe_usage(meter), *served]
 
@@ -172,12 +168,12 @@ def _cost(meter: Meter) -> str:
 
 
 def money(amount: float | None) -> str:
-    """Returns an amount in US dollars as people read it."""
+    """An amount in US dollars as people read it."""
     return "price unknown" if amount is None else dollars(amount)
 
 
 def left(seconds: float | None, dollars: float | None = None) -> str:
-    """Returns a time that is left, as people read it, and what it may cost."""
+    """A time that is left, as people read it, and what it may cost."""
     if seconds is None:
         return "time left: not known yet"
     cost = "" if dollars is None else f" and {money(dollars)}"

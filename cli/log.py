@@ -12,6 +12,7 @@ import click
 from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, pass_app
 from tfgrpo.cli.suggest import CountedCommand
 from tfgrpo.display.event_lines import event_object
@@ -28,43 +29,36 @@ if TYPE_CHECKING:
 
 @click.command(cls=CountedCommand)
 @click.argument("revision", required=False, type=RANGE)
-@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many; or just -3.")
-@click.option("--all", "all_", is_flag=True, help="Every version that a branch or tag stands on.")
-@click.option("--reverse", is_flag=True, help="Oldest first.")
-@click.option("--no-merges", is_flag=True, help="Leave merges out.")
-@click.option(
-    "--decorate", is_flag=True, expose_value=False, help="Changes nothing: names are always shown."
-)
-@click.option("--format", "--pretty", "format", metavar="FORMAT", help="Such as '%h %an %s'.")
-@click.option("--oneline", is_flag=True, help="One line per version.")
-@click.option("--graph", is_flag=True, help="Draw the branch and merge graph.")
-@click.option("-p", "--patch", is_flag=True, help="Show each version's events with word diffs.")
-@click.option("--run", type=RUN, help="Only versions made by this run.")
-@click.option(
-    "--experience", type=EXPERIENCE, help="Only versions with an event of this experience."
-)
-@click.option(
+@option("-n, --number", "Show at most this many; or just -3.", type=COUNT)
+@flag("--all", "Every version that a branch or tag stands on.", name="all_")
+@flag("--reverse", "Oldest first.")
+@flag("--no-merges", "Leave merges out.")
+@flag("--decorate", "Changes nothing: names are always shown.", expose_value=False)
+@option("--format, --pretty", "Such as '%h %an %s'.", name="format", metavar="FORMAT")
+@flag("--oneline", "One line per version.")
+@flag("--graph", "Draw the branch and merge graph.")
+@flag("-p, --patch", "Show each version's events with word diffs.")
+@option("--run", "Only versions made by this run.", type=RUN)
+@option("--experience", "Only versions with an event of this experience.", type=EXPERIENCE)
+@option(
     "--op",
-    "ops",
+    "Only versions with such an event; repeatable.",
+    name="ops",
     multiple=True,
     type=click.Choice(OPS, case_sensitive=False),
-    help="Only versions with such an event; repeatable.",
 )
-@click.option("--grep", "words", metavar="TEXT", help="Only versions that contain this text.")
-@click.option("-S", "counted", metavar="TEXT", help="Only versions that add or remove this text.")
-@click.option("--author", metavar="NAME", help="Only versions whose author's name has this in it.")
-@click.option("--since", metavar="TIME", help="Only versions since this time.")
-@click.option("--until", metavar="TIME", help="Only versions until this time.")
-@click.option(
+@option("--grep", "Only versions that contain this text.", name="words", metavar="TEXT")
+@option("-S", "Only versions that add or remove this text.", name="counted", metavar="TEXT")
+@option("--author", "Only versions whose author's name has this in it.", metavar="NAME")
+@option("--since", "Only versions since this time.", metavar="TIME")
+@option("--until", "Only versions until this time.", metavar="TIME")
+@flag(
     "--decisions",
-    "decided",
-    is_flag=True,
-    help="Show decisions instead (about a name): who approved what, when and why.",
+    "Show decisions instead (about a name): who approved what, when and why.",
+    name="decided",
 )
-@click.option(
-    "--show-signature", "signatures", is_flag=True, help="Check each version's signature."
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--show-signature", "Check each version's signature.", name="signatures")
+@JSON
 @pass_app
 def log(
     app: App,
@@ -144,10 +138,7 @@ def log(
     shown: Iterable[Version] = text.first((one for one, fits in marked if fits), number)
     if reverse:
         shown = list(shown)[::-1]
-    if as_json:
-        text.emit_json_list(view.as_object(version) for version in shown)
-    else:
-        text.emit(app, view.listed(shown))
+    text.answer(app, (view.as_object(version) for version in shown), view.listed(shown), as_json)
 
 
 def _filter(
@@ -174,8 +165,7 @@ def _filter(
 
 
 def _known(store: Store, run: str) -> str:
-    """Returns the name of a run, which may have been pulled with its versions alone. Raises
-    UnknownRevision."""
+    """The name of a run, even if pulled with its versions alone. Raises UnknownRevision."""
     if store.runs.find(run) is None:
         pulled = any(version.meta.get("run") == run for version in store.log(None))
         return run if pulled else store.runs.get(run).name
@@ -224,7 +214,7 @@ class LogView(NamedTuple):
                 return
 
     def lines(self, version: Version) -> list[str]:
-        """Returns a version's lines, with its events where they are asked for."""
+        """A version's lines, with its events where they are asked for."""
         if self.format is not None:
             from tfgrpo.cli import log_format
 
@@ -248,7 +238,7 @@ class LogView(NamedTuple):
         return lines
 
     def as_object(self, version: Version) -> dict[str, Any]:
-        """Returns a version as JSON for programs."""
+        """A version as JSON for programs."""
         fields = version_object(self.store, version, self.names)
         if self.signatures:
             checked = self._checked(version)
@@ -274,7 +264,7 @@ class LogView(NamedTuple):
 
 
 def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
-    """Returns a version's lines: name and counts, who and when, message, evaluations."""
+    """A version's lines: name and counts, who and when, message, evaluations."""
     first = [text.Word(version.name, fg="yellow", bold=True)]
     first += _named(names[version.number])
     first += text.counts(store.counts(version), len(moves_of(store, version)))
@@ -289,7 +279,7 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
 
 
 def one_line(store: Store, version: Version, names: StandingNames) -> str:
-    """Returns a version as one line, cut to the terminal."""
+    """A version as one line, cut to the terminal."""
     digest = version.digest.hex()[:8]
     line = [text.Word(version.name, fg="yellow"), text.Word(digest, dim=True)]
     line += text.counts(store.counts(version), len(moves_of(store, version)))

@@ -12,18 +12,14 @@ from tfgrpo.store.history.log_filter import Filter
 
 
 def show(app: App, name: str | None, filter: Filter, number: int | None, as_json: bool) -> None:
-    """Prints the decisions that a filter's times, words and author fit, newest first; with a name
-    those about it."""
+    """Prints the decisions that fit a filter's times, words and author, about a name if given."""
     matches = (one for one in reversed(decisions(app.store)) if _fits(one, name, filter))
     shown = printing.first(matches, number)
-    if as_json:
-        printing.emit_json_list(map(as_object, shown))
-    else:
-        printing.emit(app, _listed(shown))
+    printing.answer(app, map(as_object, shown), _listed(shown), as_json)
 
 
 def as_object(decision: Decision) -> dict[str, Any]:
-    """Returns a decision as JSON for programs."""
+    """A decision as JSON for programs."""
     fields = decision._asdict()
     del fields["row"]
     return fields | {"time": printing.iso(decision.time)}
@@ -84,7 +80,7 @@ def _field(key: str, value: object, before: str) -> Iterator[str]:
 
 
 def _value_words(value: object) -> str:
-    """Returns a value of a content as people read it: a text as it is, all else as JSON."""
+    """A value of a content as people read it: a text as it is, all else as JSON."""
     import json
 
     if isinstance(value, float):

@@ -19,7 +19,7 @@ PLACEHOLDERS = "%v (v12), %H, %h (digest), %P, %p (parents), %s (subject), %an, 
 
 
 def checked(format: str) -> str:
-    """Returns a format without `format:` before it. Raises UsageError for one that is none."""
+    """A format without `format:` before it. Raises UsageError for one that is none."""
     plain = re.sub(r"\At?format:", "", format)
     unknown = [match[0] for match in PLACEHOLDER.finditer(plain) if not _is_known(match[1])]
     if unknown or ("%" not in plain and plain not in NAMED):
@@ -29,7 +29,7 @@ def checked(format: str) -> str:
 
 
 def line(format: str, store: Store, version: Version, names: StandingNames) -> str:
-    """Returns a version by a format that was checked."""
+    """A version by a format that was checked."""
     standing = ", ".join(names[version.number])
     parents = [store.version(number).digest.hex() for number in version.parents]
     values = {

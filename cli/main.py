@@ -260,7 +260,7 @@ def main() -> None:
 
 
 def _hint(error: OSError) -> str | None:
-    """Returns what to do about a file that the system does not let us have."""
+    """What to do about a file that the system does not let us have."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "check the path: no folder is made"
     known = isinstance(error, PermissionError) or error.errno in NO_ROOM
@@ -268,8 +268,8 @@ def _hint(error: OSError) -> str | None:
 
 
 def usage_words(error: click.UsageError) -> tuple[str, str | None]:
-    """Returns what a command line is refused with, and the hint: where an option that goes before
-    the command stands behind it, how the line is written."""
+    """What a command line is refused with, and the hint: where an option that goes before the
+    command stands behind it, how the line is written."""
     context = error.ctx
     if context is None:
         return error.format_message(), None
@@ -290,8 +290,7 @@ def usage_words(error: click.UsageError) -> tuple[str, str | None]:
 
 
 def complain(message: str, hint: str | None) -> None:
-    """Prints an error to standard error: without what would command a terminal, as a server's
-    words may."""
+    """Prints an error to standard error, without what would command a terminal."""
     from tfgrpo.cli.printing import echo, shown, style
 
     echo(style("error: ", fg="red") + shown(message), err=True)

@@ -7,28 +7,28 @@ import os
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import COUNT, flag, option
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.store.errors import TfgrpoError, install_hint
 
 
 @click.command()
 @click.argument("revision", default="HEAD", type=REVISION)
-@click.option("--http", is_flag=True, help="Answer on HTTP instead of standard input and output.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="With --http: the address.")
+@flag("--http", "Answer on HTTP instead of standard input and output.")
+@option("--host", "With --http: the address.", default="127.0.0.1")
 @click.option("--port", type=click.IntRange(0, 65535), default=8485, show_default=True)
-@click.option(
+@option(
     "--top-k",
-    type=click.IntRange(1),
-    help="How many experiences a problem gets at most.  [as many as in training, else 20]",
+    "How many experiences a problem gets at most.  [as many as in training, else 20]",
+    type=COUNT,
 )
-@click.option(
+@option(
     "--record",
+    "What is kept of look-ups: nothing, counts, or the problems too, redacted.",
     type=click.Choice(["off", "counts", "content"]),
     default="counts",
-    show_default=True,
-    help="What is kept of look-ups: nothing, counts, or the problems too, redacted.",
 )
-@click.option("--redact", metavar="REGEX", default="", help="What else to take out of problems.")
+@option("--redact", "What else to take out of problems.", metavar="REGEX", default="")
 @pass_app
 def mcp(
     app: App,

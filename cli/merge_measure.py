@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 def tried(
     app: App, sides: Sides, take: str | None, called: str, given: Mapping[str, Any]
 ) -> tuple[Measured | None, list[str]]:
-    """Returns what a trial of a merge came to, and what to say of it; no figures where one side has
-    nothing of its own, or texts are in conflict, which the merge then says.
-
-    Raises MergeConflict for what helps alone and harms together, unless a side is taken.
-    """
+    """What a trial of a merge came to (no figures: it measured nothing), and what to say of it.
+    Raises MergeConflict for what helps alone and harms together, unless a side is taken."""
     from tfgrpo.cli import options, prove
     from tfgrpo.learn.prove import Wanted, measured_merge, merge_figures, plan_trial, stem_of
 

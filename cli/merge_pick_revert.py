@@ -11,6 +11,7 @@ import click
 from tfgrpo.cli import checkout, merge_measure, printing
 from tfgrpo.cli.conflicts import conflict_lines, show_conflicts
 from tfgrpo.cli.event_text import events_lines, version_move_lines
+from tfgrpo.cli.flags import JSON, Decorator, flag, option, together
 from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, force_option, pass_app
 from tfgrpo.display.order_changes import left_in_place, move_objects
 from tfgrpo.rendering.near_duplicates import NearDuplicate, near_duplicates
@@ -32,7 +33,7 @@ def _one_side(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         raise click.UsageError(f"give only one of --{taken} and --{param.name}")
 
 
-def sides(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def sides(*named: str) -> Decorator:
     """Adds flags that decide conflicts; the command gets the one that was given as `take`."""
     meaning = {
         "ours": "take HEAD's text.",
@@ -40,20 +41,17 @@ def sides(*flags: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         "edit": "write each text in $EDITOR.",
     }
 
-    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+    def taking(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def called(*args: Any, **kwargs: Any) -> Any:
             taken = click.get_current_context().meta.get(TAKEN)
             return command(*args, take=taken, **kwargs)
 
-        for flag in reversed(flags):
-            help = f"On conflict, {meaning[flag]}"
-            called = click.option(
-                f"--{flag}", is_flag=True, expose_value=False, callback=_one_side, help=help
-            )(called)
         return called
 
-    return added
+    decides: dict[str, Any] = {"expose_value": False, "callback": _one_side}
+    flags = (flag(f"--{side}", f"On conflict, {meaning[side]}", **decides) for side in named)
+    return together(*flags, taking)
 
 
 TAKEN = "tfgrpo.taken"
@@ -75,29 +73,22 @@ ABORT = click.option(
     callback=_nothing_begun,
     help="There is never anything to go on with or to abort: a conflict records nothing.",
 )
-resolutions = (
+resolving = together(
     sides("ours", "theirs", "edit"),
     ABORT,
-    click.option("-m", "--message", help="Message for the new version."),
-    click.option("--json", "as_json", is_flag=True, help="Output JSON."),
+    option("-m, --message", "Message for the new version."),
+    JSON,
     force_option,
 )
 
 
-def resolving(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds the flags that say what becomes of conflicts."""
-    for option in reversed(resolutions):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.argument("revision", type=REVISION)
-@click.option("--measure", is_flag=True, help="Have a trial find what the two sides do together.")
-@click.option("--data", help="With --measure: problems to try it on; by default data in [train].")
-@click.option("--model", help="With --measure: the model that is asked.")
-@click.option("--base-url", help="With --measure: OpenAI-compatible endpoint.")
-@click.option("--budget", help="With --measure: 5.00 (US dollars) or 200000tok, at most.")
+@flag("--measure", "Have a trial find what the two sides do together.")
+@option("--data", "With --measure: problems to try it on; by default data in [train].")
+@option("--model", "With --measure: the model that is asked.")
+@option("--base-url", "With --measure: OpenAI-compatible endpoint.")
+@option("--budget", "With --measure: 5.00 (US dollars) or 200000tok, at most.")
 @resolving
 @pass_app
 def merge(

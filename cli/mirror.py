@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 
@@ -25,7 +26,7 @@ def mirror() -> None:
 @mirror.command("git")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.argument("revision", required=False, type=REVISION)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
     """Mirror the history to the git repository DIR, with one commit per version.

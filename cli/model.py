@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import JSON, PORT, option
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.local.model_list import MODELS, LocalModel, find
@@ -34,7 +35,7 @@ def model() -> None:
 
 
 @model.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 def list_(as_json: bool) -> None:
     """List the available models, and which are downloaded.
 
@@ -98,11 +99,11 @@ def _fetched(name: str) -> tuple[LocalModel, Path]:
 
 
 @model.command()
-@click.option("--model", "name", help="What is checked: local:NAME, or a model at --base-url.")
-@click.option("--base-url", help="Its OpenAI-compatible endpoint.")
-@click.option("--api-key-env", help="Environment variable with its API key.")
+@option("--model", "What is checked: local:NAME, or a model at --base-url.", name="name")
+@option("--base-url", "Its OpenAI-compatible endpoint.")
+@option("--api-key-env", "Environment variable with its API key.")
 @options.CONFIG
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def check(
     app: App,
@@ -140,10 +141,7 @@ def check(
     report, notes = asyncio.run(work)
     for note in notes:
         printing.echo(f"note: {note}", err=True)
-    if as_json:
-        printing.emit_json(report.as_json())
-        return
-    printing.emit(app, _check_lines(report))
+    printing.answer(app, report.as_json(), _check_lines(report), as_json)
 
 
 def _check_lines(report: EndpointReport) -> Iterator[str]:
@@ -176,24 +174,14 @@ def _check_lines(report: EndpointReport) -> Iterator[str]:
 
 @model.command()
 @click.argument("name")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="Port to listen on; 0 picks a free one.",
-)
-@click.option(
+@option("--port", "Port to listen on; 0 picks a free one.", type=PORT, default=8080)
+@option(
     "--slots",
+    "Requests answered at the same time.  [one for each CPU, at most 8]",
     type=click.IntRange(1, 256),
-    help="Requests answered at the same time.  [one for each CPU, at most 8]",
 )
-@click.option(
-    "--context",
-    type=click.IntRange(256),
-    default=4096,
-    show_default=True,
-    help="Tokens of prompt and answer per request.",
+@option(
+    "--context", "Tokens of prompt and answer per request.", type=click.IntRange(256), default=4096
 )
 def serve(name: str, port: int, slots: int | None, context: int) -> None:
     """Serve a model on localhost until Ctrl-C, for any OpenAI-compatible client.

@@ -1,37 +1,30 @@
-"""Options made from the records of settings, and those that several commands share.
-
-`setting_options.json` has what the records say, written by `docs/setting_options.py`: help and the
-shell's completion load no record.
-"""
+"""Options made from the records of settings, and those that commands share. Help reads
+`setting_options.json`, by `docs/setting_options.py`, and loads no record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tfgrpo.cli.flags import Decorator, flag, option, together
 from tfgrpo.cli.start_context import BRANCH, App
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
 
-F = TypeVar("F", bound=Callable[..., Any])
-Decorator: TypeAlias = Callable[[Any], Any]
-
-CONFIG = click.option(
+CONFIG = option(
     "--config",
+    "Settings file; by default tfgrpo.toml next to the store.",
     type=click.Path(path_type=Path),
-    help="Settings file; by default tfgrpo.toml next to the store.",
 )
-BUDGET = click.option(
-    "--budget", help="Stop before spending more than this: 5.00 (US dollars) or 200000tok."
-)
-INSPECT = click.option(
+BUDGET = option("--budget", "Stop before spending more than this: 5.00 (US dollars) or 200000tok.")
+INSPECT = option(
     "--inspect",
+    "In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
     metavar="FILE[@TASK]",
-    help="In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
 )
 FLAGS = {"fields": "field", "run": "agent"}
 """Settings whose options are not called as they are."""
@@ -66,8 +59,7 @@ DEFAULTS = {
 
 
 def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
-    """Gives a command the options of records of settings: `shared`, and of `train` or `eval` those
-    of their `own`, or all of them."""
+    """Gives a command the `shared` settings, and of `train` or `eval` all or its `own`."""
     from json import loads
 
     records = loads(Path(__file__).with_name("setting_options.json").read_text())
@@ -77,33 +69,31 @@ def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
             if kind == "shared" or not own or name in own:
                 listed[name] = _option(name, *setting)
 
-    def added(command: F) -> F:
-        there = {flag for one in getattr(command, "__click_params__", ()) for flag in one.opts}
-        for name, option in reversed(listed.items()):
-            command = command if f"--{name.replace('_', '-')}" in there else option(command)
-        return command
+    def added(command: Any) -> Any:
+        there = {name for one in getattr(command, "__click_params__", ()) for name in one.opts}
+        own = (one for name, one in listed.items() if f"--{name.replace('_', '-')}" not in there)
+        return together(*own)(command)
 
     return added
 
 
 def _option(name: str, shape: str | list[str], default: object, help: str) -> Decorator:
-    """Returns the option of a setting, by its type or choices, default and words."""
-    flag, metavar = f"--{name.replace('_', '-')}", METAVARS.get(name)
+    """The option of a setting, by its type or choices, default and words."""
+    written, metavar = f"--{name.replace('_', '-')}", METAVARS.get(name)
     words = DEFAULTS.get(name, _default_words(default))
     help += f"  [{words}]" if words else ""
     if shape == "bool":
-        pair = f"{flag}/--no-{flag[2:]}" if default else flag
-        return click.option(pair, is_flag=True, default=None, help=help)
+        return flag(f"{written}/--no-{written[2:]}" if default else written, help, default=None)
     kind: Any = TYPES.get(shape, str) if isinstance(shape, str) else click.Choice(shape)
     if name == "branch":
         kind = BRANCH
     elif metavar is not None:
         kind = click.Path() if metavar in PATHS else str
-    return click.option(flag, type=kind, multiple=name == "field", metavar=metavar, help=help)
+    return option(written, help, type=kind, multiple=name == "field", metavar=metavar)
 
 
 def _default_words(default: object) -> str:
-    """Returns how help tells a default: nothing where there is none to tell."""
+    """How help tells a default: nothing where there is none to tell."""
     if isinstance(default, bool):
         return "yes" if default else ""
     if isinstance(default, int | float):
@@ -111,14 +101,10 @@ def _default_words(default: object) -> str:
     return default if isinstance(default, str) else ""
 
 
-def estimate(command: F) -> F:
-    """Gives a command that asks models the flags `--estimate` and `--details`."""
-    command = click.option(
-        "--details", is_flag=True, help="With --estimate: calls, tokens and cost by stage."
-    )(command)
-    return click.option(
-        "--estimate", is_flag=True, help="Print the estimated calls and cost, then exit."
-    )(command)
+estimate = together(
+    flag("--estimate", "Print the estimated calls and cost, then exit."),
+    flag("--details", "With --estimate: calls, tokens and cost by stage."),
+)
 
 
 def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
@@ -147,7 +133,7 @@ def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
 
 
 def open_project(app: App, config: Path | None) -> Project:
-    """Returns the project of the store, or of this folder where there is none."""
+    """The project of the store, or of this folder where there is none."""
     from tfgrpo import project
     from tfgrpo.cli import trust
     from tfgrpo.store.errors import StoreError
@@ -161,7 +147,7 @@ def open_project(app: App, config: Path | None) -> Project:
 
 
 def read_flags(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flags that were given, with --field as a table. Raises SettingsError."""
+    """The flags that were given, with --field as a table. Raises SettingsError."""
     from tfgrpo.project import read_options
 
     return read_options(values)

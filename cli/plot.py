@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, option
 from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.cli.ui import needed_for_pages
 from tfgrpo.store import atomic_write
@@ -15,16 +16,14 @@ from tfgrpo.store.errors import UnknownRevision
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), help="Write a web page to this file instead."
-)
-@click.option(
+@option("-o, --output", "Write a web page to this file instead.", type=click.Path(path_type=Path))
+@option(
     "--html",
+    "Write the run's whole page to this file, as `tfgrpo ui` shows it.",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write the run's whole page to this file, as `tfgrpo ui` shows it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_json: bool) -> None:
     """Plot the metrics of RUN (by default the newest run): rewards, mixed groups, tokens, library

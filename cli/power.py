@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import options, printing
-from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
+from tfgrpo.cli.flags import COUNT, JSON, option
+from tfgrpo.cli.start_context import FINITE, REVISION, App, Given, pass_given
 from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
@@ -19,31 +20,15 @@ LEAST = 1e-9
 
 @click.command()
 @click.argument("data", required=False)
-@click.option("--library", type=REVISION, help="Evaluated library.  [HEAD]")
-@click.option("--against", type=REVISION, help="Its control.  [v0]")
-@click.option("--difference", type=FINITE, help="Difference in mean reward to detect.")
-@click.option("--within", type=FINITE, help="Standard deviation of samples within a problem.")
-@click.option("--between", type=FINITE, help="Standard deviation of differences across problems.")
-@click.option(
-    "--samples",
-    "counts",
-    type=click.IntRange(1),
-    multiple=True,
-    help="Samples per problem; repeatable.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
-@pass_app
-def power(
-    app: App,
-    data: str | None,
-    library: str | None,
-    against: str | None,
-    difference: float | None,
-    within: float | None,
-    between: float | None,
-    counts: tuple[int, ...],
-    as_json: bool,
-) -> None:
+@option("--library", "Evaluated library.  [HEAD]", type=REVISION)
+@option("--against", "Its control.  [v0]", type=REVISION)
+@option("--difference", "Difference in mean reward to detect.", type=FINITE)
+@option("--within", "Standard deviation of samples within a problem.", type=FINITE)
+@option("--between", "Standard deviation of differences across problems.", type=FINITE)
+@option("--samples", "Samples per problem; repeatable.", name="counts", type=COUNT, multiple=True)
+@JSON
+@pass_given
+def power(app: App, given: Given) -> None:
     """Show how many problems it takes to detect a difference, at how many samples each.
 
     The numbers are read from recorded evaluations of --library and --against on DATA (by default
@@ -58,24 +43,24 @@ def power(
     """
     from tfgrpo.evaluation.comparison import SAMPLES, Power
 
-    if difference is not None and abs(difference) < LEAST:
-        difference = 0.0
-    given = (difference, between, within)
-    if min(between or 0.0, within or 0.0) < 0:
+    if given.difference is not None and abs(given.difference) < LEAST:
+        given.difference = 0.0
+    figures = (given.difference, given.between, given.within)
+    if min(given.between or 0.0, given.within or 0.0) < 0:
         raise click.UsageError("a standard deviation is not below 0")
-    recorded = (data, library, against)
-    if difference is not None and between is not None and within is not None:
-        planned = Power(difference, between, within)
-    elif any(g is not None for g in given) and all(r is None for r in recorded):
+    recorded = (given.data, given.library, given.against)
+    if None not in figures:
+        planned = Power(*figures)
+    elif any(g is not None for g in figures) and all(r is None for r in recorded):
         raise click.UsageError(
             "give --difference, --within and --between, or DATA, --library or --against"
         )
     else:
-        control = "v0" if against is None else against
-        seen = _seen(app, control, "HEAD" if library is None else library, data)
-        planned = Power(*(s if g is None else g for g, s in zip(given, seen, strict=True)))
-    rows = planned.table(counts or SAMPLES)
-    if as_json:
+        control = "v0" if given.against is None else given.against
+        seen = _seen(app, control, "HEAD" if given.library is None else given.library, given.data)
+        planned = Power(*(s if g is None else g for g, s in zip(figures, seen, strict=True)))
+    rows = planned.table(given.counts or SAMPLES)
+    if given.as_json:
         printing.emit_json(
             {
                 "difference": planned.difference,
@@ -97,7 +82,7 @@ def power(
 
 
 def _seen(app: App, control: str, library: str, dataset: str | None) -> tuple[float, float, float]:
-    """Returns difference, between and within as recorded evaluations have them."""
+    """Difference, between and within as recorded evaluations have them."""
     from tfgrpo.evaluation.comparison import power_of, recorded_pairs
 
     a, b = app.store.resolve(control), app.store.resolve(library)

@@ -1,8 +1,4 @@
-"""What commands print with: styled words that wrap, word diffs, ages, pages, JSON.
-
-Plain text by hand and not rich, because these views have to start at once. Colour is added by
-click, which takes it away again when the output is no terminal.
-"""
+"""What commands print with: words that wrap, word diffs, pages, JSON. rich starts too slowly."""
 
 from __future__ import annotations
 
@@ -42,8 +38,7 @@ _inset = [0]
 
 
 class Word(NamedTuple):
-    """A word, or several with a blank between, and how they look. `glue` puts it right after the
-    word before it."""
+    """Words that look alike. `glue` puts them right after the word before."""
 
     text: str
     fg: str | None = None
@@ -59,7 +54,7 @@ class Word(NamedTuple):
         return self.text
 
     def look(self, text: str) -> str:
-        """Returns a text with the word's colours."""
+        """A text with the word's colours."""
         return style(
             text,
             fg=self.fg,
@@ -70,7 +65,7 @@ class Word(NamedTuple):
 
 
 def width() -> int:
-    """Returns how wide lines may be: the terminal's width, and no limit when piped."""
+    """How wide lines may be: the terminal's width, and no limit when piped."""
     if not sys.stdout.isatty():
         return UNWRAPPED
     import shutil
@@ -89,44 +84,39 @@ def inset(columns: int) -> Iterator[None]:
 
 
 def words(text: str, **look: Any) -> list[Word]:
-    """Returns a text's words, all looking alike, as one; nothing where there are none.
-
-    As one, because of a text of megabytes a line at a time is cut off, and not a word.
-    """
+    """A text's words, all looking alike, as one Word: a text of megabytes is cut off by lines."""
     return alike(text.split(), **look)
 
 
 def alike(part: Sequence[str], **look: Any) -> list[Word]:
-    """Returns words that are split already as `words` does."""
+    """Words that are split already as `words` does."""
     return [Word(shown(" ".join(part)), **look)] if part else []
 
 
 def style(text: str, **look: Any) -> str:
-    """Returns a text with colours of ours, which `echo` lets through to a terminal."""
+    """A text with colours of ours, which `echo` lets through to a terminal."""
     before, after = click.style("\0", **look).split("\0")
     ours = [part.replace("m", f";{OURS}m") for part in (before, after)]
     return safe(str(text)).join(ours)
 
 
 def safe(line: str) -> str:
-    """Returns a line with colours of ours, and nothing else that commands a terminal."""
+    """A line with colours of ours, and nothing else that commands a terminal."""
     if line.isprintable():
         return line
     return "".join(part if n % 2 else shown(part) for n, part in enumerate(re.split(LOOKS, line)))
 
 
 def colour() -> bool | None:
-    """Returns whether the user wants colours; None where the terminal decides."""
+    """Whether the user wants colours; None where the terminal decides."""
     if os.environ.get("NO_COLOR"):
         return False
     return True if os.environ.get("FORCE_COLOR", "") not in ("", "0") else None
 
 
 def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
-    """Prints a line, to standard error with `err`: all that the commands print goes through here.
-
-    Colours are those that `style` gave. Whatever else would command a terminal is made visible.
-    """
+    """Prints a line. All that commands print goes through here, and only our colours get
+    through."""
     click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=colour())
 
 
@@ -150,19 +140,19 @@ def confirm(question: str, *, err: bool = False) -> bool:
 
 
 def prompt(question: str, default: str, *, choices: Sequence[str] = ()) -> str:
-    """Returns what is typed as the answer to a question: `default` for nothing."""
+    """What is typed as the answer to a question: `default` for nothing."""
     kind = click.Choice(choices) if choices else None
     shows = bool(default)
     return str(click.prompt(shown(question), shown(default), type=kind, show_default=shows))
 
 
 def prompt_hidden(question: str) -> str:
-    """Returns a text that is typed without being seen."""
+    """A text that is typed without being seen."""
     return str(click.prompt(shown(question), hide_input=True, err=True))
 
 
 def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]:
-    """Returns words as lines of the terminal's width, hung at `indent`, after `first`."""
+    """Words as lines of the terminal's width, hung at `indent`, after `first`."""
     limit, lines = width(), []
     current, room = first, limit - len(click.unstyle(first))
     hung = " " * indent
@@ -194,15 +184,12 @@ def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]
 
 
 def wrapped(text: str, *, first: str = "", indent: int = 0, **look: Any) -> list[str]:
-    """Returns a text's words, all looking alike, as `wrap` does."""
+    """A text's words, all looking alike, as `wrap` does."""
     return wrap(words(text, **look), first=first, indent=indent)
 
 
 def word_diff(before: str, after: str) -> list[Word]:
-    """Returns the words of two texts as one line: taken out, put in, and kept.
-
-    On a terminal colour tells them apart; elsewhere they are marked [-so-] and {+so+}.
-    """
+    """Two texts as one line, by colour or marked: words [-taken out-], {+put in+}, and kept."""
     from tfgrpo.store.history.word_diff import pieces
 
     coloured = colourful()
@@ -220,13 +207,13 @@ def word_diff(before: str, after: str) -> list[Word]:
 
 
 def colourful() -> bool:
-    """Returns whether colours will be seen."""
+    """Whether colours will be seen."""
     wanted = colour()
     return sys.stdout.isatty() if wanted is None else wanted
 
 
 def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
-    """Returns `+2 ~1 =3 ↕1`; kinds that do not occur are left out."""
+    """`+2 ~1 =3 ↕1`; kinds that do not occur are left out."""
     return [
         Word(f"{sign}{numbers[op]}", fg=COLOURS[op])
         for op, sign in SIGNS.items()
@@ -235,15 +222,12 @@ def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
 
 
 def first(items: Iterable[T], number: int | None) -> Iterator[T]:
-    """Returns the first so many items, however large the number; all for None."""
+    """The first so many items, however large the number; all for None."""
     return islice(items, None if number is None else min(number, sys.maxsize))
 
 
-def emit(app: App, lines: Iterator[str] | Iterable[str]) -> None:
-    """Prints lines, through a pager when they are more than the terminal holds.
-
-    Lines are taken as they are needed, so a long history shows its first at once.
-    """
+def emit(app: App, lines: Iterable[str]) -> None:
+    """Prints lines as they come, through a pager when they are more than the terminal holds."""
     lines = iter(lines)
     if not app.pager or not sys.stdout.isatty():
         _echo_all(lines)
@@ -301,6 +285,17 @@ def emit_json_list(values: Iterable[object]) -> None:
     echo(held + "]")
 
 
+def answer(app: App, value: object, lines: Iterable[str], as_json: bool) -> None:
+    """Prints what a command answers: as JSON for programs (an iterator as a list whose items come
+    as they are made), or as lines for people."""
+    if not as_json:
+        emit(app, lines)
+    elif isinstance(value, Iterator):
+        emit_json_list(value)
+    else:
+        emit_json(value)
+
+
 def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
     """Prints rows as CSV, as they come, with a header; what commands a terminal is shown."""
     import csv
@@ -319,7 +314,7 @@ def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> list[str]:
-    """Returns rows as aligned columns; the last column is cut to the terminal's width."""
+    """Rows as aligned columns; the last column is cut to the terminal's width."""
     all_rows = [header, *([shown(" ".join(cell.splitlines())) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in all_rows) for i in range(len(header))]
     lines = []

@@ -11,15 +11,14 @@ import click
 
 from tfgrpo.cli import checkout, printing
 from tfgrpo.cli.edit import draft, edit_file, read_file
-from tfgrpo.cli.start_context import App, force_option, pass_app
+from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli.start_context import App, Given, force_option, pass_app, pass_given
 from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
     from tfgrpo.improvement.proposals import Proposal
-    from tfgrpo.store.history.merge import Side
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Output JSON.")
 LINE = re.compile(r"- \[(G\d+)\] ?(.*)\Z")
 
 
@@ -38,8 +37,8 @@ def proposal() -> None:
 
 
 @proposal.command("list")
-@click.option("--all", "-a", "everything", is_flag=True, help="Decided ones too.")
-@json_option
+@flag("--all, -a", "Decided ones too.", name="everything")
+@JSON
 @pass_app
 def list_(app: App, everything: bool, as_json: bool) -> None:
     """List the proposals that wait for a decision.
@@ -62,7 +61,7 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
 
 @proposal.command()
 @click.argument("id")
-@json_option
+@JSON
 @pass_app
 def show(app: App, id: str, as_json: bool) -> None:
     """Show a proposal with its changes, their reasons and its evidence.
@@ -80,38 +79,26 @@ def show(app: App, id: str, as_json: bool) -> None:
 
 @proposal.command()
 @click.argument("id")
-@click.option(
+@option(
     "--only",
+    "Take only this change; the others are left open; repeatable.",
     multiple=True,
     metavar="LABEL",
-    help="Take only this change; the others are left open; repeatable.",
 )
 @click.argument("labels", nargs=-1)
-@click.option("--edit", "in_editor", is_flag=True, help="Write the texts in your editor first.")
-@click.option(
-    "-F",
-    "--file",
+@flag("--edit", "Write the texts in your editor first.", name="in_editor")
+@option(
+    "-F, --file",
+    "Read this edited file instead of opening an editor.",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Read this edited file instead of opening an editor.",
 )
-@click.option("--why", help="Why; recorded with the decision.")
-@click.option("--ours", "take", flag_value="ours", help="On conflict, keep the branch's text.")
-@click.option("--theirs", "take", flag_value="theirs", help="On conflict, take the proposal's.")
-@json_option
+@option("--why", "Why; recorded with the decision.")
+@option("--ours", "On conflict, keep the branch's text.", name="take", flag_value="ours")
+@option("--theirs", "On conflict, take the proposal's.", name="take", flag_value="theirs")
+@JSON
 @force_option
-@pass_app
-def accept(
-    app: App,
-    /,
-    id: str,
-    only: tuple[str, ...],
-    labels: tuple[str, ...],
-    in_editor: bool,
-    file: Path | None,
-    why: str | None,
-    take: Side | None,
-    as_json: bool,
-) -> None:
+@pass_given
+def accept(app: App, given: Given) -> None:
     """Bring a proposal into the branch that it was made for, as one version.
 
     `--only G3 G5` takes those changes, and the others wait: `reject --only` turns some down for a
@@ -127,15 +114,17 @@ def accept(
     from tfgrpo.improvement.proposals import accept as accept_proposal
     from tfgrpo.improvement.proposals import get_proposal
 
-    if labels and not only:
+    if given.labels and not given.only:
         raise click.UsageError("labels go with --only, as in --only G3 G5")
-    chosen = [*only, *labels] if only else None
+    chosen = [*given.only, *given.labels] if given.only else None
     edits: dict[str, str] = {}
-    if in_editor or file is not None:
-        proposal = get_proposal(app.store, id)
-        chosen, edits = _edited(app, proposal, chosen, file)
-    done = accept_proposal(app.store, id, only=chosen, edits=edits, why=why, take=take)
-    if as_json:
+    if given.in_editor or given.file is not None:
+        proposal = get_proposal(app.store, given.id)
+        chosen, edits = _edited(app, proposal, chosen, given.file)
+    done = accept_proposal(
+        app.store, given.id, only=chosen, edits=edits, why=given.why, take=given.take
+    )
+    if given.as_json:
         printing.emit_json(as_object(done))
         return
     left = len(done.waiting)
@@ -150,14 +139,14 @@ def accept(
 
 @proposal.command()
 @click.argument("id")
-@click.option("--why", required=True, help="Why; the controller of later trainings is told.")
-@click.option(
+@option("--why", "Why; the controller of later trainings is told.", required=True)
+@option(
     "--only",
+    "Turn only this change down; the others are left open; repeatable.",
     multiple=True,
     metavar="LABEL",
-    help="Turn only this change down; the others are left open; repeatable.",
 )
-@json_option
+@JSON
 @force_option
 @pass_app
 def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool) -> None:
@@ -183,8 +172,8 @@ def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool)
 
 @proposal.command()
 @click.argument("id")
-@click.option("--why", help="Why; recorded.")
-@json_option
+@option("--why", "Why; recorded.")
+@JSON
 @force_option
 @pass_app
 def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
@@ -213,7 +202,7 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
 
 
 def as_object(proposal: Proposal) -> dict[str, Any]:
-    """Returns a proposal as JSON for programs, with its times as text."""
+    """A proposal as JSON for programs, with its times as text."""
     from tfgrpo.improvement.proposals import proposal_object
 
     times = {"made": printing.iso(proposal.made), "time": printing.iso(proposal.time)}
@@ -223,7 +212,7 @@ def as_object(proposal: Proposal) -> dict[str, Any]:
 def _edited(
     app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
 ) -> tuple[list[str], dict[str, str]]:
-    """Returns the labels that are taken, and other words for some, as somebody edited them."""
+    """The labels that are taken, and other words for some, as somebody edited them."""
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
     before = {one.label: " ".join((one.after or "").split()) for one in changes}
     if file is None:

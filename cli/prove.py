@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import App, pass_app
 
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared")
 @click.argument("what", metavar="FILE | REVISION")
-@click.option("--data", help="Problems to prove it on; by default data in [train].")
-@click.option("--epochs", type=int, help="Passes over the data, at most.  [12]")
-@click.option("--batch-size", type=int, help="Problems between two looks.  [8]")
-@click.option("--group-size", type=int, help="Attempts per problem and pass, an even number.  [2]")
+@option("--data", "Problems to prove it on; by default data in [train].")
+@option("--epochs", "Passes over the data, at most.  [12]", type=int)
+@option("--batch-size", "Problems between two looks.  [8]", type=int)
+@option("--group-size", "Attempts per problem and pass, an even number.  [2]", type=int)
 @options.BUDGET
-@click.option("--new", is_flag=True, help="Start a new proof even if one like it exists.")
+@flag("--new", "Start a new proof even if one like it exists.")
 @options.estimate
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @options.CONFIG
 @pass_app
 def prove(

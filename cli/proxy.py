@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing, trust
+from tfgrpo.cli.flags import COUNT, PORT, flag, option
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.store.errors import SettingsError, TfgrpoError, install_hint
 
@@ -21,71 +22,64 @@ FILE = "proxy.toml"
 
 
 @click.command()
-@click.option(
-    "--library",
-    "revision",
-    type=REVISION,
-    help="Revision to serve: a branch, a tag, HEAD.  [HEAD]",
+@option(
+    "--library", "Revision to serve: a branch, a tag, HEAD.  [HEAD]", name="revision", type=REVISION
 )
-@click.option("--upstream", help="Base URL of an OpenAI-compatible provider.")
-@click.option("--anthropic", help="Base URL for the Anthropic routes, where it is another.")
-@click.option(
+@option("--upstream", "Base URL of an OpenAI-compatible provider.")
+@option("--anthropic", "Base URL for the Anthropic routes, where it is another.")
+@option(
     "--allow",
+    "Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
     multiple=True,
     type=REVISION,
-    help="Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
 )
-@click.option(
+@option(
     "--key-env",
+    "Variable with the provider's key, for callers with a key of `tfgrpo key new`.",
     metavar="VARIABLE",
-    help="Variable with the provider's key, for callers with a key of `tfgrpo key new`.",
 )
-@click.option("--anthropic-key-env", metavar="VARIABLE", help="The same for the Anthropic routes.")
-@click.option(
-    "--require-key", is_flag=True, default=None, help="Take requests with such a key alone."
-)
-@click.option("--top-k", type=click.IntRange(1), help="Put in only the experiences that fit best.")
-@click.option(
+@option("--anthropic-key-env", "The same for the Anthropic routes.", metavar="VARIABLE")
+@flag("--require-key", "Take requests with such a key alone.", default=None)
+@option("--top-k", "Put in only the experiences that fit best.", type=COUNT)
+@option(
     "--dropout",
+    "Share of experiences to leave out of each request, to learn what each is worth.",
     type=click.FloatRange(0, 0.5),
-    help="Share of experiences to leave out of each request, to learn what each is worth.",
 )
-@click.option("--host", help="Address to listen on; any but loopback needs a token.  [127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on.  [8484]")
-@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes.")
-@click.option(
+@option("--host", "Address to listen on; any but loopback needs a token.  [127.0.0.1]")
+@option("--port", "Port to listen on.  [8484]", type=PORT)
+@option("--workers", "Processes.", type=COUNT, default=1)
+@option(
     "--record",
+    "What is kept of calls: nothing, counts, or their words too, redacted.  [counts]",
     type=click.Choice(["off", "counts", "content"]),
-    help="What is kept of calls: nothing, counts, or their words too, redacted.  [counts]",
 )
-@click.option("--keep", default="30d", show_default=True, help="For how long: 12h, 30d, forever.")
-@click.option(
+@option("--keep", "For how long: 12h, 30d, forever.", default="30d")
+@option(
     "--redact",
+    "What else to take out of words that are kept; repeatable.",
     metavar="REGEX",
     multiple=True,
-    help="What else to take out of words that are kept; repeatable.",
 )
-@click.option(
+@option(
     "--personal",
+    "Take telephones, as written there (DE), and IP addresses out too; repeatable.",
     metavar="COUNTRY",
     multiple=True,
-    help="Take telephones, as written there (DE), and IP addresses out too; repeatable.",
 )
-@click.option(
+@option(
     "--sample",
+    "Share of calls whose words are kept, with --record content.  [1]",
     type=click.FloatRange(0, 1),
-    help="Share of calls whose words are kept, with --record content.  [1]",
 )
-@click.option(
-    "--drain",
-    type=click.FloatRange(0),
-    help="Seconds that requests under way have at SIGTERM.  [30]",
+@option(
+    "--drain", "Seconds that requests under way have at SIGTERM.  [30]", type=click.FloatRange(0)
 )
-@click.option("--access-log", metavar="FILE", help="Write a line of JSON for each request; - here.")
-@click.option(
+@option("--access-log", "Write a line of JSON for each request; - here.", metavar="FILE")
+@option(
     "--config",
+    "File with several libraries and rules; by default proxy.toml next to the store.",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File with several libraries and rules; by default proxy.toml next to the store.",
 )
 @pass_app
 def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
@@ -124,7 +118,7 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
 
 
 def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySettings:
-    """Returns what the flags and the file say together. Raises SettingsError."""
+    """What the flags and the file say together. Raises SettingsError."""
     from tfgrpo.proxy.proxy_settings import (
         LibraryChoice,
         ProxySettings,

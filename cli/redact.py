@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import printing as text
-from tfgrpo.cli.start_context import EXPERIENCE, App, force_option, pass_app
+from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli.start_context import EXPERIENCE, App, Given, force_option, pass_given
 from tfgrpo.redaction import (
     Places,
     finish_everywhere,
@@ -28,37 +29,22 @@ from tfgrpo.store.text_occurrences import Occurrence, forms
 
 @click.command()
 @click.argument("experience", required=False, type=EXPERIENCE)
-@click.option(
-    "--event", help="Only events in this version (such as v3), or the event with this row number."
-)
-@click.option(
+@option("--event", "Only events in this version (such as v3), or the event with this row number.")
+@option(
     "--text",
-    "wanted",
+    "Remove this text wherever it occurs; - reads it from standard input.",
+    name="wanted",
     metavar="STRING|-",
-    help="Remove this text wherever it occurs; - reads it from standard input.",
 )
-@click.option("-r", "--reason", help="Why; recorded, so it must not contain the text.")
-@click.option("--replace", metavar="TEXT", help="New text for the experience.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-@click.option(
-    "--finish", is_flag=True, help="Finish an interrupted redaction by rewriting the file."
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@option("-r, --reason", "Why; recorded, so it must not contain the text.")
+@option("--replace", "New text for the experience.", metavar="TEXT")
+@flag("--dry-run", "Only show what would be removed.")
+@flag("-y, --yes", "Do not ask for confirmation.")
+@flag("--finish", "Finish an interrupted redaction by rewriting the file.")
+@JSON
 @force_option
-@pass_app
-def redact(
-    app: App,
-    experience: str | None,
-    event: str | None,
-    wanted: str | None,
-    reason: str | None,
-    replace: str | None,
-    dry_run: bool,
-    yes: bool,
-    finish: bool,
-    as_json: bool,
-) -> None:
+@pass_given
+def redact(app: App, given: Given) -> None:
     """Permanently remove a text, such as a leaked key. This cannot be undone.
 
     Give an experience, a text, or both. The text, reason and salt of the events are blanked, which
@@ -76,9 +62,9 @@ def redact(
       tfgrpo redact G0 --dry-run
       tfgrpo redact G1 --reason "names a customer" --yes
     """
-    app.unchecked = finish
+    app.unchecked = given.finish
     store = app.store
-    if finish:
+    if given.finish:
         complete, holding = finish_everywhere(store)
         _finished(complete)
         for path in holding:
@@ -90,49 +76,54 @@ def redact(
             )
         text.echo("rewrote the file: nothing that was removed is left in it")
         return
-    if experience is None and wanted is None:
+    if given.experience is None and given.wanted is None:
         raise click.UsageError("give an EXPERIENCE or a --text")
-    if event is not None and experience is None:
+    if given.event is not None and given.experience is None:
         raise click.UsageError("--event needs an EXPERIENCE")
-    if not dry_run and not reason:
+    if not given.dry_run and not given.reason:
         raise click.UsageError("--reason is required (except with --dry-run): it is recorded")
-    if wanted == "-":
-        if not (yes or dry_run or sys.stdin.isatty()):
+    if given.wanted == "-":
+        if not (given.yes or given.dry_run or sys.stdin.isatty()):
             raise click.UsageError("--text - reads standard input: add --yes or --dry-run")
-        wanted = _read()
+        given.wanted = _read()
     target = Target(
-        store.experience_id(experience) if experience else None, texts=(wanted,) if wanted else ()
+        store.experience_id(given.experience) if given.experience else None,
+        texts=(given.wanted,) if given.wanted else (),
     )
-    if event is not None:
-        row = int(event) if event.isdigit() else None
-        version = store.resolve(event) if row is None else None
+    if given.event is not None:
+        row = int(given.event) if given.event.isdigit() else None
+        version = store.resolve(given.event) if row is None else None
         target = target._replace(row=row, version=version)
     target = with_problems(store, target)
 
     try:
         plan = redactions.plan(store, target)
     except TfgrpoError:
-        if wanted is None or not (_in_traffic(app, wanted) or problem_files(store, _forms(wanted))):
+        if given.wanted is None or not (
+            _in_traffic(app, given.wanted) or problem_files(store, _forms(given.wanted))
+        ):
             raise
-        _redact_outside(app, wanted, dry_run=dry_run, yes=yes, as_json=as_json)
+        _redact_outside(
+            app, given.wanted, dry_run=given.dry_run, yes=given.yes, as_json=given.as_json
+        )
         return
     calls = redact_traffic(app.file, plan.written, dry_run=True) if plan.written else 0
-    if as_json and dry_run:
+    if given.as_json and given.dry_run:
         text.emit_json(_as_object(plan) | {"traffic": calls})
-    elif not as_json:
-        text.emit(app, _lines(plan, would=dry_run or not yes))
+    elif not given.as_json:
+        text.emit(app, _lines(plan, would=given.dry_run or not given.yes))
         if calls:
             text.echo(f"and {text.plural(calls, 'row')} of the record of traffic")
         for path in problem_files(store, plan.written):
             text.echo(f"and {path}")
-    if dry_run:
+    if given.dry_run:
         return
-    if not yes and not _agreed():
+    if not given.yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
     done, calls, written, left, own = redact_everywhere(
-        store, target, reason=reason or "", replacement=replace
+        store, target, reason=given.reason or "", replacement=given.replace
     )
-    if as_json:
+    if given.as_json:
         text.emit_json(
             _as_object(done.plan)
             | {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import COUNT, JSON, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, pass_app
 from tfgrpo.cli.traffic import opened
@@ -22,30 +23,24 @@ if TYPE_CHECKING:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "eval", own=("temperature",))
 @click.argument("data", required=False)
-@click.option("--library", default="HEAD", type=REVISION, show_default=True, help="What is asked.")
-@click.option(
-    "--samples",
-    type=click.IntRange(2),
-    default=4,
-    show_default=True,
-    help="Attempts per problem, library and side.",
-)
-@click.option("--problems", type=click.IntRange(1), help="Use only the first N problems.")
-@click.option(
+@option("--library", "What is asked.", default="HEAD", type=REVISION)
+@option("--samples", "Attempts per problem, library and side.", type=click.IntRange(2), default=4)
+@option("--problems", "Use only the first N problems.", type=COUNT)
+@option(
     "--unused",
+    "Instead, name the experiences that were in no prompt for this long, such as 28d.",
     metavar="TIME",
-    help="Instead, name the experiences that were in no prompt for this long, such as 28d.",
 )
-@click.option(
+@option(
     "--propose",
-    "target",
+    "Propose to delete what no longer helps from this branch.",
+    name="target",
     type=BRANCH,
     metavar="BRANCH",
-    help="Propose to delete what no longer helps from this branch.",
 )
-@click.option("--budget", help="Most to spend on each side: 5.00 (US dollars) or 200000tok.")
+@option("--budget", "Most to spend on each side: 5.00 (US dollars) or 200000tok.")
 @options.estimate
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @options.CONFIG
 @pass_app
 def regress(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import REMOTE, App, pass_app
 from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.store.transfer import locations
@@ -28,10 +29,8 @@ def remote() -> None:
 
 
 @remote.command("list")
-@click.option(
-    "-v", "--verbose", is_flag=True, expose_value=False, help="Changes nothing: the list is whole."
-)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("-v, --verbose", "Changes nothing: the list is whole.", expose_value=False)
+@JSON
 @pass_app
 def list_(app: App, as_json: bool) -> None:
     """List remotes, their locations, and where their branches were when last fetched.

@@ -11,6 +11,7 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.experiment import candidate_of, guards_of, parse_share, scale_of, why_option
+from tfgrpo.cli.flags import option
 from tfgrpo.cli.start_context import BRANCH, App, pass_app
 from tfgrpo.production import experiment as records
 from tfgrpo.production.webhook import checked_webhook
@@ -21,26 +22,21 @@ from tfgrpo.store.store import Store
 
 @click.command()
 @click.argument("candidate")
-@click.option("--on", type=BRANCH, help="The branch in production.  [the proposal's]")
-@click.option("--share", default="10%", show_default=True, help="Subjects that get it meanwhile.")
-@click.option("--metric", default="score", show_default=True, help="What decides.")
-@click.option(
+@option("--on", "The branch in production.  [the proposal's]", type=BRANCH)
+@option("--share", "Subjects that get it meanwhile.", default="10%")
+@option("--metric", "What decides.", default="score")
+@option(
     "--guard",
-    "guards",
+    "What must not become worse, as of an experiment.  [errors, latency=20%, tokens=20%]",
+    name="guards",
     multiple=True,
     metavar="METRIC[=BY],…",
-    help="What must not become worse, as of an experiment.  [errors, latency=20%, tokens=20%]",
 )
-@click.option(
-    "--scale", "scales", multiple=True, metavar="SCORE=LOW..HIGH", help="Between what scores lie."
+@option(
+    "--scale", "Between what scores lie.", name="scales", multiple=True, metavar="SCORE=LOW..HIGH"
 )
-@click.option(
-    "--until",
-    default="decided",
-    show_default=True,
-    help="Until it is decided, or for so long at most: 2d.",
-)
-@click.option("--webhook", metavar="URL", help="Where the end is told.")
+@option("--until", "Until it is decided, or for so long at most: 2d.", default="decided")
+@option("--webhook", "Where the end is told.", metavar="URL")
 @why_option
 @pass_app
 def rollout(app: App, /, candidate: str, **flags: Any) -> None:
@@ -100,7 +96,7 @@ def _target(store: Store, candidate: str) -> str:
 
 
 def _free_name(store: Store, candidate: str) -> str:
-    """Returns a name that no experiment had: names are used once."""
+    """A name that no experiment had: names are used once."""
     taken = {one.name for one in records.experiments(store)}
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", candidate)[:40]
     names = (f"rollout-{plain}" + (f"-{n}" if n > 1 else "") for n in count(1))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.start_context import REVISION, RUN, App, pass_app
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 
@@ -22,23 +23,21 @@ DEEPEST = 24
 
 @click.command()
 @click.argument("name", metavar="RUN", required=False, type=RUN)
-@click.option("--eval", "evaluated", type=REVISION, help="An evaluation of this version instead.")
-@click.option("--against", type=REVISION, help="With --eval: won and lost problems beside this.")
-@click.option("--data", help="With --eval: the dataset.  [the one evaluated last]")
-@click.option("--step", type=click.IntRange(1), help="Only attempts of this step.")
-@click.option(
-    "--problem", metavar="ID", help="Only attempts at this problem, with all that they said."
-)
-@click.option("--sample", type=click.IntRange(0), help="Only the attempt with this number.")
-@click.option("--failed", is_flag=True, help="Only attempts with less than the full reward.")
-@click.option(
+@option("--eval", "An evaluation of this version instead.", name="evaluated", type=REVISION)
+@option("--against", "With --eval: won and lost problems beside this.", type=REVISION)
+@option("--data", "With --eval: the dataset.  [the one evaluated last]")
+@option("--step", "Only attempts of this step.", type=COUNT)
+@option("--problem", "Only attempts at this problem, with all that they said.", metavar="ID")
+@option("--sample", "Only the attempt with this number.", type=click.IntRange(0))
+@flag("--failed", "Only attempts with less than the full reward.")
+@option(
     "--outcome",
+    "Only attempts that ended so.",
     type=click.Choice(["answered", "truncated", "unverifiable", "failed"]),
-    help="Only attempts that ended so.",
 )
-@click.option("--by-problem", is_flag=True, help="One row for each problem.")
-@click.option("--csv", "as_csv", is_flag=True, help="Output CSV, with question, prompt and answer.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@flag("--by-problem", "One row for each problem.")
+@flag("--csv", "Output CSV, with question, prompt and answer.", name="as_csv")
+@JSON
 @pass_app
 def rollouts(
     app: App,
@@ -149,7 +148,7 @@ def _table(view: View) -> Iterator[str]:
 
 
 def _short(id: str) -> str:
-    """Returns an id that leaves a terminal's line room for the rest."""
+    """An id that leaves a terminal's line room for the rest."""
     if len(id) <= LONG or printing.width() == printing.UNWRAPPED:
         return id
     return "…" + id[1 - LONG :]

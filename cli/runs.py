@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import click
 
 from tfgrpo.cli import printing as text
+from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.show import issue_lines
 from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.evaluation.sealed_problems import Seal
@@ -17,9 +18,9 @@ from tfgrpo.store.store import Store
 
 @click.command()
 @click.argument("names", metavar="[RUN]", nargs=-1, type=RUN)
-@click.option("-r", "--reason", help="With rm: why, for the record.")
-@click.option("-a", "--all", "everything", is_flag=True, help="List removed runs too.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@option("-r, --reason", "With rm: why, for the record.")
+@flag("-a, --all", "List removed runs too.", name="everything")
+@JSON
 @pass_app
 def runs(
     app: App, names: tuple[str, ...], reason: str | None, everything: bool, as_json: bool

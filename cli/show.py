@@ -8,6 +8,7 @@ import click
 
 from tfgrpo.cli import log, printing
 from tfgrpo.cli.event_text import event_lines, version_move_lines
+from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import WHAT, App, pass_app
 from tfgrpo.display.event_lines import ShownEvent, event_object, events_of, life_of
 from tfgrpo.display.order_changes import move_objects, moves_of
@@ -20,7 +21,7 @@ from tfgrpo.store.store import Store
 
 @click.command()
 @click.argument("what", default="HEAD", type=WHAT)
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def show(app: App, what: str, as_json: bool) -> None:
     """Show a version with its events, their reasons and evidence, and the resulting library.
@@ -126,7 +127,7 @@ def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator
 
 
 def library_object(library: Library) -> list[dict[str, str]]:
-    """Returns a library as JSON for programs, in order."""
+    """A library as JSON for programs, in order."""
     return [
         {"label": label, "id": id, "text": library.by_id[id].text}
         for label, id in library.labels.items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 from contextlib import ExitStack
+from functools import wraps
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,7 +94,7 @@ class App:
         return project_root(self.path)
 
     def author(self) -> str:
-        """Returns who signs what is recorded; asked for only by what records something."""
+        """Who signs what is recorded; asked for only by what records something."""
         return default_author(project_folder(self.file))
 
     @property
@@ -112,8 +114,7 @@ class App:
         return self._store
 
     def branch(self, wanted: str = "a new version needs a branch", hint: str = NEW_BRANCH) -> str:
-        """Returns HEAD's branch. Raises InvalidOperation where it is detached, with what the branch
-        is wanted for."""
+        """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached."""
         branch = self.store.head.branch
         if branch is None:
             raise InvalidOperation(f"HEAD is detached: {wanted}", hint=hint)
@@ -158,6 +159,20 @@ class App:
 pass_app = click.make_pass_decorator(App)
 
 
+class Given(SimpleNamespace):
+    """The arguments and options of a command, by name."""
+
+
+def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
+    """Gives a command the store, and its arguments and options as one record."""
+
+    @wraps(command)
+    def called(app: App, /, **given: Any) -> None:
+        command(app, Given(**given))
+
+    return pass_app(called)
+
+
 def _force(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         ctx.ensure_object(App).force()
@@ -180,7 +195,7 @@ class Finite(click.types.FloatParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Returns the number. Raises BadParameter."""
+        """The number. Raises BadParameter."""
         number: float = super().convert(value, param, ctx)
         if not abs(number) <= LARGEST:
             self.fail(f"{value!r} is no number from -{LARGEST:,} to {LARGEST:,}.", param, ctx)
@@ -227,35 +242,35 @@ class Named(click.ParamType[str]):
 
 
 def _quoted(name: str) -> str:
-    """Returns a name as a shell reads it again, whatever characters it has."""
+    """A name as a shell reads it again, whatever characters it has."""
     return re.sub(r"([^\w@%+=:,./~^{}-])", r"\\\1", name)
 
 
 def branches(store: Store) -> list[tuple[str, str]]:
-    """Returns the branches, each with where it stands."""
+    """The branches, each with where it stands."""
     return [(name, f"branch at v{number}") for name, number in store.branches().items()]
 
 
 def tags(store: Store) -> list[tuple[str, str]]:
-    """Returns the tags, each with where it stands."""
+    """The tags, each with where it stands."""
     return [(name, f"tag at v{number}") for name, number in store.tags().items()]
 
 
 def names(store: Store) -> list[tuple[str, str]]:
-    """Returns HEAD, the branches, the remotes' branches and the tags."""
+    """HEAD, the branches, the remotes' branches and the tags."""
     remote = [(name, f"remote branch at v{n}") for name, n in store.remote_branches().items()]
     return [("HEAD", "where HEAD is"), *branches(store), *remote, *tags(store)]
 
 
 def remotes(store: Store) -> list[tuple[str, str]]:
-    """Returns the remotes' names, each with its location."""
+    """The remotes' names, each with its location."""
     from tfgrpo.store.transfer.remotes import Remotes
 
     return list(Remotes(store).all().items())
 
 
 def revisions(store: Store) -> list[tuple[str, str]]:
-    """Returns the names a revision may have, each with a word of help."""
+    """The names a revision may have, each with a word of help."""
     from tfgrpo.store.history.revisions import run_of_history
 
     offers = names(store)
@@ -267,14 +282,14 @@ def revisions(store: Store) -> list[tuple[str, str]]:
 
 
 def experiences(store: Store) -> list[tuple[str, str]]:
-    """Returns the ids and labels of the library at HEAD, each with its text."""
+    """The ids and labels of the library at HEAD, each with its text."""
     library = store.library("HEAD")
     pairs = [(e.id, e.text) for e in library]
     return pairs + [(label, library.by_id[id].text) for label, id in library.labels.items()]
 
 
 def runs(store: Store) -> list[tuple[str, str]]:
-    """Returns the runs, each with its branch."""
+    """The runs, each with its branch."""
     return [(run.name, f"run on {run.branch}") for run in store.runs.listed()]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import printing as text
+from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.runs.run_issues import issue_counts, report
 from tfgrpo.store.history.log_filter import subject
@@ -23,22 +24,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("revision", required=False, type=REVISION)
-@click.option("-s", "--short", is_flag=True, help="The first line alone.")
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Also the library in figures: its history, and what is confirmed and changed most.",
+@flag("-s, --short", "The first line alone.")
+@flag(
+    "-v, --verbose",
+    "Also the library in figures: its history, and what is confirmed and changed most.",
 )
-@click.option(
-    "-n",
-    "--number",
+@option(
+    "-n, --number",
+    "With -v: how many experiences to list in each group.",
     type=click.IntRange(0),
     default=5,
-    show_default=True,
-    help="With -v: how many experiences to list in each group.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def status(
     app: App, revision: str | None, short: bool, verbose: bool, number: int, as_json: bool
@@ -131,7 +128,7 @@ def status(
 
 
 def _apart(apart: Apart) -> str:
-    """Returns how a branch and its remote's compare, and what brings them together."""
+    """How a branch and its remote's compare, and what brings them together."""
     ahead, behind = apart.ahead, apart.behind
     if not ahead and not behind:
         return f"the same as {apart.name} when last fetched"

@@ -7,6 +7,7 @@ from typing import cast
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, option
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.opening import members_of
@@ -32,7 +33,7 @@ def store() -> None:
 
 
 @store.command()
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def members(app: App, as_json: bool) -> None:
     """List the members, each with a level.
@@ -53,7 +54,7 @@ def members(app: App, as_json: bool) -> None:
 
 @store.command()
 @click.argument("user")
-@click.option("--as", "level", type=click.Choice(LEVELS), required=True, help="What they may do.")
+@option("--as", "What they may do.", name="level", type=click.Choice(LEVELS), required=True)
 @pass_app
 def grant(app: App, user: str, level: str) -> None:
     """Let USER of the database do what a level may, and nothing more.

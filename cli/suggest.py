@@ -1,5 +1,4 @@
-"""Groups of commands that know what was meant by a name they have not got, and a command to which
-`-3` means `-n 3`, as to git's log."""
+"""Groups of commands that know what a wrong name meant, and a command to which `-3` is `-n 3`."""
 
 from __future__ import annotations
 
@@ -110,9 +109,7 @@ def _meant(word: str, there: list[str]) -> list[str]:
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = 0.7) -> list[str]:
-    """Returns which of the known words may be meant by one: as good as the same, nearest first.
-
-    `cutoff` is the least that they have to be alike, from 0 to 1."""
+    """The known words that one may mean, nearest first: alike by `cutoff` (0 to 1) at least."""
     import difflib
 
     known = list(known)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import click
 
 from tfgrpo.cli import checkout, printing
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, force_option, pass_app
 from tfgrpo.cli.suggest import CountedCommand
@@ -20,7 +21,7 @@ from tfgrpo.store.records import RefMove
 @click.command()
 @click.argument("branch", type=BRANCH_NAME)
 @click.argument("revision", required=False, type=REVISION)
-@click.option("-c", "--create", is_flag=True, help="Create the branch first, at REVISION or HEAD.")
+@flag("-c, --create", "Create the branch first, at REVISION or HEAD.")
 @pass_app
 def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
     """Switch to a branch; later versions are added to it.
@@ -140,8 +141,8 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
 
 @click.command(cls=CountedCommand)
 @click.argument("name", required=False, type=NAME)
-@click.option("-n", "--number", type=click.IntRange(1), help="Show at most this many.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@option("-n, --number", "Show at most this many.", type=COUNT)
+@JSON
 @pass_app
 def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> None:
     """Show every move of HEAD, branches and tags, newest first; for a single NAME, with the @{n} of
@@ -154,12 +155,8 @@ def reflog(app: App, name: str | None, number: int | None, as_json: bool) -> Non
     """
     moves = app.store.port.names.ref_log(None) if name is None else moves_of(app.store, name)
     shown = printing.first(moves, number)
-    if as_json:
-        printing.emit_json_list(
-            move._asdict() | {"time": printing.iso(move.time)} for move in shown
-        )
-    else:
-        printing.emit(app, _lines(shown, name))
+    rows = (move._asdict() | {"time": printing.iso(move.time)} for move in shown)
+    printing.answer(app, rows, _lines(shown, name), as_json)
 
 
 def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
@@ -176,7 +173,7 @@ def _lines(moves: Iterator[RefMove], name: str | None) -> Iterator[str]:
 
 
 def short(name: str) -> str:
-    """Returns a name as people say it: without heads/, tags/ or remotes/."""
+    """A name as people say it: without heads/, tags/ or remotes/."""
     if name.startswith(PROTECTED):
         return f"protection of {short(name.removeprefix(PROTECTED))}"
     return (
@@ -185,7 +182,7 @@ def short(name: str) -> str:
 
 
 def place(version: int | None, symbol: str | None) -> str:
-    """Returns where a name stands: a version, a branch, or nowhere."""
+    """Where a name stands: a version, a branch, or nowhere."""
     if symbol is not None:
         return short(symbol)
     return "none" if version is None else f"v{version}"

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from tfgrpo.author import default_author
 from tfgrpo.cli import options, printing, traffic_figures
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.start_context import FINITE, App, pass_app
 from tfgrpo.cli.traffic_figures import token_count
 from tfgrpo.proxy.withheld_words import clean_feedback
@@ -23,32 +24,32 @@ from tfgrpo.wording import money
 
 @click.command()
 @click.argument("call", required=False)
-@click.option("--since", default="7d", show_default=True, help="From when on: 2h, 3d, 2026-11-20.")
-@click.option("--version", help="Only calls under this version, by name or digest.")
-@click.option("--library", help="Only calls under this library of the proxy.")
-@click.option("--model", help="Only calls of this model.")
-@click.option("--subject", help="Only calls for this subject (a conversation or user).")
-@click.option("--arm", help="Only calls in this arm of an experiment: NAME/candidate.")
-@click.option("--key", help="Only calls with this virtual key, by its name.")
-@click.option(
+@option("--since", "From when on: 2h, 3d, 2026-11-20.", default="7d")
+@option("--version", "Only calls under this version, by name or digest.")
+@option("--library", "Only calls under this library of the proxy.")
+@option("--model", "Only calls of this model.")
+@option("--subject", "Only calls for this subject (a conversation or user).")
+@option("--arm", "Only calls in this arm of an experiment: NAME/candidate.")
+@option("--key", "Only calls with this virtual key, by its name.")
+@option(
     "--tag",
-    "tags",
+    "Only calls with this tag; repeatable.",
+    name="tags",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Only calls with this tag; repeatable.",
 )
-@click.option("--trace", help="Only calls of this trace, by its id.")
-@click.option("--failed", is_flag=True, help="Only calls that failed.")
-@click.option("--feedback", "with_feedback", is_flag=True, help="Only calls with feedback.")
-@click.option("--below", type=FINITE, help="Only calls whose mean score is below this.")
-@click.option("-n", "--number", type=click.IntRange(1), help="Most.  [50; 5 experiences]")
-@click.option("--figures", is_flag=True, help="Show what the calls came to instead, in figures.")
-@click.option(
+@option("--trace", "Only calls of this trace, by its id.")
+@flag("--failed", "Only calls that failed.")
+@flag("--feedback", "Only calls with feedback.", name="with_feedback")
+@option("--below", "Only calls whose mean score is below this.", type=FINITE)
+@option("-n, --number", "Most.  [50; 5 experiences]", type=COUNT)
+@flag("--figures", "Show what the calls came to instead, in figures.")
+@option(
     "--by",
+    "Figures by version, arm, day, user, key, model, provider, or a tag's name.",
     metavar="DIMENSION",
-    help="Figures by version, arm, day, user, key, model, provider, or a tag's name.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def traffic(
     app: App, /, call: str | None, since: str, subject: str | None, as_json: bool, **flags: Any
@@ -99,22 +100,19 @@ def traffic(
             else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
         )
         calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
-        if as_json:
-            printing.emit_json([_object(one, cost) for one in calls])
-        else:
-            printing.emit(app, _listed(calls, cost))
+        printing.answer(app, [_object(one, cost) for one in calls], _listed(calls, cost), as_json)
 
 
 @click.command()
 @click.argument("call", required=False)
-@click.option("--score", help="true, false or a number.")
-@click.option("--correct", help="The answer that would have been right.")
-@click.option("--label", help="A word for what is wrong or right.")
-@click.option("--comment", help="Anything else.")
-@click.option(
+@option("--score", "true, false or a number.")
+@option("--correct", "The answer that would have been right.")
+@option("--label", "A word for what is wrong or right.")
+@option("--comment", "Anything else.")
+@option(
     "--scale",
+    "Set the scale of a label's scores instead; the label `score` is for those without one.",
     metavar="LABEL=LOW..HIGH",
-    help="Set the scale of a label's scores instead; the label `score` is for those without one.",
 )
 @pass_app
 def feedback(
@@ -187,14 +185,14 @@ def opened(app: App) -> Any:
 
 
 def dollars_of(app: App) -> Cost:
-    """Returns what tells the price of a call."""
+    """What tells the price of a call."""
     from tfgrpo.costs.proxy_calls import Dollars
 
     return Dollars(options.open_project(app, None).table("prices")).of
 
 
 def parse_tag(given: str) -> tuple[str, str]:
-    """Returns a tag as it is typed: NAME=VALUE. Raises UsageError."""
+    """A tag as it is typed: NAME=VALUE. Raises UsageError."""
     name, equals, value = given.partition("=")
     if not (name and equals):
         raise click.UsageError(f"{given!r} is no tag: write team=blue")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def show(
     app: App, calls: list[MeasuredCall], lost: int, cost: Cost, number: int, as_json: bool
 ) -> None:
-    """Prints calls in figures: by version, by arm, and by the experiences that were in the prompt,
-    of which a table has so many."""
+    """Prints calls in figures: by version, by arm, and by `number` experiences of their prompts."""
     from tfgrpo.store.activity.traffic import by_dimension, by_experience
 
     store = app.store
@@ -57,10 +56,7 @@ def show_by(app: App, calls: list[MeasuredCall], by: str, cost: Cost, as_json: b
     from tfgrpo.store.activity.traffic import by_dimension
 
     groups = by_dimension(calls, by, cost)
-    if as_json:
-        printing.emit_json([one._asdict() for one in groups])
-    else:
-        printing.emit(app, _table(shown(by), groups, {}))
+    printing.answer(app, [one._asdict() for one in groups], _table(shown(by), groups, {}), as_json)
 
 
 def _table(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
@@ -92,5 +88,5 @@ def _sum(one: LiveFigures) -> str:
 
 
 def token_count(tokens: int | None) -> str:
-    """Returns how many tokens, or that nobody knows."""
+    """How many tokens, or that nobody knows."""
     return "?" if tokens is None else str(tokens)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import checkout, cost, options, printing
+from tfgrpo.cli.flags import flag, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
 from tfgrpo.learn.next_commands import next_steps
@@ -26,30 +27,21 @@ if TYPE_CHECKING:
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "train")
 @click.argument("data", required=False)
-@click.option(
-    "--run", "name", help="Name of the run; by default run in [train], or the name of DATA."
-)
-@click.option(
-    "--resume", type=RUN, metavar="RUN", help="Resume this run, with its recorded settings."
-)
-@click.option("--new", is_flag=True, help="Start a new run even if one like it exists.")
-@click.option(
-    "--keep-going",
-    is_flag=True,
-    help="Go on even if the first attempts are all right, or all wrong.",
-)
-@click.option(
+@option("--run", "Name of the run; by default run in [train], or the name of DATA.", name="name")
+@option("--resume", "Resume this run, with its recorded settings.", type=RUN, metavar="RUN")
+@flag("--new", "Start a new run even if one like it exists.")
+@flag("--keep-going", "Go on even if the first attempts are all right, or all wrong.")
+@flag(
     "--workers",
-    is_flag=True,
-    help="Have the workers of a shared store make the groups; without any, this process does.",
+    "Have the workers of a shared store make the groups; without any, this process does.",
 )
-@click.option(
+@option(
     "--preset",
+    "Defaults that fit the data and the model, or the published method with its own.  [fit]",
     type=click.Choice(["fit", "paper"]),
-    help="Defaults that fit the data and the model, or the published method with its own.  [fit]",
 )
 @options.estimate
-@click.option("--json", "as_json", is_flag=True, help="With --estimate: output JSON.")
+@flag("--json", "With --estimate: output JSON.", name="as_json")
 @options.BUDGET
 @force_option
 @options.CONFIG
@@ -94,6 +86,7 @@ def train(
         queue_address(app.location)  # which a file has none of
     if details and not estimate:
         raise click.UsageError("--details needs --estimate")
+    from tfgrpo.learn.run_estimate import estimate_run
     from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run, run_budget
 
     there = _has_store(app)
@@ -108,7 +101,8 @@ def train(
         if plan.chosen:
             printing.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
-        cost.print_estimate(app, plan, run, details=details, as_json=as_json)
+        figures = estimate_run(app.store, plan, run)
+        cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
         return
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import flag
 from tfgrpo.cli.start_context import App, pass_app
 
 if TYPE_CHECKING:
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("place", required=False, metavar="[FOLDER | FILE]", type=click.Path(path_type=Path))
-@click.option("--show", is_flag=True, help="Show what would be allowed; change nothing.")
-@click.option("--revoke", is_flag=True, help="Take back all trust in the folder.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="With --show: output JSON.")
+@flag("--show", "Show what would be allowed; change nothing.")
+@flag("--revoke", "Take back all trust in the folder.")
+@flag("-y, --yes", "Do not ask.")
+@flag("--json", "With --show: output JSON.", name="as_json")
 @pass_app
 def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_json: bool) -> None:
     """Allow a folder to do what its settings, rubrics, runs and remotes say.
@@ -85,7 +86,7 @@ def _ask(permissions: Permissions) -> bool:
 
 
 def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
-    """Returns a folder, and what its parts need that need anything."""
+    """A folder, and what its parts need that need anything."""
     from tfgrpo.cli.proxy import FILE as PROXY
     from tfgrpo.project import file_permissions, store_permissions
     from tfgrpo.settings import FILE

@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.flags import PORT, flag, option
+from tfgrpo.cli.start_context import App, Given, pass_given
 from tfgrpo.store.errors import TfgrpoError, install_hint
 
 NEEDED = ("jinja2", "markupsafe", "starlette", "uvicorn")
@@ -28,73 +29,46 @@ def needed_for_pages() -> Iterator[None]:
 
 
 @click.command()
-@click.option(
-    "--host",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on; any but loopback needs a --login.",
-)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=7433,
-    show_default=True,
-    help="Port to listen on; 0 takes any that is free.",
-)
-@click.option("--read-only", is_flag=True, help="Show everything, record nothing.")
-@click.option(
+@option("--host", "Address to listen on; any but loopback needs a --login.", default="127.0.0.1")
+@option("--port", "Port to listen on; 0 takes any that is free.", type=PORT, default=7433)
+@flag("--read-only", "Show everything, record nothing.")
+@option(
     "--login",
-    "logins",
+    "Let this person in, with an address of their own; repeatable.",
+    name="logins",
     multiple=True,
     metavar="NAME",
-    help="Let this person in, with an address of their own; repeatable.",
 )
-@click.option(
+@option(
     "--reader",
-    "readers",
+    "Let this person look, and record nothing; repeatable.",
+    name="readers",
     multiple=True,
     metavar="NAME",
-    help="Let this person look, and record nothing; repeatable.",
 )
-@click.option(
+@option(
     "--name",
-    "names",
+    "A host name by which browsers ask for this server; repeatable.",
+    name="names",
     multiple=True,
     metavar="HOST",
-    help="A host name by which browsers ask for this server; repeatable.",
 )
-@click.option("--open", "open_", is_flag=True, help="Open the page in your browser.")
-@click.option(
+@flag("--open", "Open the page in your browser.", name="open_")
+@option(
     "--export",
-    "export",
+    "Write the pages as files into this new folder instead.",
+    name="export",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the pages as files into this new folder instead.",
 )
-@click.option(
-    "--no-content",
-    is_flag=True,
-    help="Leave out what was asked and said in attempts and calls.",
-)
-@click.option(
+@flag("--no-content", "Leave out what was asked and said in attempts and calls.")
+@option(
     "--notify",
+    "Post there, as JSON, when a proposal waits, a run fails or harm is shown.",
     metavar="URL",
-    help="Post there, as JSON, when a proposal waits, a run fails or harm is shown.",
 )
-@pass_app
-def ui(
-    app: App,
-    host: str,
-    port: int,
-    read_only: bool,
-    logins: tuple[str, ...],
-    readers: tuple[str, ...],
-    names: tuple[str, ...],
-    open_: bool,
-    export: Path | None,
-    no_content: bool,
-    notify: str | None,
-) -> None:
+@pass_given
+def ui(app: App, given: Given) -> None:
     """Show the store in a browser: review, history, runs and production.
 
     The printed address has a token in it, which the browser keeps as a cookie; whoever has it may
@@ -113,37 +87,41 @@ def ui(
     with needed_for_pages():
         from tfgrpo.ui.site import serve
         from tfgrpo.ui.ui_settings import UiSettings, is_loopback, reachable
-    if export is not None:
-        _export(app, export, content=not no_content)
+    if given.export is not None:
+        _export(app, given.export, content=not given.no_content)
         return
-    if not (logins or readers) and not is_loopback(host):
+    if not (given.logins or given.readers) and not is_loopback(given.host):
         raise click.UsageError(
-            f"--host {host} lets others in: say who, with --login NAME for each person"
+            f"--host {given.host} lets others in: say who, with --login NAME for each person"
         )
-    looking = {secrets.token_urlsafe(24): f"{name}" for name in readers}
-    writing = {secrets.token_urlsafe(24): name for name in logins or (app.author(),)}
+    looking = {secrets.token_urlsafe(24): f"{name}" for name in given.readers}
+    writing = {secrets.token_urlsafe(24): name for name in given.logins or (app.author(),)}
     people = writing | looking
     app.store.close()  # what cannot be opened is an error before anything is listened to
     settings = UiSettings(
         app.path.absolute(),
         people,
-        host,
-        port,
-        read_only,
-        names,
-        not no_content,
+        given.host,
+        given.port,
+        given.read_only,
+        given.names,
+        not given.no_content,
         frozenset(looking),
-        notify or "",
-        f"http://{reachable(host, names)[0]}:{port}" if port else "",
+        given.notify or "",
+        f"http://{reachable(given.host, given.names)[0]}:{given.port}" if given.port else "",
     )
 
     def ready(at: int) -> None:
-        places = [f"[{one}]" if ":" in one else one for one in reachable(host, names)]
+        places = [f"[{one}]" if ":" in one else one for one in reachable(given.host, given.names)]
         for token, name in people.items():
-            who = f"  ({name}{', only looks' * (token in looking)})" if logins or readers else ""
+            who = (
+                f"  ({name}{', only looks' * (token in looking)})"
+                if given.logins or given.readers
+                else ""
+            )
             for place in places:
                 printing.echo(f"http://{place}:{at}/?token={token}{who}", err=True)
-        if open_:
+        if given.open_:
             import webbrowser
 
             webbrowser.open(f"http://{places[0]}:{at}/?token={next(iter(people))}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.flags import COUNT, JSON, flag, option
 from tfgrpo.cli.start_context import App, pass_app
 
 if TYPE_CHECKING:
@@ -23,48 +24,32 @@ SHOWN = 28
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--domain",
-    help="Domain whose verifier to use: a name or package.module:object; by default that in "
+    "Domain whose verifier to use: a name or package.module:object; by default that in "
     "[train] of tfgrpo.toml, else math.",
 )
-@click.option(
+@option(
     "--field",
-    "fields",
+    "Field names in FILE for gold, pred, expected, problem or id, such as gold=answer.",
+    name="fields",
     multiple=True,
     metavar="OURS=THEIRS",
-    help="Field names in FILE for gold, pred, expected, problem or id, such as gold=answer.",
 )
-@click.option(
-    "--answers", is_flag=True, help="Treat every pred as a bare answer, not a full response."
-)
-@click.option(
+@flag("--answers", "Treat every pred as a bare answer, not a full response.")
+@option(
     "--pattern",
+    "Extract the answer with this regex: the last match's first group, such as '^A: (.*)'.",
     metavar="REGEX",
-    help="Extract the answer with this regex: the last match's first group, such as '^A: (.*)'.",
 )
-@click.option(
-    "--all", "everything", is_flag=True, help="Show every verdict, not only unexpected ones."
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    default=10.0,
-    show_default=True,
-    help="Seconds per case.",
-)
-@click.option(
-    "--workers",
-    type=click.IntRange(1),
-    default=2,
-    show_default=True,
-    help="Worker processes.",
-)
+@flag("--all", "Show every verdict, not only unexpected ones.", name="everything")
+@option("--timeout", "Seconds per case.", type=click.FloatRange(0, min_open=True), default=10.0)
+@option("--workers", "Worker processes.", type=COUNT, default=2)
 @options.CONFIG
-@click.option("--model", help="Model for domains that use a judge.")
-@click.option("--base-url", help="Base URL of that model.")
-@click.option("--api-key-env", help="Environment variable with its API key.")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@option("--model", "Model for domains that use a judge.")
+@option("--base-url", "Base URL of that model.")
+@option("--api-key-env", "Environment variable with its API key.")
+@JSON
 @pass_app
 def verify(
     app: App,

@@ -8,21 +8,22 @@ import threading
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import flag, option
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 
 
 @click.command()
-@click.option(
+@option(
     "--export",
-    "path",
+    "The file: AGENTS.md, CLAUDE.md, a SKILL.md, or as for `export -o`.",
+    name="path",
     required=True,
     type=click.Path(dir_okay=False),
-    help="The file: AGENTS.md, CLAUDE.md, a SKILL.md, or as for `export -o`.",
 )
-@click.option("--revision", default="HEAD", type=REVISION, help="What it shows.  [HEAD]")
-@click.option("--once", is_flag=True, help="Bring the file up to date once, and end.")
-@click.option("--name", help="Name of a new SKILL.md's skill; by default its folder's.")
-@click.option("--description", help="When to use a new SKILL.md's skill.")
+@option("--revision", "What it shows.  [HEAD]", default="HEAD", type=REVISION, show_default=False)
+@flag("--once", "Bring the file up to date once, and end.")
+@option("--name", "Name of a new SKILL.md's skill; by default its folder's.")
+@option("--description", "When to use a new SKILL.md's skill.")
 @pass_app
 def watch(
     app: App, path: str, revision: str, once: bool, name: str | None, description: str | None

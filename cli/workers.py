@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 from threading import Event
 
 import click
 
 from tfgrpo.cli import printing
+from tfgrpo.cli.flags import JSON, option
 from tfgrpo.cli.options import CONFIG
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
@@ -19,19 +19,14 @@ from tfgrpo.workers.queue import queue_address
 from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent, store_when_there
 from tfgrpo.workers.worker_list import Crew, read_crew, state_of
 
-SLOTS = click.option(
-    "--slots",
-    type=click.IntRange(1, 10_000),
-    default=64,
-    show_default=True,
-    help="Groups that a worker makes at a time.",
+SLOTS = option(
+    "--slots", "Groups that a worker makes at a time.", type=click.IntRange(1, 10_000), default=64
 )
-HEARTBEAT = click.option(
+HEARTBEAT = option(
     "--heartbeat",
+    "Seconds between signs of life; after three without one, others take its groups.",
     type=click.FloatRange(0.1, 600),
     default=5.0,
-    show_default=True,
-    help="Seconds between signs of life; after three without one, others take its groups.",
 )
 
 
@@ -48,27 +43,18 @@ def workers() -> None:
 
 @workers.command()
 @SLOTS
-@click.option("--base-url", help="Endpoint that this machine asks, in place of the run's.")
-@click.option("--api-key-env", help="Environment variable with that endpoint's API key.")
+@option("--base-url", "Endpoint that this machine asks, in place of the run's.")
+@option("--api-key-env", "Environment variable with that endpoint's API key.")
 @HEARTBEAT
-@click.option(
+@option(
     "--grace",
+    "Seconds that groups have to end after SIGTERM, before they are handed back.",
     type=click.FloatRange(0),
     default=30.0,
-    show_default=True,
-    help="Seconds that groups have to end after SIGTERM, before they are handed back.",
 )
 @CONFIG
-@pass_app
-def run(
-    app: App,
-    slots: int,
-    base_url: str | None,
-    api_key_env: str | None,
-    heartbeat: float,
-    grace: float,
-    config: Path | None,
-) -> None:
+@pass_given
+def run(app: App, given: Given) -> None:
     """Be a worker: make groups of attempts for the runs of a shared store, until it is stopped.
 
     Start any number on any machine, then `tfgrpo train DATA --workers`. A worker has to have the
@@ -87,15 +73,15 @@ def run(
     from tfgrpo.project import open_project
     from tfgrpo.workers.worker import Worker, WorkerOptions, end_with
 
-    address, project = queue_address(app.location), open_project(app.root, config)
+    address, project = queue_address(app.location), open_project(app.root, given.config)
     _end_by_signal()
     store = store_when_there(app.location, app.author, printing.echo, lambda: not is_orphan())
     if store is None:
         return
     app.adopt(store)
-    own = {"base_url": base_url, "api_key_env": api_key_env}
+    own = {"base_url": given.base_url, "api_key_env": given.api_key_env}
     models = {name: value for name, value in own.items() if value is not None}
-    options = WorkerOptions(slots, heartbeat, grace, models)
+    options = WorkerOptions(given.slots, given.heartbeat, given.grace, models)
     member = Worker(store, project, options, printing.echo)
 
     async def work() -> None:
@@ -104,7 +90,9 @@ def run(
             loop.add_signal_handler(number, member.stop)
         started_by = parent()
         watching = started_by and asyncio.create_task(end_with(started_by, member.stop))
-        printing.echo(f"worker {member.name}: {printing.plural(slots, 'slot')}; Ctrl-C ends it")
+        printing.echo(
+            f"worker {member.name}: {printing.plural(given.slots, 'slot')}; Ctrl-C ends it"
+        )
         await member.run(address)
         if watching:
             watching.cancel()
@@ -124,7 +112,7 @@ def _end_by_signal() -> None:
 
 
 @workers.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Output JSON.")
+@JSON
 @pass_app
 def list_(app: App, as_json: bool) -> None:
     """Show who works for the runs of a shared store: what each does, its rate and its failures.
@@ -177,14 +165,7 @@ def _lines(crew: Crew) -> Iterator[str]:
 
 
 @workers.command()
-@click.option(
-    "-n",
-    "--count",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    help="Workers to start.",
-)
+@option("-n, --count", "Workers to start.", type=click.IntRange(1, 1000), default=1)
 @SLOTS
 @HEARTBEAT
 @pass_app

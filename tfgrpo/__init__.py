@@ -67,12 +67,11 @@ BESIDE = ("store", "cli", "migrations")
 
 
 class CloneFinder:
-    """Finds those parts where Python is started at the top of a clone, which then comes before
-    what is installed, and nothing but those."""
+    """Finds those parts, and nothing else, where Python starts at the top of a clone."""
 
     @staticmethod
     def find_spec(name: str, *where: object) -> ModuleSpec | None:
-        """Returns where a part is, for the import system."""
+        """Where a part is, for the import system."""
         package, _, part = name.rpartition(".")
         if package != __name__ or part not in BESIDE:
             return None

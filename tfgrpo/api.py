@@ -1,8 +1,5 @@
-"""The public calls: train, evaluate and compare, as good as the command line.
-
-Keyword names are the flags', with underscores. The calls run on the caller's event loop, as in a
-notebook; those that end in `_sync` start one of their own. Nothing here prints, exits or asks.
-"""
+"""The public calls: train, evaluate and compare, with the flags' names as keywords. They run on
+the caller's event loop, or with `_sync` on one of their own. Nothing here prints, exits or asks."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ import asyncio
 import hashlib
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.python_rows import row_lines
@@ -45,9 +42,7 @@ from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import is_there
 from tfgrpo.store.store import Author, Store
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+P = ParamSpec("P")
 T = TypeVar("T")
 Rows: TypeAlias = Sequence[Mapping[str, object]]
 Data: TypeAlias = "str | Path | Rows | None"
@@ -71,18 +66,13 @@ async def train(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> TrainResult:
-    """Learns a library from problems, and returns what came of it.
+    """Learns a library from problems, and returns what came of it. Raises TfgrpoError.
 
-    `data` is a JSONL file of problem and answer, the name of a dataset, or rows. A store is made
-    where there is none. `options` are those of `tfgrpo train` (`model`, `base_url`, `epochs`,
-    `batch_size`, `run`, `resume`, `new`, `budget`, `heldout`, …) and four more: `domain` may be a
-    Domain, `verify` a function from a Problem and a response to a Verdict, a number or a bool,
-    and `tools` a list of Python functions that an agent may call. `agent` has the attempts made:
-    `async def run(problem, context) -> str`, or a command (docs/your-agent.md). The same call
-    again resumes a run that was cut off. One whose first attempts are all right, or all wrong,
-    says so (`notices.NothingToLearn`) and raises StoppedEarly, unless `keep_going` is true.
-    `on_progress` is called with notices (`tfgrpo.notices`) on the event
-    loop. Cancelled, the run is recorded as interrupted. Raises TfgrpoError.
+    `data` is a JSONL file, a dataset's name, or rows. `options` are those of `tfgrpo train`, and
+    `domain` (a Domain), `verify` (Problem and response to a Verdict, number or bool), `tools`
+    (functions for an agent) and `agent` (`async def run(problem, context) -> str`, or a command).
+    The same call resumes a run that was cut off. Without anything to learn it raises StoppedEarly
+    unless `keep_going`. `on_progress` gets notices on the event loop.
     """
     request = _Request(store, config, options, make=True)
     ready = await asyncio.to_thread(request.ready_run, data)
@@ -99,8 +89,8 @@ async def estimate(
     config: Path | str | None = None,
     **options: object,
 ) -> RunEstimate:
-    """Returns what `train` with these options would take: calls, tokens and dollars by stage,
-    likely and at most. Nothing is asked or written. Raises TfgrpoError."""
+    """What `train` with these options would take: calls, tokens and dollars by stage, likely and
+    at most. Nothing is asked or written. Raises TfgrpoError."""
     request = _Request(store, config, options, make=True)
     return await asyncio.to_thread(request.estimate, data)
 
@@ -114,13 +104,9 @@ async def evaluate(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Scores:
-    """Scores a library on problems: mean@k, pass@k and maj@k, with intervals by problem.
-
-    `library` and `against` are revisions. `options` are those of `tfgrpo eval` (`samples`,
-    `problems`, `model`, `base_url`, `budget`, `config`, …), and `domain`, `verify`, `tools` and
-    `agent` as for `train`. Scores are kept with the version and not paid for twice. Raises
-    TfgrpoError.
-    """
+    """Scores a library on problems: mean@k, pass@k and maj@k. `library` and `against` are
+    revisions, `options` those of `tfgrpo eval`, with `domain`, `verify`, `tools` and `agent` as
+    for `train`. Scores are kept with the version, and not paid for twice. Raises TfgrpoError."""
     request = _Request(store, options.pop("config", None), options)
     revisions = [library] if against is None else [library, against]
     plan = await asyncio.to_thread(request.plan_evaluation, data, revisions, revisions[:1])
@@ -137,10 +123,8 @@ async def compare(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Comparison:
-    """Says whether a library is better than another, `v0` for the empty one, paired by problem.
-
-    `options` are those of `evaluate`. Raises TfgrpoError.
-    """
+    """Whether a library is better than another (`v0`: the empty one), paired by problem;
+    `options` are those of `evaluate`. Raises TfgrpoError."""
     request = _Request(store, options.pop("config", None), options)
     revisions = [control, library]
     plan = await asyncio.to_thread(request.plan_evaluation, data, revisions, revisions[::-1])
@@ -158,13 +142,9 @@ async def prove(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Proof:
-    """Tests each experience of a library on a model and problems, and keeps what helps.
-
-    `library` is a revision, or a file that `tfgrpo import` reads. `options` are those of
-    `tfgrpo prove` (`budget`, `new`, `model`, `base_url`, `config`, …), and `domain`, `verify`,
-    `tools` and `agent` as for `train`. The proof has a verdict with effect and interval for each,
-    and what helps is on the branch of its run. Raises TfgrpoError.
-    """
+    """Tests each experience of a library, a revision or a file that `tfgrpo import` reads, and
+    keeps what helps on the branch of its run. `options` are those of `tfgrpo prove`, with
+    `domain`, `verify`, `tools` and `agent` as for `train`. Raises TfgrpoError."""
     request = _Request(store, options.pop("config", None), options)
     ready = await asyncio.to_thread(request.ready_trial, library, data)
     with request.open() as (opened, project):
@@ -180,14 +160,9 @@ async def improve(
     on_progress: OnProgress = ignore,
     **options: object,
 ) -> Improvement:
-    """Learns from what went wrong in production, and proposes what is not worse, for a branch.
-
-    Calls since then whose scores are `below` a bar, or that were corrected, become problems; with
-    `least` (8) new ones they are trained on, and what is learned is compared with the branch on
-    held-out problems. `options` are those of `tfgrpo improve` (`heldout_samples`, `budget`,
-    `accept_better`, `new`, `file`, …) and of `train`. Nothing moves the branch, unless
-    `accept_better` is true. Raises Busy where another process does the same, and TfgrpoError.
-    """
+    """Learns from calls that were corrected or scored `below` a bar, with `least` new problems,
+    and proposes what is not worse on held-out ones; only `accept_better` moves the branch.
+    `options` are those of `tfgrpo improve` and `train`. Raises Busy, and TfgrpoError."""
     own = {name: options.pop(name, None) for name in IMPROVING}
     request = _Request(store, options.pop("config", None), options)
     file = own["file"]
@@ -213,11 +188,7 @@ async def improve(
 
 
 def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any) -> T:
-    """Returns what an asynchronous call gives, on an event loop of its own.
-
-    Where a loop is running already, as in a notebook, that is one in another thread. An interrupt
-    of the caller's ends what runs there before it is raised.
-    """
+    """Runs a call on an event loop of its own, in a thread where one runs already."""
 
     async def awaited() -> T:
         return await call(*arguments, **options)
@@ -228,7 +199,7 @@ def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any)
 
 
 def _run_beside(work: Coroutine[Any, Any, T]) -> T:
-    """Returns what a coroutine gives on a loop in another thread."""
+    """What a coroutine gives on a loop in another thread."""
     running: Future[asyncio.Task[T]] = Future()
     outcome: Future[T] = Future()
 
@@ -268,34 +239,19 @@ def _loop_is_running() -> bool:
     return True
 
 
-def train_sync(data: Data = None, **options: Any) -> TrainResult:
-    """Does what `train` does, and waits for it."""
-    return run_sync(train, data, **options)
+def _waiting(call: Callable[P, Awaitable[T]]) -> Callable[P, T]:
+    """The call that does what an asynchronous one does, and waits for it."""
+
+    @wraps(call)
+    def waits(*arguments: P.args, **options: P.kwargs) -> T:
+        return run_sync(call, *arguments, **options)
+
+    return waits
 
 
-def estimate_sync(data: Data = None, **options: Any) -> RunEstimate:
-    """Does what `estimate` does, and waits for it."""
-    return run_sync(estimate, data, **options)
-
-
-def evaluate_sync(data: Data = None, **options: Any) -> Scores:
-    """Does what `evaluate` does, and waits for it."""
-    return run_sync(evaluate, data, **options)
-
-
-def compare_sync(control: str, library: str, data: Data = None, **options: Any) -> Comparison:
-    """Does what `compare` does, and waits for it."""
-    return run_sync(compare, control, library, data, **options)
-
-
-def prove_sync(library: str | Path = "HEAD", data: Data = None, **options: Any) -> Proof:
-    """Does what `prove` does, and waits for it."""
-    return run_sync(prove, library, data, **options)
-
-
-def improve_sync(target: str = "prod", **options: Any) -> Improvement:
-    """Does what `improve` does, and waits for it."""
-    return run_sync(improve, target, **options)
+train_sync, estimate_sync = _waiting(train), _waiting(estimate)
+evaluate_sync, compare_sync = _waiting(evaluate), _waiting(compare)
+prove_sync, improve_sync = _waiting(prove), _waiting(improve)
 
 
 class _Request:
@@ -334,7 +290,7 @@ class _Request:
         return Store.open(self._path, author=self._author)
 
     def ready_run(self, data: Data) -> ReadyRun:
-        """Returns the run to work on, on record; makes the store where there is none."""
+        """The run to work on, on record; makes the store where there is none."""
         choice = self._choice()
         with ExitStack() as stack:
             there = is_there(self._path)
@@ -360,7 +316,7 @@ class _Request:
         )
 
     def ready_trial(self, library: str | Path, data: Data) -> ReadyRun:
-        """Returns the trial of a file's or a revision's library, on record."""
+        """The trial of a file's or a revision's library, on record."""
         budget, new = (self._options.pop(name, None) for name in ("budget", "new"))
         path = Path(library)
         with self.open() as (store, project):
@@ -374,8 +330,8 @@ class _Request:
             return ready_trial(store, project, plan, wanted)
 
     def estimate(self, data: Data) -> RunEstimate:
-        """Returns what a run would take, or what is left of an unfinished one with the same
-        settings; where there is no store, as if an empty one were here."""
+        """What a run would take, or what is left of an unfinished one with the same settings;
+        where there is no store, as if an empty one were here."""
         choice = self._choice()
         with ExitStack() as stack:
             store, project = stack.enter_context(self.open())
@@ -384,7 +340,7 @@ class _Request:
             return estimate_run(store, plan, run)
 
     def settings(self, project: Project) -> dict[str, Any]:
-        """Returns the options as settings, without any data."""
+        """The options as settings, without any data."""
         values = self._given(project, None)
         values.pop("data", None)
         return values
@@ -392,7 +348,7 @@ class _Request:
     def plan_evaluation(
         self, data: Data, revisions: Sequence[str], trained: Sequence[str]
     ) -> EvalPlan:
-        """Returns the evaluation that is asked for, checked."""
+        """The evaluation that is asked for, checked."""
         with self.open() as (store, project):
             versions = [store.resolve(revision) for revision in revisions]
             return plan_evaluation(
@@ -404,8 +360,7 @@ class _Request:
             )
 
     def _given(self, project: Project, data: Data, aside: Path | None = None) -> dict[str, Any]:
-        """Returns the options as settings; rows become a file beside the store, or `aside` where
-        that is not there yet."""
+        """The options as settings; rows become a file beside the store, else `aside`."""
         options = {**self._options, "data": data if data is not None else self._options.get("data")}
         for name in DATASETS:
             value = options.get(name)
@@ -418,7 +373,7 @@ class _Request:
         return read_options(options)
 
     def _given_domain(self) -> dict[str, Domain]:
-        """Returns the domain that was given as an object, by the name it has in records."""
+        """The domain that was given as an object, by the name it has in records."""
         verify, domain = self._options.pop("verify", None), self._options.get("domain")
         if verify is not None:
             if domain is not None:
@@ -435,7 +390,7 @@ class _Request:
         return {name: domain.identified()}
 
     def _given_agent(self) -> dict[str, Callable[..., Any]]:
-        """Returns the agent that was given as a function, by the name it has in records."""
+        """The agent that was given as a function, by the name it has in records."""
         agent = self._options.get("agent")
         if agent is None or isinstance(agent, str):
             return {}
@@ -450,8 +405,7 @@ class _Request:
 
 
 def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
-    """Returns a store's file and who signs versions. Raises StoreError where there is none and
-    none is to be made."""
+    """A store's file and who signs. Raises StoreError if there is none and none is to be made."""
     if isinstance(store, Store):
         return store.path, store.author
     if store is not None:
@@ -474,8 +428,7 @@ def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:
 
 @contextmanager
 def _nothing_left(folder: Path) -> Iterator[None]:
-    """Removes files of rows, and a folder that was made for them, when there is no store yet and
-    an error ends the block."""
+    """Removes files of rows, and their folder, when an error ends the block without a store."""
     data = folder / ROWS
     before = set(data.glob("*"))
     there = [path for path in (data, folder) if not path.exists()]
@@ -493,8 +446,8 @@ def _nothing_left(folder: Path) -> Iterator[None]:
 
 
 def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
-    """Returns a file with these rows, named by their digest: the one in `folder` if it is there,
-    else a new one, there or `aside`. Raises SettingsError, DatasetError and StoreError."""
+    """A file with these rows, named by their digest: the one in `folder` if it is there, else a
+    new one, there or `aside`. Raises SettingsError, DatasetError and StoreError."""
     if not isinstance(rows, Sequence):
         raise SettingsError("data takes a file name or a list of rows", hint='[{"problem": …}]')
     text = "".join(row_lines(rows)).encode()
@@ -516,7 +469,7 @@ def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
 
 
 def _count(name: str, value: object, usual: int) -> int:
-    """Returns a number of 1 or more. Raises SettingsError."""
+    """A number of 1 or more. Raises SettingsError."""
     if value is None:
         return usual
     if not is_count(value):

@@ -21,19 +21,16 @@ COMMIT = "commit"
 
 
 def default_author(root: str | None = None) -> str:
-    """Returns $TFGRPO_AUTHOR, else `author` of the tfgrpo.toml in `root` (by default the working
-    folder), else git's user.name, else the login name.
-
-    Only the key is read here: a settings file with another mistake in it is no reason not to sign.
-    """
+    """$TFGRPO_AUTHOR, else `author` of the tfgrpo.toml in `root` (of which nothing else is
+    checked), else git's user.name, else the login name."""
     if os.environ.get(AUTHOR):
         return os.environ[AUTHOR]
     return _set(root or os.getcwd()) or _git(root) or _login()
 
 
 def signing_key(root: str) -> str:
-    """Returns the key that `root`'s tfgrpo.toml names in [commit], else git's user.signingkey.
-    Raises SettingsError for neither."""
+    """The key of [commit] in `root`'s tfgrpo.toml, else git's user.signingkey. Raises
+    SettingsError."""
     key = _settings(root).get(COMMIT, {}).get("key") or _config(root, "user.signingkey")
     if not isinstance(key, str) or not key:
         raise SettingsError(
@@ -45,8 +42,8 @@ def signing_key(root: str) -> str:
 
 
 def default_signer(root: str) -> Signer:
-    """Returns what signs versions with `signing_key`, where `sign` in [commit] of the tfgrpo.toml
-    in `root` is true, and else signs nothing. Settings are read when something is to be signed."""
+    """What signs versions with `signing_key`, where `sign` in [commit] of the tfgrpo.toml in
+    `root` is true, and else signs nothing. Settings are read when something is to be signed."""
 
     def sign(message: bytes) -> str | None:
         wanted = _settings(root).get(COMMIT, {}).get("sign", False)
@@ -69,7 +66,7 @@ def _set(root: str) -> str:
 
 
 def _settings(root: str) -> dict[str, Any]:
-    """Returns the author's name and what is said of signing, if anything can be read."""
+    """The author's name and what is said of signing, if anything can be read."""
     try:
         with open(os.path.join(root, "tfgrpo.toml"), "rb") as file:
             import tomllib  # which takes as long to load as all that a checkout needs
@@ -81,14 +78,14 @@ def _settings(root: str) -> dict[str, Any]:
 
 
 def _git(root: str | None) -> str:
-    """Returns what `git commit` would sign with, if git is here and knows."""
+    """What `git commit` would sign with, if git is here and knows."""
     if os.environ.get("GIT_AUTHOR_NAME"):
         return os.environ["GIT_AUTHOR_NAME"]
     return _config(root, "user.name")
 
 
 def _config(root: str | None, key: str) -> str:
-    """Returns a setting of git's, if git is here and has it."""
+    """A setting of git's, if git is here and has it."""
     command = ["git", *(["-C", root] if root else []), "config", key]
     try:
         return (_spawned if hasattr(os, "posix_spawnp") else _run)(command)
@@ -97,10 +94,8 @@ def _config(root: str | None, key: str) -> str:
 
 
 def _spawned(command: list[str]) -> str:
-    """Returns what a command says that succeeds within `PATIENCE` seconds, else nothing.
-
-    Without `subprocess`, which takes as long to load as git does to answer. Raises OSError.
-    """
+    """What a command says within `PATIENCE` seconds, without `subprocess`, which is slow to
+    load."""
     import select
 
     reading, writing = os.pipe()
@@ -135,7 +130,7 @@ def _run(command: list[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Returns what git needs to find its settings."""
+    """What git needs to find its settings."""
     return child_processes.without_keys("GIT_")
 
 

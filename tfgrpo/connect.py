@@ -1,10 +1,6 @@
-"""From the name of a model to an endpoint that answers, and back down again.
-
-`local:NAME` fetches the weights when they are missing, serves them from a child process on
-loopback, and ends it when the work is done. Any other name is asked for at `base_url`, or at
-the `openai` client's own default address. Which key goes where is in
-`tfgrpo/model/keys_by_host.py`.
-"""
+"""From the name of a model to an endpoint that answers: `local:NAME` is fetched and served by a
+child process for as long as the work lasts, any other asked for at `base_url` or the client's
+default. Keys are for `tfgrpo/model/keys_by_host.py`."""
 
 from __future__ import annotations
 
@@ -50,10 +46,7 @@ Download = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """At most `concurrency` requests in flight, each for at most `timeout` seconds.
-
-    An endpoint that gives no answer for `patience` seconds is given up.
-    """
+    """At most `concurrency` requests, for `timeout` seconds each; `patience` gives up."""
 
     concurrency: int = 128
     timeout: float = 1800.0
@@ -62,11 +55,7 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The policy model and the reflection model, and the limits of asking them.
-
-    The fleets are the endpoints that serve a model where several are listed; `policy` and
-    `reflection` are the first of them then.
-    """
+    """The policy and the reflection model, their limits, and fleets of listed endpoints."""
 
     policy: Endpoint
     reflection: Endpoint
@@ -97,11 +86,8 @@ def open_endpoints(
     on_download: Download | None = None,
     listed: Sequence[ListedEndpoint] = (),
 ) -> Iterator[Endpoints]:
-    """Opens the endpoints that settings name, for as long as the block lasts: the `listed` ones
-    where the model is asked at those.
-
-    Keys are read from `environment`. Raises EndpointError or LocalModelError.
-    """
+    """Opens the endpoints that settings name, or those `listed`, for as long as the block lasts,
+    with keys from `environment`. Raises EndpointError or LocalModelError."""
     with ExitStack() as stack:
         local: dict[str, Endpoint] = {}
 
@@ -147,8 +133,7 @@ def _fleet(
     options: EndpointOptions,
     environment: Mapping[str, str],
 ) -> tuple[FleetEndpoint, ...]:
-    """Returns the endpoints that are listed, which go by what is found out of any of them: they
-    serve one model."""
+    """The listed endpoints, which share what is found out of any: they serve one model."""
     fleet: list[FleetEndpoint] = []
     for one in listed:
         key = key_for(one.base_url, one.api_key_env, environment)
@@ -164,14 +149,9 @@ def named_models(
     environment: Mapping[str, str],
     listed: Sequence[ListedEndpoint] = (),
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Returns what settings leave to be found out of which models are asked where, as settings
-    that win over `layers` (the first that has a value wins), and what to say of it.
-
-    An address that is given without a model of its own is asked which model it serves, and so is
-    the first of the `listed` endpoints, which are asked where no address is given.
-    `OPENAI_BASE_URL` becomes the address of models that have none. Raises ModelsUnknown where an
-    address does not say, or serves several, and EndpointError for a key that is not there.
-    """
+    """What settings (the first of `layers` that has a value) leave open of which models are
+    asked where, as winning settings, and what to say of it. An address without a model, or the
+    first `listed` endpoint, is asked what it serves. Raises ModelsUnknown and EndpointError."""
     ordered = [{k.replace("-", "_"): v for k, v in x.items() if v is not None} for x in layers]
 
     def first(name: str) -> tuple[int, Any]:
@@ -241,12 +221,8 @@ async def check_model(
     environment: Mapping[str, str],
     prices: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[EndpointReport, tuple[str, ...]]:
-    """Returns what the model that settings name can do, and what to say of which it is.
-
-    `layers` are settings of [model], the first that has a value winning, and `prices` the table
-    [prices]. The model is asked about ten times; a local one is fetched and started. Raises
-    EndpointError where it cannot be asked, and what `named_models` does.
-    """
+    """What the model of [model] in `layers` (the first value wins) can do, in about ten calls,
+    and what to say of which it is. Raises EndpointError, and what `named_models` does."""
     layers = [{k.replace("-", "_"): v for k, v in layer.items()} for layer in layers]
     named, notes = named_models(layers, environment)
     values: dict[str, Any] = {}
@@ -296,8 +272,8 @@ def check_endpoints(
 
 
 def _reflection_address(models: ModelSettings) -> Address:
-    """Returns the reflection model, its address and its key's variable: the attempts' own where
-    they are asked at the same host."""
+    """The reflection model, its address and its key's variable, at the same host the attempts'
+    own."""
     name = models.reflection_api_key_env
     if name is None and host_of(models.reflection_address) == host_of(models.base_url):
         name = models.api_key_env
@@ -305,10 +281,7 @@ def _reflection_address(models: ModelSettings) -> Address:
 
 
 def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> EndpointOptions:
-    """Returns how an endpoint is asked, with the headers that the environment has.
-
-    Raises EndpointError where a variable is not set.
-    """
+    """How an endpoint is asked, with its headers. Raises EndpointError for an unset variable."""
     headers, secrets = dict(manner.get("extra_headers", {})), []
     for header, value in headers.items():
         if value.startswith(FROM_ENVIRONMENT):
@@ -319,7 +292,7 @@ def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> Endpo
 
 
 def model_cache(environment: Mapping[str, str]) -> ModelCache:
-    """Returns where the weights of local models are kept."""
+    """Where the weights of local models are kept."""
     from tfgrpo.local.cache import ModelCache
 
     named = environment.get(MODELS_FOLDER)
@@ -327,13 +300,9 @@ def model_cache(environment: Mapping[str, str]) -> ModelCache:
 
 
 def local_slots(concurrency: int = SLOTS) -> int:
-    """Returns how many requests a local model answers at once: one for each CPU, and no more than
-    are sent.
-
-    A slot reuses the beginning of its own last prompt alone, so that more of them read more prompts
-    anew: 16 answers took 78 s with two slots and 104 s with eight on two CPUs, 127 s with one and
-    172 s with eight on one (1.5B, prompts of 120 tokens).
-    """
+    """Requests a local model answers at once: one for each CPU. A slot reuses its own last
+    prompt alone, so more of them read anew: 16 answers took 78 s with two slots and 104 s with
+    eight on two CPUs, 127 s with one and 172 s with eight on one (1.5B, prompts of 120 tokens)."""
     from tfgrpo.local.model_server import available_cpus
 
     return min(concurrency, SLOTS, available_cpus())

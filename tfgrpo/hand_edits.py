@@ -16,7 +16,7 @@ from tfgrpo.store.store import Store
 
 
 def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:
-    """Returns the operations that add texts; one that the library has is a confirmation."""
+    """The operations that add texts; one that the library has is a confirmation."""
     ids = {e.text: e.id for e in library}
     return [
         Operation("KEEP", ids[line], reason=reason)
@@ -27,7 +27,7 @@ def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Op
 
 
 def modified(library: Library, id: str, text: str, reason: str | None) -> Operation:
-    """Returns the operation that changes a text. Raises InvalidOperation where it says that."""
+    """The operation that changes a text. Raises InvalidOperation where it says that."""
     text = one_line(text)
     if id in library.by_id and library.by_id[id].text == text:
         label = library.label_of[id]
@@ -60,13 +60,9 @@ def commit_by_hand(
     expected: Version | None = None,
     order: Sequence[str] | None = None,
 ) -> Version:
-    """Appends a version to a branch, and rewrites the library for inference; returns it.
-
-    Without a message it says which kind of work it was (`subject.by_hand`). `onto` is the version
-    that the operations were made for; with `expected` instead, the branch must still stand there.
-    `order` is the one that the library is to have. Raises StaleVersion and InvalidOperation, as
-    `Store.commit` does.
-    """
+    """Appends a version to a branch, for operations made `onto` a version or with the branch
+    still at `expected`, in `order`, and rewrites the library. Raises StaleVersion and
+    InvalidOperation."""
     message = message or by_hand(operations)
     version = store.commit(
         branch, operations, message=message, onto=onto, expected=expected, order=order
@@ -84,11 +80,8 @@ def move_experiences(
     message: str | None = None,
     reason: str | None = None,
 ) -> Version:
-    """Moves experiences of a branch's library, whoever else is writing, as one version whose
-    message has the reason; returns it.
-
-    Raises InvalidOperation for one that is not there, and where they stand there already.
-    """
+    """Moves experiences of a branch's library, whoever else writes, as one version. Raises
+    InvalidOperation for one that is not there, and where they stand there already."""
     with store.port.transaction():
         library = store.library(store.tip(branch))
         before = ids_of(library)
@@ -110,11 +103,8 @@ def move_experiences(
 def arrange_library(
     store: Store, branch: str, order: Sequence[str], *, onto: Version, reason: str
 ) -> Version | None:
-    """Puts a branch's library in an order that was made for the version `onto`, as one version
-    whose message has the reason; returns it, or None where nothing moves.
-
-    What was added since stays last. Raises StaleVersion where it was put in another order since.
-    """
+    """Puts a branch's library in an order made for the version `onto`, with what came since
+    last; None where nothing moves. Raises StaleVersion where it was put in another order since."""
     ids = moved(ids_of(store.library(onto)), order)
     if not ids:
         return None
@@ -139,12 +129,8 @@ def commit_edit(
     message: str | None = None,
     reason: str | None = None,
 ) -> Version | None:
-    """Records what an edited `document` of a library asks for, as one version of a branch; returns
-    it, or None where nothing was changed.
-
-    A reason is recorded with each event; where lines were moved and nothing else, in the message.
-    Raises UnreadableEdit, and what `Store.commit` raises.
-    """
+    """Records what an edited `document` asks for as one version, None where nothing changed; a
+    reason goes to each event, else into the message. Raises UnreadableEdit, StaleVersion."""
     from tfgrpo.rendering.markdown_edit import edited
 
     edit = edited(library, content)
@@ -167,10 +153,10 @@ def commit_edit(
 
 
 def move_message(ids: Sequence[str]) -> str:
-    """Returns the message of a version that moves experiences."""
+    """The message of a version that moves experiences."""
     return f"move {', '.join(ids) if len(ids) <= NAMED else f'{len(ids)} experiences'}"
 
 
 def _why_moved(message: str, reason: str | None) -> str:
-    """Returns a message with the reason: a move is in no event that could have one."""
+    """A message with the reason: a move is in no event that could have one."""
     return f"{message}: {reason.strip()}" if reason and reason.strip() else message

@@ -1,10 +1,8 @@
 """From a table of somebody's own to a folder that trains: `tfgrpo init --from data.csv`.
 
-The rows are split into those to learn from, those for the gate, and those that are held out and
-sealed. Equal texts stay on one side, and a text with two different answers is left out. Rows with
-labels are dealt out label by label, so that the first so many of any file are a fair sample, and
-sizes are such that a local model is through in two or three hours. Every choice is in the settings
-file, with what it is for.
+Rows are split into those to learn from, for the gate, and sealed; equal texts stay together, a text
+with two answers is left out. Labels are dealt out one by one, and sizes fit a local model in two or
+three hours.
 """
 
 from __future__ import annotations
@@ -55,8 +53,7 @@ NO_GATE = 40
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many problems are learned from, gate, and are held out, at most; and of how many a
-    step is."""
+    """How many problems are learned from, gate, are held out, at most, and make a step."""
 
     train: int
     gate: int
@@ -98,8 +95,7 @@ class OwnData:
 
 @dataclass(frozen=True, slots=True)
 class DataPlan:
-    """What is to be written for a table: every file by its name, and what was seen and chosen, a
-    line each."""
+    """The files to write for a table, by name, and what was seen and chosen, a line each."""
 
     files: Mapping[str, str]
     lines: tuple[str, ...]
@@ -107,13 +103,12 @@ class DataPlan:
 
 
 def read_table(path: Path) -> list[Row]:
-    """Returns the rows of a file of any usual kind. Raises DatasetError."""
+    """The rows of a file of any usual kind. Raises DatasetError."""
     return [row._replace(fields=_with_reference(row.fields)) for row in readers.read(path)]
 
 
 def shaped(rows: Sequence[Row], own: OwnData) -> list[Row]:
-    """Returns rows with their options and context in what is asked; as they are where somebody
-    has named the fields. Raises DatasetError."""
+    """Rows in our shape, unless somebody has named the fields. Raises DatasetError."""
     if own.problem is not None or own.answers:
         return list(rows)
     base = index_base(row.fields for row in rows)
@@ -121,7 +116,7 @@ def shaped(rows: Sequence[Row], own: OwnData) -> list[Row]:
 
 
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row whose conversation ends with an answer with that as a field of its own."""
+    """A row whose conversation ends with an answer with that as a field of its own."""
     turns, fields = row.get("messages"), dict(row)
     if not isinstance(turns, list) or any(is_filled(row.get(name)) for name in ANSWERS):
         return fields
@@ -132,8 +127,7 @@ def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
-    """Returns what to write for the rows of a table. Raises DatasetError where there are too few
-    that can be used."""
+    """What to write for the rows of a table. Raises DatasetError where too few can be used."""
     rows = shaped(rows, own)
     columns = guess_columns([row.fields for row in rows], own.problem, own.answers, own.kind)
     scalars = _scalars(rows, columns)
@@ -191,8 +185,7 @@ def _unread(rows: Sequence[Row], columns: ColumnGuess) -> list[str]:
 
 
 def write_files(folder: Path, plan: DataPlan) -> list[Path]:
-    """Writes the files of a plan, and returns them. Raises InvalidOperation where one is there
-    with other content: nothing is written then."""
+    """Writes the files of a plan, all or none. Raises InvalidOperation where one is there."""
     paths = {folder / name: text.encode() for name, text in plan.files.items()}
     for path, content in paths.items():
         if path.exists() and path.read_bytes() != content:
@@ -209,7 +202,7 @@ def write_files(folder: Path, plan: DataPlan) -> list[Path]:
 def _items(
     rows: Sequence[Row], columns: ColumnGuess, scalars: Mapping[str, Column]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the rows that can be used as problems, and what was left out, a line each."""
+    """The rows that can be used as problems, and what was left out, a line each."""
     items: dict[str, dict[str, Any]] = {}
     conflicts: set[str] = set()
     empty = twice = 0
@@ -245,8 +238,7 @@ def _labels(items: Sequence[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _well_spelled(items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns items without those whose label is likely misspelled, and what to say of labels that
-    look like others, a line each."""
+    """Items whose label is not likely misspelled, and what to say of labels like others."""
     alike = look_alikes(_labels(items))
     lines = [f"{pair}: make them one if they are" for pair in alike if not pair.is_rare]
     rare = {pair.label: pair for pair in alike if pair.is_rare}
@@ -259,7 +251,7 @@ def _well_spelled(items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], li
 def _answer(
     row: Mapping[str, Any], columns: ColumnGuess, scalars: Mapping[str, Column]
 ) -> str | list[str]:
-    """Returns a row's answer, or all that are right; a label is one line."""
+    """A row's answer, or all that are right; a label is one line."""
     if not columns.answers:
         return ""
     if scalars:
@@ -277,8 +269,7 @@ def _answer(
 
 
 def _scalars(rows: Sequence[Row], columns: ColumnGuess) -> dict[str, Column]:
-    """Returns what makes values of JSON out of the texts of each field of the answer, where there
-    are several."""
+    """What makes values of JSON of the texts of each answer field, where there are several."""
     if columns.kind != "json" or len(columns.answers) < 2:
         return {}
     return {
@@ -287,7 +278,7 @@ def _scalars(rows: Sequence[Row], columns: ColumnGuess) -> dict[str, Column]:
 
 
 def _scalar(cell: object, column: Column) -> object:
-    """Returns a cell as JSON has it, its text as the column is read; None where it is empty."""
+    """A cell as JSON has it, its text as the column is read; None where it is empty."""
     if is_empty(cell):
         return None
     return column.read(cell.strip()) if isinstance(cell, str) else cell
@@ -296,7 +287,7 @@ def _scalar(cell: object, column: Column) -> object:
 def _split(
     items: Sequence[dict[str, Any]], sizes: Sizes, kind: Kind
 ) -> dict[str, list[dict[str, Any]]]:
-    """Returns the items of every file: train, gate and heldout; labels are dealt out evenly."""
+    """The items of every file: train, gate and heldout; labels are dealt out evenly."""
     order = list(items)
     random.Random("tfgrpo/own data").shuffle(order)
     count = len(order)
@@ -314,8 +305,8 @@ def _split(
 def _split_labels(
     items: Sequence[dict[str, Any]], wanted: Mapping[str, int]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Returns the items of every file, of which `wanted` says the sizes beside train: of each label
-    a file gets its share, and train at least one. Labels that are held out come first there."""
+    """The items of every file, of which `wanted` says the sizes beside train: of each label a
+    file gets its share, and train at least one. Labels that are held out come first there."""
     piles: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         piles.setdefault(_label(item), []).append(item)
@@ -334,7 +325,7 @@ def _split_labels(
 
 
 def _shares(sizes: Mapping[str, int], size: int, room: Mapping[str, int]) -> dict[str, int]:
-    """Returns how many each label gives to a file of a size: its share, and where that is no whole
+    """How many each label gives to a file of a size: its share, and where that is no whole
     number those with the largest remainders one more; none more than it has room for."""
     total = sum(sizes.values())
     exact = {label: size * count / total for label, count in sizes.items()}
@@ -346,17 +337,17 @@ def _shares(sizes: Mapping[str, int], size: int, room: Mapping[str, int]) -> dic
 
 
 def _label(item: Mapping[str, Any]) -> str:
-    """Returns an item's label; of several the first."""
+    """An item's label; of several the first."""
     return next(iter(answer_texts(item["answer"])), "")
 
 
 def _unseen(heldout: Sequence[dict[str, Any]], used: Sequence[dict[str, Any]]) -> int:
-    """Returns how many labels are held out of which none is learned from."""
+    """How many labels are held out of which none is learned from."""
     return len({_label(item) for item in heldout} - {_label(item) for item in used})
 
 
 def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns items label by label in turn, each label's in their order."""
+    """Items label by label in turn, each label's in their order."""
     piles: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         piles.setdefault(_label(item), []).append(item)
@@ -415,7 +406,7 @@ def _settings(
     split: Mapping[str, Sequence[object]],
     sizes: Sizes,
 ) -> str:
-    """Returns the settings file, every line of it with what it is for."""
+    """The settings file, every line of it with what it is for."""
     kind, local = columns.kind, own.is_local
     used = min(len(split["train"]), sizes.train)
     batch = -(-used // max(1, -(-used // sizes.batch)))
@@ -480,14 +471,14 @@ def _model_lines(own: OwnData) -> list[str]:
 
 
 def _table(rows: Sequence[tuple[str, object, str]]) -> list[str]:
-    """Returns lines of TOML, with the comments below each other where they fit."""
+    """Lines of TOML, with the comments below each other where they fit."""
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value, _ in rows]
     width = min(34, max(map(len, lines)) + 2)
     return [f"{line:<{width}}  # {about}" for line, (_, _, about) in zip(lines, rows, strict=True)]
 
 
 def _fields_toml(items: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the rules of the fields that the answers have, for `json:fields.toml`."""
+    """The rules of the fields that the answers have, for `json:fields.toml`."""
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.field_rules import FieldRules
     from tfgrpo.domains.json_fields import fields_in

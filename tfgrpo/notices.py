@@ -1,8 +1,5 @@
-"""What a run or an evaluation says while it is at work, for whoever wants to show it.
-
-`on_progress` is called with one of these, on the event loop, and must return soon. Each reads as
-a line of text, so `on_progress=print` is a log.
-"""
+"""What a run or an evaluation tells `on_progress`; each reads as a line, for
+`on_progress=print`."""
 
 from __future__ import annotations
 
@@ -73,11 +70,8 @@ class SettingsChosen:
 
 @dataclass(frozen=True, slots=True)
 class NothingToLearn:
-    """The first attempts leave nothing to learn: all are right, or wrong, or cannot be read.
-
-    `finding` is right, wrong, unreadable or unjudged; `quote` is one attempt. The run stops with
-    StoppedEarly after this, unless it was told to keep going.
-    """
+    """The first attempts leave nothing to learn, as `finding` says (right, wrong, unreadable,
+    unjudged); `quote` is one. StoppedEarly follows, unless the run is to keep going."""
 
     finding: str
     attempts: int
@@ -117,7 +111,7 @@ OnProgress: TypeAlias = Callable[[Notice], None]
 
 
 def describe_usage(meter: Meter) -> str:
-    """Returns what calls have come to so far, as a line: calls and tokens."""
+    """What calls have come to so far, as a line: calls and tokens."""
     return (
         f"{meter.calls:,} calls, {meter.prompt_tokens:,} tokens in, "
         f"{meter.completion_tokens:,} out, {meter.in_flight} in flight"

@@ -1,9 +1,5 @@
-"""A project: the folder with a store and a settings file, and how names in records lead to files.
-
-Records hold paths as seen from the project's folder, so that they mean the same wherever a
-command is started. What a caller gives as a Python object (a domain, a verifier) has a name in
-the record, under which it has to be given again.
-"""
+"""A project: the folder with a store and a settings file. Records hold paths as seen from it,
+and names of what a caller gives as a Python object, under which it has to be given again."""
 
 from __future__ import annotations
 
@@ -43,12 +39,8 @@ OBJECT = "object:"
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A folder, the tables of its settings file, the domains that were given as objects, and the
-    names of the Python functions that agents have as tools.
-
-    `raw` are the tables of `file` as they are written there, which trust rests on. `agents` are
-    functions that make attempts, by the names that they have in records.
-    """
+    """A folder, the tables of its settings file (`raw`: as written, which trust rests on), and
+    by name the domains, functions for agents and agents that were given as objects."""
 
     root: Path
     tables: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -61,10 +53,8 @@ class Project:
     # trust:
 
     def require_trust(self, given: Mapping[str, Any]) -> None:
-        """Returns if the settings file may do what it says, but for the settings `given` instead.
-
-        To be called before a setting of it is used, the [prices] apart. Raises NotTrusted.
-        """
+        """Raises NotTrusted unless the settings file may do what it says, but for settings
+        `given` instead; call it before any setting but [prices] is used."""
         if self.file is None:
             return
         known, typed = domains.names(), {k for k, value in given.items() if value is not None}
@@ -82,12 +72,12 @@ class Project:
             trust_gate.require(self.run_permissions(name, config))
 
     def trusts_run(self, name: str, config: Mapping[str, Any], used: Collection[str]) -> bool:
-        """Returns whether settings of a run's record may be used. Nobody is asked."""
+        """Whether settings of a run's record may be used. Nobody is asked."""
         trusted = is_trusted(self.run_permissions(name, config))
         return trusted or not self._needs(name, config, used)
 
     def run_permissions(self, name: str, config: Mapping[str, Any]) -> Permissions:
-        """Returns what the record of a run needs to be allowed."""
+        """What the record of a run needs to be allowed."""
         return of_run(name, config, self.root, domains.names())
 
     def _needs(self, name: str, config: Mapping[str, Any], used: Collection[str] | None) -> bool:
@@ -96,12 +86,11 @@ class Project:
         return bool(of_run(name, config, self.root, domains.names(), unused).needed)
 
     def table(self, name: str) -> dict[str, Any]:
-        """Returns a copy of a table of the settings file; an empty one where there is none."""
+        """A copy of a table of the settings file; an empty one where there is none."""
         return dict(self.tables.get(name, {}))
 
     def prices(self, models: ModelSettings) -> ModelPrices:
-        """Returns what models cost, by [prices] and the catalogue: at the dearest of several
-        endpoints. Raises PriceInvalid and EndpointsInvalid."""
+        """Models' prices, the dearest endpoint's. Raises PriceInvalid and EndpointsInvalid."""
         prices = model_prices(models, self.table("prices"))
         listed = self.endpoints(models)
         if not listed:
@@ -114,9 +103,8 @@ class Project:
     # endpoints:
 
     def listed(self, layers: Iterable[Mapping[str, Any]] = ()) -> tuple[ListedEndpoint, ...]:
-        """Returns what [[endpoints]] lists, without prices of a model; nothing where one of some
-        `layers` of settings beside the file's own names another address. Raises EndpointsInvalid,
-        also where the file names one beside them."""
+        """What [[endpoints]] lists; none if `layers` name another address. Raises
+        EndpointsInvalid."""
         listed = listed_endpoints(self.table("endpoints"), self.table("prices"))
         tables = [self.table(name) for name in ("model", "train", "eval")]
         if listed and any(_address(table) for table in tables):
@@ -127,8 +115,8 @@ class Project:
         return () if any(map(_address, layers)) else listed
 
     def endpoints(self, models: ModelSettings) -> tuple[ListedEndpoint, ...]:
-        """Returns the endpoints that models are asked at, where they are asked at those that are
-        listed. Raises EndpointsInvalid where there are none, or one has another model alone."""
+        """The endpoints that models are asked at, where they are asked at those that are listed.
+        Raises EndpointsInvalid where there are none, or one has another model alone."""
         if not models.endpoints or models.base_url is not None:
             return ()
         tables, prices = self.table("endpoints"), self.table("prices")
@@ -149,11 +137,7 @@ class Project:
     # domains:
 
     def domain(self, spec: str | None) -> Domain:
-        """Returns the domain of that name; modules are looked for here and in the project.
-
-        A file in its argument is relative to the project where there is none here. Raises
-        DomainError.
-        """
+        """The domain of that name, from modules here and in the project. Raises DomainError."""
         if spec is not None and spec.startswith(OBJECT):
             if spec not in self.objects:
                 raise DomainError(
@@ -169,25 +153,22 @@ class Project:
         return domains.find(name + colon + argument + written, (Path.cwd(), self.root))
 
     def problem_domain(self, settings: Settings) -> Domain:
-        """Returns the domain that problems are read by: without a ground truth where a command
-        judges, with all fields of rows where an agent gets them. Raises DomainError."""
+        """The domain that reads problems: a judging command needs no truth, and an agent gets all
+        fields of a row. Raises DomainError."""
         domain = self.domain(settings.domain)
         if settings.agent.run:
             domain = replace(domain, extra=(*domain.extra, REST))
         return domain if settings.agent.reward is None else replace(domain, ground_truth=False)
 
     def by_agent(self, domain: Domain, settings: Settings) -> Domain:
-        """Returns a domain as settings have it attempted and judged: by an agent, by a command.
-
-        Raises SettingsError where an agent or a command is not there.
-        """
+        """A domain by an agent and a judging command, as settings say. Raises SettingsError."""
         from tfgrpo.agents.agent_attempts import by_agent
 
         agent = settings.agent
         return by_agent(domain, agent, self.root, self.agents, settings.concurrency)
 
     def record_domain(self, spec: str) -> str:
-        """Returns a domain's name as it goes into a record, a file in it as seen from here."""
+        """A domain's name as it goes into a record, a file in it as seen from here."""
         base, written = split(spec)
         name, colon, argument = base.partition(":")
         if spec.startswith(OBJECT) or not (colon and os.path.exists(argument)):
@@ -197,15 +178,15 @@ class Project:
     # paths:
 
     def record_path(self, path: str) -> str:
-        """Returns a path, or a dataset's name, as it goes into a record."""
+        """A path, or a dataset's name, as it goes into a record."""
         return path if datasets.parse(path).on_hub else os.path.relpath(path, self.root)
 
     def open_data(self, name: str) -> str:
-        """Returns a dataset's name from a record as it is to be opened from here."""
+        """A dataset's name from a record as it is to be opened from here."""
         return name if datasets.parse(name).on_hub else str(self.open_path(name))
 
     def open_path(self, path: str) -> Path:
-        """Returns where a path from a record is, as seen from the working folder."""
+        """Where a path from a record is, as seen from the working folder."""
         there = self.root / path
         relative = os.path.relpath(there)
         return Path(relative) if not relative.startswith("..") else there.resolve()
@@ -213,13 +194,9 @@ class Project:
     # tools:
 
     def tool_layer(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Returns the settings of tools and of an agent as a layer: [tools] and [agent], and over
-        them what is `given`, which loses those keys.
-
-        A corpus is recorded relative to the project, and makes search and visit tools to use.
-        With Python functions attempts are made by an agent, which has no other tools unless they
-        are named.
-        """
+        """[tools] and [agent] as a layer, over them what is `given`, which loses those keys. A
+        corpus makes search and visit tools; Python functions are an agent's only tools but named
+        ones."""
         table = self.table("tools")
         options: dict[str, Any] = {
             key: given.pop(key) for key in ("corpus", "sandbox") if key in given
@@ -242,8 +219,8 @@ class Project:
         return {**layer, "agent": agent} if agent else layer
 
     def _inspected(self, task: str) -> dict[str, Any]:
-        """Returns the settings under which a task of inspect_ai, FILE@TASK, is learned from: its
-        samples as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
+        """The settings under which a task of inspect_ai, FILE@TASK, is learned from: its samples
+        as problems, its solver as the agent, its scorers' reward. Raises SettingsError."""
         from tfgrpo.agents.agent_settings import INSPECT, OWN_REWARD
         from tfgrpo.agents.inspect_task import write_samples
 
@@ -255,7 +232,7 @@ class Project:
 
 
 def _address(layer: Mapping[str, Any]) -> object:
-    """Returns the address of models that a layer of settings names, if any."""
+    """The address of models that a layer of settings names, if any."""
     return layer.get("base_url") or layer.get("base-url")
 
 
@@ -265,10 +242,7 @@ def open_project(
     objects: Mapping[str, Domain] | None = None,
     functions: tuple[str, ...] = (),
 ) -> Project:
-    """Returns the project of a folder, with the settings file that is named, else its own.
-
-    Paths in the file are relative to it. Raises SettingsError.
-    """
+    """The project of a folder, with a settings file, else its own. Raises SettingsError."""
     path = Path(config) if config is not None else root / FILE
     if config is None and not path.is_file():
         return Project(root, {}, objects or {}, functions)
@@ -290,8 +264,8 @@ def open_project(
 
 
 def file_permissions(path: Path) -> list[Permissions]:
-    """Returns what a settings file, a proxy's or a rubric needs to be allowed: a rubric that a
-    settings file names by itself. Raises SettingsError and DomainError."""
+    """What a settings file, a proxy's or a rubric needs to be allowed: a rubric that a settings
+    file names by itself. Raises SettingsError and DomainError."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -309,7 +283,7 @@ def file_permissions(path: Path) -> list[Permissions]:
 
 
 def store_permissions(store: Store) -> list[Permissions]:
-    """Returns what the runs and the remotes on record in a store need to be allowed."""
+    """What the runs and the remotes on record in a store need to be allowed."""
     root, known = project_root(store.path), domains.names()
     configs = {run.name: run.config for run in store.runs.all()}
     specs = (config.get("domain") for config in configs.values())
@@ -330,8 +304,8 @@ def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
 
 
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options by the flags' names as settings: what is None is left out, and `field`,
-    a list of OURS=THEIRS or a mapping, becomes `fields`. Raises SettingsError."""
+    """Options by the flags' names as settings: what is None is left out, and `field`, a list of
+    OURS=THEIRS or a mapping, becomes `fields`. Raises SettingsError."""
     options = {key: value for key, value in given.items() if value is not None}
     pairs = options.pop("field", options.pop("fields", ()))
     if isinstance(pairs, Mapping):

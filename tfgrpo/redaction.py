@@ -36,9 +36,8 @@ MOST_READ = 64_000_000
 
 
 class RedactedEverywhere(NamedTuple):
-    """What was done in the store, in how many rows of the record of traffic, which files were
-    written anew, which of the store's still hold the text, and which of the project's own: those
-    are for their owners to change."""
+    """What a redaction did: in the store, rows of the record of traffic, files written anew, the
+    store's files that still hold the text, and the project's own, left to their owners."""
 
     store: Redacted
     traffic: int
@@ -50,11 +49,8 @@ class RedactedEverywhere(NamedTuple):
 def redact_everywhere(
     store: Store, target: Target, *, reason: str, replacement: str | None = None
 ) -> RedactedEverywhere:
-    """Takes a text out of the store, the record of traffic and the files beside the store; of an
-    example its problem too.
-
-    Raises what `store.redact.redact` does, with nothing recorded.
-    """
+    """Takes a text, of an example its problem too, out of the store, the record of traffic and
+    the files beside them. Raises what `store.redact.redact` does, with nothing recorded."""
     target = with_problems(store, target)
     places = Places(store)
     done = redactions.redact(
@@ -86,11 +82,8 @@ class Places:
 
 
 def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
-    """Finishes what an interrupted redaction has not done, in the store and around it; returns
-    whether that could be done, and the files of the store that hold one of its texts still.
-
-    Raises StoreError.
-    """
+    """Finishes an interrupted redaction: whether it could, and the store's files with a text
+    still."""
     written = [form for plan in redactions.pending(store) for form in plan]
     done = redactions.finish(store, Places(store).take_out)
     return done, redactions.copies(store, written) if done else []
@@ -110,7 +103,7 @@ def resume(store: Store) -> None:
 
 
 def remaining(done: RedactedEverywhere) -> list[str]:
-    """Returns where the text still is, in words, without the text: files that are their owner's to
+    """Where the text still is, in words, without the text: files that are their owner's to
     change, files of the store, and places that cannot be changed."""
     return [
         *(f"{path}, which is yours, contains it as well" for path in done.own),
@@ -129,7 +122,7 @@ def place_words(places: Sequence[Occurrence]) -> Iterator[str]:
 
 
 def with_problems(store: Store, target: Target) -> Target:
-    """Returns a target with the problems of the examples that it names as texts of their own: in
+    """A target with the problems of the examples that it names as texts of their own: in
     requests a problem is a turn, and in data a row, spelled as it is there."""
     if target.experience is None:
         return target
@@ -167,8 +160,7 @@ def _frozen(fields: object) -> tuple[tuple[str, str], ...]:
 
 
 def problem_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files of problems that were collected or improved on, beside the store and in
-    its project, that hold one of these forms of a text."""
+    """Files of collected problems, here and in the project, that hold a form of a text."""
     files = [project_root(store.path) / COLLECTED]
     files += sorted((store.path.parent / IMPROVEMENTS).rglob("*.jsonl"))
     return [path for path in files if path.is_file() and redactions.holds(path, written)]
@@ -186,8 +178,8 @@ def rewrite_problems(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def own_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files in the project's folder, and in its folder `data`, that hold one of these
-    forms of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
+    """The files in the project's folder, and in its folder `data`, that hold one of these forms
+    of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
     root = project_root(store.path)
     files = [*root.glob("*"), *(root / "data").glob("*")] if root != store.path.parent else []
     return [
@@ -212,5 +204,5 @@ def _rewrite_files(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def trial_folder(store: Store) -> Path:
-    """Returns where `tfgrpo bisect` writes the libraries that it tries, as seen from here."""
+    """Where `tfgrpo bisect` writes the libraries that it tries, as seen from here."""
     return Path(os.path.relpath(store.path.parent / "bisect"))

@@ -23,7 +23,7 @@ class View:
     notes: Sequence[str] = ()
 
     def text(self) -> str:
-        """Returns the view as plain lines."""
+        """The view as plain lines."""
         cells = [self.header, *self.rows] if self.rows else []
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
@@ -33,7 +33,7 @@ class View:
         return "\n".join([self.title, *lines, *self.notes])
 
     def rich(self) -> RenderableType:
-        """Returns the view for a rich console."""
+        """The view for a rich console."""
         from rich.console import Group
         from rich.table import Table
         from rich.text import Text
@@ -47,7 +47,7 @@ class View:
         return Group(title, table, *notes) if self.rows else Group(title, *notes)
 
     def html(self) -> str:
-        """Returns the view as HTML; every text in it is escaped."""
+        """The view as HTML; every text in it is escaped."""
         head = "".join(f"<th>{escape(shown(cell))}</th>" for cell in self.header)
         body = "".join(
             "<tr>" + "".join(f"<td>{escape(shown(cell))}</td>" for cell in row) + "</tr>"
@@ -64,7 +64,7 @@ class Viewed:
     __slots__ = ()
 
     def view(self) -> View:
-        """Returns the view of this result."""
+        """The view of this result."""
         raise TypeError(f"{type(self).__name__} has no view")
 
     def __str__(self) -> str:

@@ -49,12 +49,8 @@ class _DownloadCancelled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The frozen record of what a run works with.
-
-    `prices` are None where they are unknown, `budget` is None without a limit, and `meter` counts
-    what the session's calls come to. `functions` are Python functions that agents have as tools.
-    Where the journal is `shared`, other processes make calls of the same run.
-    """
+    """The frozen record of what a run works with: `prices` None where unknown, `budget` None
+    without a limit, `functions` as agents' tools; others call in a `shared` journal."""
 
     store: Store
     journal: Journal
@@ -72,11 +68,8 @@ class Session:
         return project_root(self.store.path)
 
     def calls(self, role: Role, scope: str, run: Run | None = None) -> Calls:
-        """Returns a way to ask the model of a role.
-
-        `scope` goes into the journal's keys: what was answered in a scope is not asked again
-        there. `run` is whose costs the calls are.
-        """
+        """How to ask a role's model: a `scope` is answered once, `run` is whose costs the calls
+        are."""
         endpoints, prices = self.endpoints, self.prices
         endpoint, price = {
             "policy": (endpoints.policy, prices.policy),
@@ -106,27 +99,22 @@ class Session:
         )
 
     def model_calls(self, scope: str, run: Run | None = None) -> tuple[Calls, Calls]:
-        """Returns the ways to ask the policy and the reflection model: one where they are one, so
-        that they share their limits."""
+        """The ways to ask the policy and the reflection model; one, with its limits, if they are
+        one."""
         policy = self.calls("policy", scope, run)
         if self.endpoints.reflection is self.endpoints.policy:
             return policy, policy
         return policy, self.calls("reflection", scope, run)
 
     def with_meter(self, meter: Meter) -> Session:
-        """Returns the same session with another meter."""
+        """The same session with another meter."""
         return replace(self, meter=meter)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How a session is opened beside its models: limits, money, tools, and who watches downloads.
-
-    `on_note` is told what is found out of an endpoint, in a line. `endpoints` are those listed that
-    the model is asked at, where it is asked at such. `verifier_seconds` is what a verdict may take,
-    in one of `verifier_workers` processes. A journal that is `shared` with other machines is waited
-    for when it is away.
-    """
+    """How a session is opened beside its models: limits, money, tools. `on_note` is told of what
+    an endpoint turns out to be, a `shared` journal is waited for when it is away."""
 
     limits: CallLimits = field(default_factory=CallLimits)
     prices: ModelPrices = field(default_factory=lambda: ModelPrices(FREE, FREE))
@@ -147,7 +135,7 @@ def options_of(
     on_progress: OnProgress = ignore,
     **more: Any,
 ) -> SessionOptions:
-    """Returns the options that settings stand for; downloads and notes go to `on_progress`."""
+    """The options that settings stand for; downloads and notes go to `on_progress`."""
     return SessionOptions(
         CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
         prices,
@@ -163,12 +151,8 @@ def options_of(
 async def open_session(
     store: Store, models: ModelSettings, options: SessionOptions | None = None
 ) -> AsyncIterator[Session]:
-    """Opens endpoints, a verifier and the store's journal for as long as the block lasts.
-
-    Local models are fetched and started in a thread, so that the event loop goes on; a
-    cancellation ends the fetching. Keys are read from the environment. Raises EndpointError,
-    LocalModelError and StoreError.
-    """
+    """Opens endpoints (local models in a thread), a verifier and the journal for as long as the
+    block lasts. Raises EndpointError, LocalModelError and StoreError."""
     options = options or SessionOptions()
     cancelled = threading.Event()
 

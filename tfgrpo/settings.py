@@ -1,10 +1,6 @@
-"""What a run or an evaluation is asked to do: checked once, then frozen into its record.
-
-Values come from the flags, then from `tfgrpo.toml`, then from the defaults here, which are the
-paper's where it names one (arXiv 2510.08191: 3 epochs, batches of 100, groups of 5,
-temperature 0.7, 128 at once). The key is no setting: it is read from the environment when
-the endpoint is opened and never becomes part of a record.
-"""
+"""What a run or an evaluation is asked to do, from flags, `tfgrpo.toml`, then defaults, the
+paper's where it names one (arXiv 2510.08191), checked once and frozen into its record. Keys are
+no settings: they are read from the environment."""
 
 from __future__ import annotations
 
@@ -64,13 +60,8 @@ UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 class Settings(BaseModel):
-    """What training and evaluation share.
-
-    The words under a setting are the help of its option.
-
-    `skipped` holds the ids of the problems that were left out as unverifiable, by the setting
-    that names their dataset: what is gone on with leaves out the very same ones.
-    """
+    """What training and evaluation share; the words under a setting are its option's help.
+    `skipped` are the ids left out as unverifiable, by the setting that names their dataset."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -177,8 +168,7 @@ class TrainSettings(Settings):
 
 
 def fitting_tokens(settings: Settings) -> int | None:
-    """Returns the most tokens of an answer that fit the kind of problems and the model; None where
-    the paper's do."""
+    """The most tokens of an answer that fit problems and model; None where the paper's do."""
     kind = settings.domain.partition(":")[0]
     if settings.models.model.startswith(LOCAL):
         return SHORT_ANSWERS.get(kind, LOCAL_TOKENS)
@@ -186,10 +176,7 @@ def fitting_tokens(settings: Settings) -> int | None:
 
 
 def fitting_samples(attempts: int, problems: int) -> int:
-    """Returns how often each of so many problems is attempted, to make about so many attempts.
-
-    Once where there are enough of them: more problems tell more than more attempts at each.
-    """
+    """How often to attempt each problem for about so many attempts: more problems tell more."""
     return min(max(round(attempts / max(problems, 1)), 1), MOST_SAMPLES)
 
 
@@ -204,8 +191,8 @@ class EvalSettings(Settings):
 
     @classmethod
     def of_run(cls, settings: TrainSettings, kind: str, samples: int) -> EvalSettings:
-        """Returns how a run is evaluated on its problems of a kind (heldout, gate, sealed): as it
-        attempts those that it learns from."""
+        """How a run is evaluated on problems of a kind: as it attempts those that it learns
+        from."""
         shared = {name: getattr(settings, name) for name in Settings.model_fields}
         skipped = settings.skipped.get(kind)
         shared["skipped"] = {"data": skipped} if skipped else {}
@@ -218,11 +205,7 @@ class EvalSettings(Settings):
 
 
 def read_toml(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads a settings file: a table for each of model, train, eval and prices, and one of the
-    tables [[endpoints]] by their number, from 1.
-
-    Raises SettingsError naming the file and what is wrong with it.
-    """
+    """A settings file's tables, [[endpoints]]'s by number from 1. Raises SettingsError."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -251,7 +234,7 @@ def read_toml(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def named(*layers: Mapping[str, Any]) -> set[str]:
-    """Returns the settings that any of some layers gives a value."""
+    """The settings that any of some layers gives a value."""
     return {k.replace("-", "_") for layer in layers for k, v in layer.items() if v is not None}
 
 
@@ -260,11 +243,8 @@ def build(
     *layers: Mapping[str, Any],
     find_domain: Callable[[str], Domain] = domains.find,
 ) -> S:
-    """Returns settings from layers of values, the first that has one winning; None is no value.
-
-    Objectives that no layer names are the domain's. Raises SettingsError in the words of the
-    flag or key that is wrong, and DomainError.
-    """
+    """Settings from layers, the first value winning; objectives in none are the domain's. Raises
+    SettingsError in the words of the flag or key, and DomainError."""
     values: dict[str, Any] = {}
     for layer in reversed(layers):
         values.update({k.replace("-", "_"): v for k, v in layer.items() if v is not None})
@@ -300,7 +280,7 @@ def build(
 
 
 def _meant(kind: type[Settings], name: str) -> str:
-    """Returns what to type for a setting that there is not."""
+    """What to type for a setting that there is not."""
     import difflib
 
     if name in (part.name for part in fields(Domain)):
@@ -311,5 +291,5 @@ def _meant(kind: type[Settings], name: str) -> str:
 
 
 def is_count(value: object) -> TypeGuard[int]:
-    """Returns whether a value is a whole number of 1 or more."""
+    """Whether a value is a whole number of 1 or more."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -29,18 +29,17 @@ NEEDED = (
 
 
 def shown(text: str) -> str:
-    """Returns a text without what would command a terminal or be seen by nobody: models, and
-    people, may write anything."""
+    """A text without what would command a terminal or be seen by nobody."""
     return text if _is_plain(text) else re.sub(_PATTERN, _escaped, text)
 
 
 def shown_in_json(text: str) -> str:
-    """Returns JSON that says the same without what would command a terminal or be unseen."""
+    """JSON that says the same without what would command a terminal or be unseen."""
     return text if _is_plain(text) else re.sub(_PATTERN, _escaped_in_json, text)
 
 
 def unseen(text: str) -> list[str]:
-    """Returns the characters of a text that nobody sees and no script needs, in order."""
+    """The characters of a text that nobody sees and no script needs, in order."""
     if _is_plain(text):
         return []
     pattern = f"(?P<needed>{NEEDED})|{UNSEEN}|[\u202a-\u202e\u2066-\u2069]"
@@ -48,8 +47,7 @@ def unseen(text: str) -> list[str]:
 
 
 def unseen_in_words(text: str) -> str | None:
-    """Returns what to say of what nobody sees in a text: how many characters, and what tags among
-    them spell; None where there are none."""
+    """What to say of unseen characters: how many, and what tags spell; None without any."""
     hidden = unseen(text)
     if not hidden:
         return None

@@ -6,7 +6,7 @@ import time
 
 
 def age(microseconds: int) -> str:
-    """Returns how long ago a time was, as people say it."""
+    """How long ago a time was, as people say it."""
     seconds = max(0, time.time() - microseconds / 1e6)
     for size, unit in (
         (86400 * 365, "year"),
@@ -22,39 +22,39 @@ def age(microseconds: int) -> str:
 
 
 def when(microseconds: int) -> str:
-    """Returns a time as local date and minute."""
+    """A time as local date and minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(microseconds / 1e6))
 
 
 def iso(microseconds: int) -> str:
-    """Returns a time in UTC as ISO 8601, for JSON."""
+    """A time in UTC as ISO 8601, for JSON."""
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat()
 
 
 def plural(count: int, noun: str) -> str:
-    """Returns `1 group`, `2 groups`."""
+    """`1 group`, `2 groups`."""
     if count != 1:
         noun = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
     return f"{count} {noun}"
 
 
 def sampled(problems: int, samples: int, kind: str = "") -> str:
-    """Returns `1 problem × 8 samples`, `1,200 held-out problems × 1 sample`."""
+    """`1 problem × 8 samples`, `1,200 held-out problems × 1 sample`."""
     noun = f"{kind} problem" if kind else "problem"
     return f"{problems:,} {noun}{'s' * (problems != 1)} × {plural(samples, 'sample')}"
 
 
 def money(amount: float | None) -> str:
-    """Returns US dollars as people read them: cents, or as many places as it takes."""
+    """US dollars as people read them: cents, or as many places as it takes."""
     if amount is None:
         return "unknown"
     return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
 
 
 def span(seconds: float) -> str:
-    """Returns `45 s`, `3 min 05 s`, `2 h 10 min`."""
+    """`45 s`, `3 min 05 s`, `2 h 10 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -68,12 +68,12 @@ COMPUTED = ("=", "+", "-", "@", "\t", "\r")
 
 
 def inert_cell(text: str) -> str:
-    """Returns a text as a cell that no spreadsheet computes: with a quote before it, as
-    spreadsheets mark a text themselves. `read_cell` takes it away again."""
+    """A text as a cell that no spreadsheet computes: with a quote before it, as spreadsheets
+    mark a text themselves. `read_cell` takes it away again."""
     return f"'{text}" if text.lstrip("'").startswith(COMPUTED) else text
 
 
 def read_cell(cell: str) -> str:
-    """Returns the text of which `inert_cell` made a cell."""
+    """The text of which `inert_cell` made a cell."""
     marked = cell.startswith("'") and cell.lstrip("'").startswith(COMPUTED)
     return cell[1:] if marked else cell

@@ -1,4 +1,7 @@
-import asyncio, json, sys
+import asyncio
+import json
+import sys
+
 import verifiers.v1 as vf
 from verifiers.v1.env import RunSlot
 

@@ -1,9 +1,5 @@
-"""What was spent: calls, tokens, seconds and US dollars, from the journal.
-
-The journal has every call that was answered, so this is the whole truth about a run that was
-killed as well. Money is at today's prices; what a model without a known price took is named,
-never guessed.
-"""
+"""What was spent: calls, tokens, seconds and US dollars at today's prices, from the journal,
+which has every answered call. Models without a known price are named."""
 
 from __future__ import annotations
 
@@ -25,11 +21,8 @@ EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The calls of one stage, with one model, in one step of one run.
-
-    `run` is None for an evaluation of its own, `step` for any evaluation. `retries` counts the
-    tries before the ones that were answered. `dollars` is None where the price is unknown.
-    """
+    """The calls of one stage, model and step of a run (None: an evaluation). `retries` are tries
+    before the answered ones, `dollars` is None where the price is unknown."""
 
     run: str | None
     step: int | None
@@ -50,7 +43,7 @@ class Total:
     unknown: tuple[str, ...] = ()
 
     def plus(self, cost: Cost) -> Total:
-        """Returns the sum with another cost."""
+        """The sum with another cost."""
         unknown = self.unknown
         if cost.dollars is None and cost.model not in unknown:
             unknown = (*unknown, cost.model)
@@ -65,11 +58,8 @@ class Total:
 def costs(
     store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> list[Cost]:
-    """Returns what a run has cost, or everything in the store, in the order of the calls.
-
-    `overrides` is the settings file's [prices]; `base_url` the address of models that no run
-    names. Raises PriceInvalid.
-    """
+    """What a run, or everything in the store, has cost, in the order of the calls, with [prices]
+    as `overrides` and the address of models that no run names. Raises PriceInvalid."""
     pricing = Pricing(store, overrides, base_url)
     by_kind = [pricing.cost(spent) for spent in store.runs.spent(run)]
     runs = [run] if run is not None else store.runs.all()
@@ -84,8 +74,8 @@ def costs(
 def endpoint_costs(
     store: Store, overrides: Mapping[str, Any], run: Run | None = None
 ) -> list[tuple[str, Cost]]:
-    """Returns what the calls have cost that one of several endpoints has answered, with its
-    address. Reads every answer. Raises PriceInvalid."""
+    """The costs that each of several endpoints answered. Reads every answer. Raises
+    PriceInvalid."""
     pricing = Pricing(store, overrides)
     by_kind = store.runs.spent_by_endpoint(run)
     return [(one.endpoint, pricing.cost(one.spent, one.endpoint)) for one in by_kind]
@@ -96,7 +86,7 @@ def _kind(cost: Cost) -> tuple[Hashable, ...]:
 
 
 def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
-    """Returns a cost with the prices of the endpoints that have answered its `parts`."""
+    """A cost with the prices of the endpoints that have answered its `parts`."""
     if not parts:
         return cost
     dollars = [part.dollars for part in parts]
@@ -113,7 +103,7 @@ def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
 def daily_costs(
     store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> list[tuple[date, Cost]]:
-    """Returns what `costs` does, apart for each day, in UTC. Raises PriceInvalid."""
+    """What `costs` does, apart for each day, in UTC. Raises PriceInvalid."""
     pricing = Pricing(store, overrides, base_url)
     return [
         (EPOCH + timedelta(days=day), pricing.cost(spent))
@@ -135,8 +125,7 @@ class Pricing:
         self._by_model: dict[tuple[str, str | None], Price | None] = {}
 
     def cost(self, spent: Spent, address: str | None = None) -> Cost:
-        """Returns what calls of one kind have cost, at that address if it is named. Raises
-        PriceInvalid."""
+        """What calls of one kind have cost, at that address if it is named. Raises PriceInvalid."""
         of = self._runs[spent.run] if spent.run is not None else None
         per = self._price(spent.model, of) if address is None else self._at(spent.model, address)
         name, usage = of.name if of else None, spent.usage
@@ -144,7 +133,7 @@ class Pricing:
         return Cost(name, spent.step, spent.stage, spent.model, spent.retries, usage, dollars)
 
     def dollars(self, model: str, run: str | None, usage: Usage) -> float | None:
-        """Returns what a model's calls in a run have cost where nothing says who answered."""
+        """What a model's calls in a run have cost where nothing says who answered."""
         of = next((one for one in self._runs.values() if one.name == run), None)
         return _dollars(self._price(model, of), usage)
 
@@ -165,7 +154,7 @@ def _dollars(per: Price | None, usage: Usage) -> float | None:
 
 
 def addresses(run: Run) -> dict[str, str | None]:
-    """Returns the models that a run asks, and where."""
+    """The models that a run asks, and where."""
     models = run.config["models"]
     policy, reflection = models["model"], models.get("reflection_model")
     known: dict[str, str | None] = {policy: models.get("base_url")}
@@ -175,12 +164,12 @@ def addresses(run: Run) -> dict[str, str | None]:
 
 
 def total(parts: Iterable[Cost]) -> Total:
-    """Returns the sum of costs."""
+    """The sum of costs."""
     return reduce(Total.plus, parts, Total())
 
 
 def group_by(parts: Iterable[Cost], key: Callable[[Cost], K]) -> dict[K, Total]:
-    """Returns the sums of costs that share a key, in the order in which the keys come up."""
+    """The sums of costs that share a key, in the order in which the keys come up."""
     sums: dict[K, Total] = {}
     for cost in parts:
         sums[key(cost)] = sums.get(key(cost), Total()).plus(cost)
@@ -188,7 +177,7 @@ def group_by(parts: Iterable[Cost], key: Callable[[Cost], K]) -> dict[K, Total]:
 
 
 def spent(store: Store, run: Run, overrides: Mapping[str, Any], *, in_tokens: bool) -> float:
-    """Returns what a budget has to count as spent by a run that goes on: tokens or dollars."""
+    """What a budget has to count as spent by a run that goes on: tokens or dollars."""
     spending = total(costs(store, overrides, run))
     if in_tokens:
         return spending.usage.prompt_tokens + spending.usage.completion_tokens

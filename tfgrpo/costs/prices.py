@@ -1,9 +1,5 @@
-"""What tokens cost: the [prices] of `tfgrpo.toml`, then the catalogue of genai-prices.
-
-The catalogue is the one that is installed; nothing is ever fetched. It is asked only for a
-provider that the address names, for the same weights cost nothing on one's own machine and
-differ between hosts. A price that is not known is None and is said to be unknown.
-"""
+"""What tokens cost: [prices] of `tfgrpo.toml`, then the installed catalogue of genai-prices for
+a provider that the address names. An unknown price is None."""
 
 from __future__ import annotations
 
@@ -30,24 +26,18 @@ class PriceInvalid(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens; `cached` ones of the prompt cost less at most providers.
-
-    Reasoning tokens are part of the completion and cost the same.
-    """
+    """US dollars for a million tokens; `cached` are the prompt's, reasoning is completion."""
 
     prompt: float
     completion: float
     cached: float | None = None
 
     def cost(self, answer: Answer) -> float:
-        """Returns what an answer cost, in US dollars."""
+        """What an answer cost, in US dollars."""
         return self.of(answer.prompt_tokens, answer.cached_tokens, answer.completion_tokens)
 
     def of(self, prompt_tokens: float, cached_tokens: float, completion_tokens: float) -> float:
-        """Returns what so many tokens cost, in US dollars; the prompt's hold the cached ones.
-
-        More cached tokens than the prompt has are no more than the prompt: no cost is negative.
-        """
+        """The cost in US dollars; cached tokens are among the prompt's."""
         cached = self.prompt if self.cached is None else self.cached
         cached_tokens = min(cached_tokens, prompt_tokens)
         parts = (prompt_tokens - cached_tokens) * self.prompt + cached_tokens * cached
@@ -58,13 +48,9 @@ FREE = Price(0.0, 0.0)
 
 
 def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price | None:
-    """Returns what a model costs at an address: nothing if it is local, None if not known.
-
-    `prices` is the settings file's table: `"name" = {prompt = 0.27, completion = 1.10, cached =
-    0.07}` in US dollars for a million tokens; a name may be an address, for all that is served
-    there. `base_url` None means the client's own default.
-    Raises PriceInvalid.
-    """
+    """What a model costs at an address (None: the client's default): nothing if local, None if
+    unknown. `prices` is `"name or address" = {prompt = 0.27, completion = 1.10, cached = 0.07}`
+    in US dollars for a million tokens. Raises PriceInvalid."""
     if model.startswith((LOCAL, TOOL)):
         return FREE
     named = base_url if base_url is not None and base_url in prices else model
@@ -118,10 +104,7 @@ class ModelPrices:
 
 
 def model_prices(models: ModelSettings, prices: Mapping[str, Any]) -> ModelPrices:
-    """Returns what the models of a run cost.
-
-    `prices` is the settings file's table. Raises PriceInvalid.
-    """
+    """What the models of a run cost, with the settings' table `prices`. Raises PriceInvalid."""
     policy = reflection = find(models.model, models.base_url, prices)
     if models.reflection_model or models.reflection_base_url:
         address = models.reflection_base_url or models.base_url

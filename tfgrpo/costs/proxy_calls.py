@@ -1,9 +1,5 @@
-"""What calls through the proxy cost, by the providers' counts of tokens and their prices.
-
-Prices are those of `[prices]` in the settings file, and else of the installed catalogue, at the
-address that was asked (`costs/prices.py`). A call is priced when it is looked at: its tokens are on
-record, and the tokens that a provider wrote into its cache count as any others.
-"""
+"""What calls through the proxy cost when they are looked at, by tokens on record and the prices
+at the address that was asked (`costs/prices.py`)."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ class Dollars:
         self._known: dict[tuple[str, str], prices.Price | None] = {}
 
     def of(self, call: CallRecord | MeasuredCall) -> float | None:
-        """Returns what a call cost, in US dollars; None where that is not known. One that failed
-        without a word of tokens cost nothing. Raises PriceInvalid."""
+        """What a call cost, in US dollars; None where that is not known. One that failed without
+        a word of tokens cost nothing. Raises PriceInvalid."""
         if call.prompt_tokens is None and call.completion_tokens is None:
             return 0.0 if call.status >= 400 and call.status < 499 else None
         if call.model is None or call.provider is None:

@@ -31,23 +31,23 @@ class CostReport:
         return total(self.costs)
 
     def by_run(self) -> dict[str, Total]:
-        """Returns the sums of each run; evaluations of no run are one of their own."""
+        """The sums of each run; evaluations of no run are one of their own."""
         return group_by(self.costs, lambda one: one.run or EVALUATIONS)
 
     def by_stage(self) -> dict[tuple[str, str], Total]:
-        """Returns the sums of each stage with each model."""
+        """The sums of each stage with each model."""
         return group_by(self.costs, lambda one: (one.stage, one.model))
 
     def by_model(self) -> dict[str, Total]:
-        """Returns the sums of each model."""
+        """The sums of each model."""
         return group_by(self.costs, lambda one: one.model)
 
     def by_step(self) -> dict[str, Total]:
-        """Returns the sums of each step, and of what belongs to none."""
+        """The sums of each step, and of what belongs to none."""
         return group_by(self.costs, when_spent)
 
     def object(self) -> dict[str, Any]:
-        """Returns the report as JSON for programs."""
+        """The report as JSON for programs."""
         return {
             "calls": [_object(one) for one in self.costs],
             "total": _totals(self.total) | {"estimated_calls": self.estimated},
@@ -61,8 +61,8 @@ class CostReport:
 def cost_report(
     store: Store, prices: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> CostReport:
-    """Returns what a run has cost, or everything in the store. `prices` is the settings file's
-    [prices], `base_url` the address of models that no run names. Raises PriceInvalid."""
+    """What a run has cost, or everything in the store. `prices` is the settings file's [prices],
+    `base_url` the address of models that no run names. Raises PriceInvalid."""
     calls = tuple(costs(store, prices, run, base_url))
     answered: dict[str, list[Cost]] = {}
     for endpoint, cost in endpoint_costs(store, prices, run):
@@ -72,14 +72,14 @@ def cost_report(
 
 
 def cached_share(sums: Total) -> float:
-    """Returns the share of prompts' tokens that a server had cached."""
+    """The share of prompts' tokens that a server had cached."""
     return round(sums.usage.cached_tokens / max(1, sums.usage.prompt_tokens), 4)
 
 
 def cost_by_day(
     store: Store, prices: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> dict[date, Total]:
-    """Returns the sums of each day (UTC) with a call, oldest first. Raises PriceInvalid."""
+    """The sums of each day (UTC) with a call, oldest first. Raises PriceInvalid."""
     days: dict[date, list[Cost]] = {}
     for day, cost in daily_costs(store, prices, run, base_url):
         days.setdefault(day, []).append(cost)
@@ -87,7 +87,7 @@ def cost_by_day(
 
 
 def when_spent(one: Cost) -> str:
-    """Returns where in a run a call belongs."""
+    """Where in a run a call belongs."""
     if one.step is not None:
         return f"step {one.step + 1}"
     return "held-out"

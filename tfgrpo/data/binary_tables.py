@@ -1,8 +1,4 @@
-"""Rows of files that are no text: parquet, Arrow folders of `datasets`, and Excel's workbooks.
-
-Parquet and Arrow need pyarrow, workbooks openpyxl; either is imported when it is needed. A
-workbook is a zip: what it unpacks to is limited like any other.
-"""
+"""Rows of parquet, Arrow folders (both by pyarrow), and Excel's workbooks of a limited size."""
 
 from __future__ import annotations
 
@@ -70,10 +66,7 @@ def saved_folder(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
-    """Yields (row number, cells) of the one sheet of a workbook that has any. Raises DatasetError.
-
-    Cells are as a reader sees them: whole numbers without a point, dates in ISO form.
-    """
+    """Yields (row number, cells as a reader sees them) of a workbook. Raises DatasetError."""
     openpyxl = _needed("openpyxl", content.name, EXCEL)
     try:
         with zipfile.ZipFile(io.BytesIO(content.data)) as archive:

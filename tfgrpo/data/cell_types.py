@@ -1,8 +1,5 @@
-"""What the cells of a column are, where an answer is JSON: numbers, true and false, dates, texts.
-
-A whole column decides how its cells are read, as a cell alone may not say it: 1,250 and 03/04/2024
-are two things each. What stays unclear stays a text, and is said.
-"""
+"""What the cells of a whole column are, where an answer is JSON: numbers, true and false, dates,
+texts. What stays unclear, as 1,250 and 03/04/2024 alone are, stays a text and is said."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ class Column(NamedTuple):
 
 
 def is_empty(cell: object) -> bool:
-    """Returns whether a cell holds nothing: tables of numbers may say that as a text, NaN."""
+    """Whether a cell holds nothing: tables of numbers may say that as a text, NaN."""
     return cell is None or (isinstance(cell, str) and cell.strip().lower() in ("", "nan"))
 
 
 def read_column(name: str, cells: Sequence[object]) -> Column:
-    """Returns how the texts among the cells of a column are read."""
+    """How the texts among the cells of a column are read."""
     filled = [cell for cell in cells if not is_empty(cell)]
     texts = [cell.strip() for cell in filled if isinstance(cell, str)]
     values = sum(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in filled)
@@ -55,8 +52,7 @@ def read_column(name: str, cells: Sequence[object]) -> Column:
 
 
 def as_date(text: object) -> str | None:
-    """Returns a date as YYYY-MM-DD where it can be but one: the year comes first, or day, month
-    and year stand between dots; None for all else."""
+    """A date as YYYY-MM-DD where its order is clear: the year first, or dots between; else None."""
     if not isinstance(text, str):
         return None
     if match := ISO.fullmatch(text.strip()):
@@ -72,7 +68,7 @@ def _truths(texts: Sequence[str]) -> Column | None:
 
 
 def _numbers(name: str, texts: Sequence[str], values: int) -> Column:
-    """Returns a column of numbers, of which so many are values already; else one of texts."""
+    """A column of numbers, of which so many are values already; else one of texts."""
     plain = [GAPS.sub("", text) for text in texts]
     if any(map(CODE.match, plain)):
         return Column(str)
@@ -102,7 +98,7 @@ def _numbers(name: str, texts: Sequence[str], values: int) -> Column:
 
 
 def _dates(name: str, texts: Sequence[str]) -> Column | None:
-    """Returns a column of dates; None for what is none, or may be read in two ways."""
+    """A column of dates; None for what is none, or may be read in two ways."""
     if not any(as_date(text) or SLASHED.fullmatch(text) for text in texts):
         return None
     slashed = [match for text in texts if (match := SLASHED.fullmatch(text))]
@@ -126,8 +122,7 @@ def _dates(name: str, texts: Sequence[str]) -> Column | None:
 
 
 def _column(name: str, texts: Sequence[str], read: Read, kind: str, values: int = 0) -> Column:
-    """Returns a column of a kind, with what was read otherwise than it is written; one of texts
-    where too few are of that kind."""
+    """A column of a kind, and what it reads otherwise than written; of texts if too few fit."""
     pairs = [(text, read(text)) for text in texts]
     others = [text for text, value in pairs if value == text and as_date(text) is None]
     if not pairs or len(others) > (1 - ENOUGH) * (len(pairs) + values):
@@ -155,7 +150,7 @@ def _day(year: str, month: str, day: str) -> str | None:
 
 
 def plain(cell: object) -> object:
-    """Returns a cell of a table with its date as text: days alone at midnight, as people see it."""
+    """A cell of a table with its date as text: days alone at midnight, as people see it."""
     if isinstance(cell, datetime.datetime) and cell.time() == datetime.time():
         return cell.date().isoformat()
     return cell.isoformat() if isinstance(cell, datetime.date | datetime.time) else cell

@@ -1,9 +1,5 @@
-"""What a table of somebody's own data is about: which field is asked, which is the answer, and of
-what kind the answers are.
-
-Fields are told by their names first (`NAMES`), in that order, and else by what is in them. Nothing
-here is certain: every guess comes with the words to say it in, and a person may name another.
-"""
+"""What a table is about: the field that is asked, the answer and its kind, guessed by names
+(`NAMES`), else by contents, with words for each guess."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from statistics import fmean
 from typing import Any, Literal, TypeAlias, get_args
 
 from tfgrpo.data.contents import DatasetError
+from tfgrpo.data.row_shapes import fold
 
 Kind: TypeAlias = Literal["math", "exact", "choice", "json", "rubric"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -59,8 +56,7 @@ NUMERIC_LABELS = 12
 
 @dataclass(frozen=True, slots=True)
 class ColumnGuess:
-    """The field that is asked, those that are the answer, and the id's, if any; the kind of the
-    answers; and why, a line each."""
+    """The fields of question, answer and id (if any), the kind of answers, and why."""
 
     problem: str
     answers: tuple[str, ...]
@@ -75,11 +71,8 @@ def guess_columns(
     answers: Sequence[str] = (),
     kind: Kind | None = None,
 ) -> ColumnGuess:
-    """Returns what some rows are about. What is named is taken; the rest is guessed.
-
-    Raises DatasetError where there are no rows, or no field of that name, or answers are not of
-    the kind that is named.
-    """
+    """What rows are about: what is named is taken, the rest guessed. Raises DatasetError without
+    rows, for an unknown field, and for answers that are not of the named kind."""
     if not rows:
         raise DatasetError("the file has no rows", hint="the first line names the fields")
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -118,17 +111,17 @@ def guess_columns(
 
 
 def _is_id(rows: Sequence[Fields], name: str, alone: bool) -> bool:
-    """Returns whether a column tells rows apart and says nothing: each has its own code, and it is
+    """Whether a column tells rows apart and says nothing: each has its own code, and it is
     called so, comes first, or stands alone beside what is asked."""
     texts = [as_text(row.get(name)) for row in rows if is_filled(row.get(name))]
-    named = ID_NAME.search(_fold(name)) is not None
+    named = ID_NAME.search(fold(name)) is not None
     placed = alone or next(iter(rows[0])) == name
     codes = named or (placed and all(CODE.fullmatch(text) for text in texts))
     return len(texts) > 2 and len(set(texts)) == len(texts) and codes
 
 
 def _decimal_commas(rows: Sequence[Fields], name: str) -> list[str]:
-    """Returns what to say where numbers have a comma for a point, which a ground truth's is not."""
+    """What to say where numbers have a comma for a point, which a ground truth's is not."""
     texts = [text for row in rows for text in answer_texts(row.get(name))]
     commas = [t for t in texts if DECIMAL_COMMA.fullmatch(t) and not THOUSANDS.fullmatch(t)]
     if not commas:
@@ -164,7 +157,7 @@ def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> N
 
 
 def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, str]:
-    """Returns the kind of the answers in some fields, and why."""
+    """The kind of the answers in some fields, and why."""
     if not answers:
         return "rubric", "rubric: there is no answer to compare with, so criteria judge"
     if len(answers) > 1:
@@ -178,7 +171,7 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
     numbers = sum(bool(NUMBER.match(text)) for text in texts) >= 0.8 * max(1, len(texts))
     few = 2 <= len(counts) <= min(MOST_LABELS, max(2, len(values) // 2))
     short = max(map(len, texts), default=0) <= LABEL_LENGTH
-    called_label = _fold(name) in LABEL_NAMES
+    called_label = fold(name) in LABEL_NAMES
     if not texts:
         return "rubric", "rubric: there is no answer to compare with, so criteria judge"
     if few and short and (not numbers or (called_label and len(counts) <= NUMERIC_LABELS)):
@@ -191,26 +184,22 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """Returns the field whose name comes first among the usual ones."""
+    """The field whose name comes first among the usual ones."""
     folded: dict[str, str] = {}
     for name in names:
-        folded.setdefault(_fold(name), name)
+        folded.setdefault(fold(name), name)
     return next((folded[name] for name in usual if name in folded), None)
 
 
-def _fold(name: str) -> str:
-    return re.sub(r"[\s_\-]+", "_", name.strip().casefold())
-
-
 def is_filled(value: object) -> bool:
-    """Returns whether a cell holds something."""
+    """Whether a cell holds something."""
     if isinstance(value, list):
         return any(map(is_filled, value))
     return value is not None and (not isinstance(value, str) or bool(value.strip()))
 
 
 def answer_texts(value: object) -> tuple[str, ...]:
-    """Returns the texts of an answer: of a list, any of which is right, those of its members."""
+    """The texts of an answer: of a list, any of which is right, those of its members."""
     members = value if isinstance(value, list) else [value]
     if any(isinstance(one, dict | list) for one in members):
         members = [value]
@@ -218,7 +207,7 @@ def answer_texts(value: object) -> tuple[str, ...]:
 
 
 def as_text(value: object) -> str:
-    """Returns a cell as text: true and false as JSON writes them, an object as JSON."""
+    """A cell as text: true and false as JSON writes them, an object as JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):

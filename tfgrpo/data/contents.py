@@ -1,8 +1,4 @@
-"""What is in a file of data: its bytes and what they are as text.
-
-Text is UTF-8, or UTF-16 with a byte order mark, as spreadsheets write "Unicode text"; nothing else
-is guessed.
-"""
+"""A file's bytes, and what they are as text: UTF-8, or UTF-16 with a byte order mark."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ class Contents(NamedTuple):
 
 
 def text(content: Contents) -> str:
-    """Returns a text file's text, without its byte order mark. Raises DatasetError."""
+    """A text file's text, without its byte order mark. Raises DatasetError."""
     data = content.data
     coding = next((name for mark, name in MARKS if data.startswith(mark)), "utf-8")
     try:

@@ -4,9 +4,7 @@
     aime24  gsm8k/train                         one of the Hugging Face hub's, and a split of it
     gsm8k:100  data.jsonl:100@seed42            the first 100, or 100 drawn with a seed
 
-A file wins over a name. A name may be spelled as others spell it (`AIME24`, `DAPO-Math-17k`, the
-repository's own); it is called by ours from then on. The hub is asked through the
-`datasets` package, which comes with the extra [hub], as does pyarrow.
+A file wins over a name; other spellings of a name (`AIME24`, a repository's) become ours.
 """
 
 from __future__ import annotations
@@ -62,11 +60,7 @@ ALSO = {
 
 
 def known(source: str) -> str | None:
-    """Returns what a dataset of the hub is called here, `dapo-math-17k` or `gsm8k/train`, by any
-    name that is used for it: ours, the reference implementation's, its repository's.
-
-    None for what is none of them.
-    """
+    """Our name of a dataset of the hub, `gsm8k/train`, by any that is used for it; else None."""
     names = {_plain(name): name for name in KNOWN}
     names |= {_plain(place.repository): name for name, place in KNOWN.items()} | ALSO
     if _plain(source) in names:
@@ -101,10 +95,7 @@ class DatasetSpec:
 
 
 def parse(name: str) -> DatasetSpec:
-    """Takes a dataset's name apart; a file whose name has a colon is a file.
-
-    A dataset of the hub gets its name here, whatever it was called.
-    """
+    """Takes a dataset's name apart; a file whose name has a colon is a file."""
     match = SPEC.match(name)
     if match is None or Path(name).exists():
         return DatasetSpec(name)
@@ -117,7 +108,7 @@ def parse(name: str) -> DatasetSpec:
 
 
 def stem(name: str) -> str:
-    """Returns what a run on a dataset is called: the file's or the dataset's name."""
+    """What a run on a dataset is called: the file's or the dataset's name."""
     spec = parse(name)
     return spec.source.replace("/", "-") if spec.on_hub else Path(spec.source).stem
 
@@ -130,11 +121,8 @@ def load(
     ground_truth: bool = True,
     as_json: bool = False,
 ) -> tuple[Problem, ...]:
-    """Returns the problems of a dataset, named as the module says.
-
-    `fields`, `extra`, `ground_truth` and `as_json` are those of `problems.of_rows`. Everything is
-    read and checked before a sample is taken. Raises DatasetError.
-    """
+    """The problems of a dataset, read and checked before a sample is taken; `fields`, `extra`,
+    `ground_truth` and `as_json` are those of `problems.of_rows`. Raises DatasetError."""
     spec = parse(name)
     rows = hub_rows(spec.source) if spec.on_hub else _file_rows(spec.source)
     loaded = problems.of_rows(
@@ -144,10 +132,7 @@ def load(
 
 
 def sample(loaded: tuple[Problem, ...], spec: DatasetSpec) -> tuple[Problem, ...]:
-    """Returns the problems that a name asks for, in the order of the dataset.
-
-    Raises DatasetError when there are not as many.
-    """
+    """The problems that a name asks for, in order. Raises DatasetError when there are too few."""
     if spec.count is None:
         return loaded
     if not 0 < spec.count <= len(loaded):

@@ -1,8 +1,5 @@
-"""Rows of a JSON object, however a table is written in it: by columns or by rows, with names or
-numbers for the rows, as pandas writes them, or as the Hub's pages of rows.
-
-Which level names the columns is told by names that columns usually have (`columns.QUESTIONS`).
-"""
+"""Rows of a JSON object, by columns or rows as pandas and the Hub write tables; the level that
+names columns is told by usual names (`columns.QUESTIONS`)."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ SURE = QUESTIONS[: QUESTIONS.index("ticket")]
 
 
 def rows_in(whole: Fields, name: str) -> list[Any]:
-    """Returns the rows that an object holds; itself where it is a row. Raises DatasetError for a
-    table that is not whole. `name` is what the file is called."""
+    """The rows that an object holds; itself where it is a row. Raises DatasetError for a table
+    that is not whole. `name` is what the file is called."""
     rows = _page(whole, name) or _split(whole) or _by_name(whole) or _columns(whole, name)
     if rows is not None:
         return rows
@@ -34,7 +31,7 @@ def _is_table(whole: Fields, name: str) -> bool:
 
 
 def _page(whole: Fields, name: str) -> list[Any] | None:
-    """Returns the rows of a page of the Hub's. Raises DatasetError where a cell was cut short."""
+    """The rows of a page of the Hub's. Raises DatasetError where a cell was cut short."""
     listed = whole.get("rows")
     if not isinstance(listed, list) or not listed or not all(map(_is_page_row, listed)):
         return None
@@ -49,7 +46,7 @@ def _page(whole: Fields, name: str) -> list[Any] | None:
 
 
 def _split(whole: Fields) -> list[Any] | None:
-    """Returns the rows where names and cells stand apart, as in pandas' `split`."""
+    """The rows where names and cells stand apart, as in pandas' `split`."""
     names, data = whole.get("columns"), whole.get("data")
     if not isinstance(names, list) or not isinstance(data, list):
         return None
@@ -59,7 +56,7 @@ def _split(whole: Fields) -> list[Any] | None:
 
 
 def _by_name(whole: Fields) -> list[Any] | None:
-    """Returns the rows where each cell has the name of its row, or each row one of its own."""
+    """The rows where each cell has the name of its row, or each row one of its own."""
     inner = list(whole.values())
     if not inner or not all(isinstance(one, dict) and one for one in inner):
         return None
@@ -76,7 +73,7 @@ def _by_name(whole: Fields) -> list[Any] | None:
 
 
 def _columns(whole: Fields, name: str) -> list[Any] | None:
-    """Returns the rows where each column is a list. Raises DatasetError where one is shorter."""
+    """The rows where each column is a list. Raises DatasetError where one is shorter."""
     columns = list(whole.values())
     if not columns or not all(isinstance(one, list) and one for one in columns):
         return None
@@ -104,13 +101,13 @@ def _asks(fields: Fields) -> bool:
 
 
 def _questions(fields: Fields) -> list[Any]:
-    """Returns the cells whose fields have a usual name of what is asked."""
+    """The cells whose fields have a usual name of what is asked."""
     return [cell for key, cell in fields.items() if key.strip().casefold() in QUESTIONS]
 
 
 def _is_row(whole: Fields, listed: list[Any]) -> bool:
-    """Returns whether an object is a row and the list in it a cell: it says better what is asked
-    than the list's members do."""
+    """Whether an object is a row with a list in a cell: it says what is asked better than the
+    list."""
     ours = min((place for place, one in enumerate(SURE) if one in whole), default=len(SURE))
     first = listed[0] if listed and isinstance(listed[0], dict) else {}
     return ours < min((place for place, one in enumerate(SURE) if one in first), default=len(SURE))
@@ -121,7 +118,7 @@ def _is_page_row(value: object) -> bool:
 
 
 def _is_rows(value: object) -> bool:
-    """Returns whether a value may be what the file holds: a list, and no row's conversation."""
+    """Whether a value may be what the file holds: a list, and no row's conversation."""
     if not isinstance(value, list):
         return False
     return not (value and isinstance(value[0], dict) and _is_turn(value[0]))

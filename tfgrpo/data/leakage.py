@@ -1,10 +1,6 @@
-"""Problems that stand twice: within a dataset, and in what was trained on and what is evaluated.
-
-Equal means the same text once case, white space and punctuation are gone. Near means nearly the
-same words with the same numbers, so that a problem of the same form with other numbers is
-another problem. Candidates share runs of words with an evaluation problem; only they are
-compared in full, which keeps 17,000 problems against a few hundred a matter of seconds.
-"""
+"""Problems that stand twice, in a dataset or in what was trained on and is evaluated: equal but
+for case, white space and punctuation, or nearly the same words with the same numbers. Only
+problems that share runs of words are compared in full."""
 
 from __future__ import annotations
 
@@ -40,10 +36,7 @@ class Duplicate(NamedTuple):
 
 
 class Leak(NamedTuple):
-    """An evaluation problem that is in the training data too; `likeness` is 100 for an equal.
-
-    Of one whose answer is another there, less can have been remembered.
-    """
+    """An evaluation problem among the training data; `likeness` is 100 for an equal one."""
 
     evaluation: str
     training: str
@@ -52,12 +45,12 @@ class Leak(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Returns a text without what does not make it another problem."""
+    """A text without what does not make it another problem."""
     return " ".join(re.findall(r"[^\W_]+", text.casefold()))
 
 
 def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
-    """Returns the problems whose text stands more than once, in the order of the dataset."""
+    """The problems whose text stands more than once, in the order of the dataset."""
     by_text: dict[str, list[Problem]] = defaultdict(list)
     for problem in problems:
         by_text[_key(problem)].append(problem)
@@ -72,10 +65,7 @@ def duplicates(problems: Sequence[Problem]) -> list[Duplicate]:
 
 
 def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Leak]:
-    """Returns the evaluation problems that were trained on, exactly or nearly, in their order.
-
-    Each is told once, with the training problem that is most like it.
-    """
+    """The evaluation problems that were trained on, each with the nearest training problem."""
     from rapidfuzz import fuzz
 
     equal: dict[str, Problem] = {}
@@ -108,7 +98,7 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
 
 
 def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
-    """Returns what a person should know about duplicates in a dataset; nothing if all is well."""
+    """What a person should know about duplicates in a dataset; nothing if all is well."""
     repeated = duplicates(problems)
     conflicting = [d for d in repeated if d.conflicting]
     lines = []
@@ -126,10 +116,7 @@ def describe_duplicates(problems: Sequence[Problem], name: str) -> list[str]:
 def describe_leaks(
     training: Sequence[Problem], evaluation: Sequence[Problem], name: str
 ) -> list[str]:
-    """Returns what a person should know before trusting a figure; nothing if all is well.
-
-    `name` is what the training data is called.
-    """
+    """What to know before trusting a figure, if anything; `name` is the training data's."""
     leaked = leaks(training, evaluation)
     if not leaked:
         return []
@@ -150,12 +137,12 @@ def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
 
 
 def _key(problem: Problem) -> str:
-    """Returns what equal problems share: signs count, as a question of mathematics may be one."""
+    """What equal problems share: signs count, as a question of mathematics may be one."""
     return re.sub(r"[\s.,;:!?'\"$]+", "", problem.problem.casefold()) + str(problem.messages)
 
 
 def _own_texts(problems: Sequence[Problem]) -> list[str]:
-    """Returns the words of each problem, of conversations without those of the application."""
+    """The words of each problem, of conversations without those of the application."""
     examples = shared_turns(list(dict.fromkeys(one.messages for one in problems if one.messages)))
     return [
         "\n\n".join(text for _, text in own_words(problem.messages, examples)) or problem.problem
@@ -172,7 +159,7 @@ def _numbers(text: str) -> Counter[str]:
 
 
 def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int], list[int]]:
-    """Returns what gives, for an evaluation problem, the training problems most like it."""
+    """What gives, for an evaluation problem, the training problems most like it."""
     wanted: dict[int, list[int]] = defaultdict(list)
     sizes = []
     for number, text in enumerate(evaluation):
@@ -197,6 +184,6 @@ def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int
 
 
 def _runs(text: str) -> set[int]:
-    """Returns the runs of words in a text, as hashes; a short text is one run."""
+    """The runs of words in a text, as hashes; a short text is one run."""
     words = text.split()
     return {hash(tuple(words[i : i + RUN])) for i in range(max(1, len(words) - RUN + 1))}

@@ -1,8 +1,5 @@
-"""Labels that look like another one, as misspelled ones do.
-
-A misspelling is rare, keeps the first letter (Yannakoudakis and Fawthrop 1983: it is wrong in 1.4 %
-of them), and is one edit away, or two in a long word. Digits and short words tell labels apart.
-"""
+"""Rare labels one edit (in long words two) from another with the same first letter, as
+misspelled ones are (Yannakoudakis and Fawthrop 1983). Digits and short words tell labels apart."""
 
 from __future__ import annotations
 
@@ -35,8 +32,7 @@ class LookAlike(NamedTuple):
 
 
 def look_alikes(counts: Mapping[str, int]) -> list[LookAlike]:
-    """Returns the labels that look like a more frequent one: those that are rare, and of the
-    others those that differ by no letter or digit."""
+    """Labels like a more frequent one: rare ones, and those that differ by no letter or digit."""
     names = sorted(counts, key=lambda name: (-counts[name], name))
     pairs = []
     for place, label in enumerate(names):
@@ -49,8 +45,7 @@ def look_alikes(counts: Mapping[str, int]) -> list[LookAlike]:
 
 
 def _words(label: str) -> list[str]:
-    """Returns the words of a label without what tells no labels apart: case, what stands between
-    words, a full stop."""
+    """The words of a label, without case, what stands between, and a full stop."""
     folded = unicodedata.normalize("NFKC", label).casefold().rstrip(".!? ")
     return re.split(r"(?<=\w)[\s_\-‐-―]+(?=\w)", folded)
 

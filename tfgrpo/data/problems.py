@@ -1,8 +1,4 @@
-"""Problems: what the model is asked, and what the right answer is.
-
-A row of a dataset has a `problem` and an `answer`, and an `id` where there is one. Everything is
-checked when it is loaded, before a token is spent; `datasets.py` says where rows come from.
-"""
+"""Problems: what the model is asked and what the right answer is, checked when they are loaded."""
 
 from __future__ import annotations
 
@@ -66,12 +62,8 @@ SHAREGPT = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem, its ground truth, and an id that is unique in its dataset.
-
-    A problem may be a conversation: `messages` are its turns, and `problem` the same as text.
-    `meta` holds what else its domain needs (criteria, a persona, a level), as JSON. `unread` are
-    the characters of each field of its row that is in none of these, and `row_size` those of all.
-    """
+    """A problem, its ground truth, its id in the dataset. `messages` are a conversation's turns,
+    `meta` what its domain needs as JSON, `unread` the characters of its other fields."""
 
     id: str
     problem: str
@@ -97,7 +89,7 @@ def load(
     extra: Sequence[str] = (),
     ground_truth: bool = True,
 ) -> tuple[Problem, ...]:
-    """Returns the problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
+    """The problems of a file, as `of_rows` does those of its rows. Raises DatasetError."""
     return of_rows(read(path), str(path), fields, extra=extra, ground_truth=ground_truth)
 
 
@@ -110,18 +102,13 @@ def of_rows(
     ground_truth: bool = True,
     as_json: bool = False,
 ) -> tuple[Problem, ...]:
-    """Returns the problems that rows are.
+    """The problems that rows are. Raises DatasetError at the first that is none.
 
     `fields` maps our names (problem, answer, id, kind, those in `extra`) to the rows'; `a.b` is the
-    field b of the object a. Where none is named and there is none of ours, a field that is usually
-    called so is taken (question, gold, …). Fields named in `extra`, or with REST all that are left
-    and are JSON, go into `meta` where a row has them. A problem is a text, or a list of chat
-    messages, of which the assistant's at the end are left off: they are the answer where the row
-    has no other. An answer whose last line is `#### 42` is 42; a list of answers is a problem with
-    several that are right; true and false are answers like any other. Rows without an id are called
-    after their line, `line-7`. Raises DatasetError at the first row that cannot be used; without
-    `ground_truth` one may lack an
-    answer. With `as_json` an answer that is an object is the same as JSON text.
+    field b of the object a, and usual names are taken where ours are not there. `extra`, or with
+    REST all that is left and is JSON, goes into `meta`. An answer whose last line is `#### 42` is
+    42, several in a list are all right, and without `ground_truth` one may lack. With `as_json` an
+    object is its JSON text.
     """
     ours = (*FIELDS, *(name for name in extra if name != REST), *({KIND} & set(fields or ())))
     names = {name: name for name in ours} | dict(fields or {})
@@ -160,13 +147,13 @@ def of_rows(
 
 
 def without(problems: Sequence[Problem], ids: Iterable[str]) -> tuple[Problem, ...]:
-    """Returns the problems that have none of these ids, in order."""
+    """The problems that have none of these ids, in order."""
     left_out = set(ids)
     return tuple(problem for problem in problems if problem.id not in left_out)
 
 
 def digest(problems: Sequence[Problem]) -> str:
-    """Returns a SHA-256 in hex over the problems in order."""
+    """A SHA-256 in hex over the problems in order."""
     rows = [
         [p.id, p.problem, p.answer]
         + ([p.messages, dict(p.meta)] if p.messages or p.meta else [])  # as it was without them
@@ -243,8 +230,8 @@ def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
 def _shaped(
     row: Row, names: Mapping[str, str], mapped: Mapping[str, str], base: int
 ) -> dict[str, Any]:
-    """Returns a row's fields with options and context in what is asked; fields that our names are
-    mapped to, or that a domain needs, stay where they are."""
+    """A row's fields with options and context in what is asked; fields that our names are mapped
+    to, or that a domain needs, stay where they are."""
     shaped = in_our_shape(row.fields, row.where, base)
     if shaped == row.fields:
         return shaped
@@ -253,7 +240,7 @@ def _shaped(
 
 
 def _with_json(row: Row, names: Iterable[str]) -> Row:
-    """Returns a row whose answer, where it is an object, is JSON text."""
+    """A row whose answer, where it is an object, is JSON text."""
     objects = {
         name: json.dumps(row.fields[name], ensure_ascii=False, default=float)
         for name in names
@@ -263,7 +250,7 @@ def _with_json(row: Row, names: Iterable[str]) -> Row:
 
 
 def _instructed(fields: Mapping[str, Any], value: object) -> object:
-    """Returns an instruction with what it is about, where a row has `instruction` and `input`."""
+    """An instruction with what it is about, where a row has `instruction` and `input`."""
     instruction = fields.get("instruction")
     whole = isinstance(instruction, str) and instruction.strip()
     if not whole or value not in (MISSING, "", fields.get("input")):
@@ -273,7 +260,7 @@ def _instructed(fields: Mapping[str, Any], value: object) -> object:
 
 
 def _listed_answers(value: object) -> list[str]:
-    """Returns the answers of a row that has a list of those that are right; else none."""
+    """The answers of a row that has a list of those that are right; else none."""
     if not isinstance(value, list):
         return []
     texts = [_as_text(one) for one in value]
@@ -281,10 +268,7 @@ def _listed_answers(value: object) -> list[str]:
 
 
 def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], str]:
-    """Returns a conversation up to what the model is asked, and the answer that follows there.
-
-    Turns of the assistant at the end are the reference answer, which no model may be sent.
-    """
+    """A conversation up to what is asked, and the assistant's last turns: the reference answer."""
     reference = ""
     while messages and messages[-1][0] == "assistant":
         *rest, (_, content) = messages
@@ -293,7 +277,7 @@ def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ..
 
 
 def _as_text(value: object) -> str:
-    """Returns a text, or a number, true or false as text; nothing for what is none of them."""
+    """A text, or a number, true or false as text; nothing for what is none of them."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and not math.isfinite(value):
@@ -319,7 +303,7 @@ def _missing_field(row: Row, name: str, their_name: str, value: object) -> Datas
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:
-    """Returns a field of a row, `a.b` being the field b of the object a; MISSING if not there."""
+    """A field of a row, `a.b` being the field b of the object a; MISSING if not there."""
     if name in fields:
         return fields[name]
     first, dot, rest = name.partition(".")
@@ -328,11 +312,7 @@ def _field(fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _messages(value: object) -> tuple[Message, ...]:
-    """Returns the turns that a problem consists of; none when it is no conversation.
-
-    A turn is `{"role": …, "content": …}`, or ShareGPT's `{"from": …, "value": …}`. A content may
-    be a list of parts, `{"type": "text", "text": …}`.
-    """
+    """The turns of a conversation (`role` and `content`, or ShareGPT's), none for what is none."""
     if not isinstance(value, list):
         return ()
     turns = []
@@ -349,7 +329,7 @@ def _messages(value: object) -> tuple[Message, ...]:
 
 
 def _content(value: object) -> str:
-    """Returns what a turn says; nothing where a part of it is no text."""
+    """What a turn says; nothing where a part of it is no text."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else ""
     texts = [part.get("text") if isinstance(part, dict) else part for part in value]
@@ -357,7 +337,7 @@ def _content(value: object) -> str:
 
 
 def _not_a_conversation(value: list[object]) -> str:
-    """Returns what is wrong with the first turn that is none, in words."""
+    """What is wrong with the first turn that is none, in words."""
     for number, turn in enumerate(value, 1):
         if _messages([turn]):
             continue

@@ -19,8 +19,8 @@ ABSENT = ("NAType", "NaTType")
 
 
 def row_lines(rows: Sequence[object]) -> list[str]:
-    """Returns a line of JSON for each row, a mapping. Arrays and numbers of numpy, pandas and the
-    like are lists and numbers, dates are texts. Raises DatasetError for what is none of these."""
+    """A line of JSON for each row, a mapping. Arrays and numbers of numpy, pandas and the like
+    are lists and numbers, dates are texts. Raises DatasetError for what is none of these."""
     return [_line(number, row) for number, row in enumerate(rows, 1)]
 
 
@@ -61,7 +61,7 @@ def _json(fields: dict[object, object]) -> str:
 
 
 def _plain(value: Any) -> object:
-    """Returns what JSON has for an object. Raises TypeError where it has nothing."""
+    """What JSON has for an object. Raises TypeError where it has nothing."""
     if type(value).__name__ in ABSENT:
         return None
     if isinstance(value, TEXTS):

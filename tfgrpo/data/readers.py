@@ -1,10 +1,5 @@
-"""Rows of a file of any usual kind: JSONL, JSON, CSV, TSV, parquet, a workbook of Excel, a folder
-that `datasets` saved; any file of these may be packed as `.gz` or `.zip`.
-
-A row comes with where it stands (`data.csv:7`, counted as an editor counts lines; for parquet,
-Arrow and JSON the row's number from 1), so that whatever is wrong with it can be told by file and
-line.
-"""
+"""Rows of JSONL, JSON, CSV, TSV, parquet, Excel and folders of `datasets`, packed as `.gz` or
+`.zip` or not, each with where it stands (`data.csv:7`) so that errors can name it."""
 
 from __future__ import annotations
 
@@ -20,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfgrpo.data import binary_tables, contents, unpacking
 from tfgrpo.data.binary_tables import EXTRA as EXTRA
 from tfgrpo.data.cell_types import plain
+from tfgrpo.data.column_roles import is_filled
 from tfgrpo.data.contents import Contents
 from tfgrpo.data.contents import DatasetError as DatasetError
 from tfgrpo.data.json_tables import rows_in
@@ -42,11 +38,7 @@ class Row(NamedTuple):
 
 
 def read(path: Path) -> Iterator[Row]:
-    """Yields the rows of a file; what kind it is its name's ending says, and JSONL is the rest.
-
-    The file is opened when the first row is asked for. Raises DatasetError at the first row that
-    cannot be read.
-    """
+    """Yields the rows of a file by its ending (JSONL is the rest). Raises DatasetError."""
     yield from _rows(path)
 
 
@@ -73,8 +65,8 @@ def _numbered(name: str, rows: Iterable[Fields]) -> Iterator[Row]:
 
 
 def _known(cell: Any) -> Any:
-    """Returns a cell with None for what is no number, as tables of numbers have where there is
-    none: NaN, and what division by nothing leaves; a date is a text."""
+    """A cell with None for what is no number, as tables of numbers have where there is none:
+    NaN, and what division by nothing leaves; a date is a text."""
     if isinstance(cell, dict):
         return {key: _known(value) for key, value in cell.items()}
     if isinstance(cell, list):
@@ -83,7 +75,7 @@ def _known(cell: Any) -> Any:
 
 
 def _loads(text: str) -> Any:
-    """Returns what JSON says, in which the same is null. Raises ValueError and RecursionError."""
+    """What JSON says, in which the same is null. Raises ValueError and RecursionError."""
     return json.loads(
         text, parse_constant=lambda _: None, parse_float=lambda digits: _known(float(digits))
     )
@@ -143,7 +135,7 @@ def _records(
 
 
 def _separator(whole: str) -> str:
-    """Returns what separates the values: what gives most columns, in every record looked at."""
+    """What separates the values: what gives most columns, in every record looked at."""
 
     def columns(separator: str) -> tuple[bool, int]:
         reader = csv.reader(io.StringIO(whole, newline=""), delimiter=separator)
@@ -157,20 +149,16 @@ def _separator(whole: str) -> str:
 
 
 def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[Row]:
-    """Yields the rows of records whose first says what the columns are called.
-
-    Columns without a name and records without a value, as spreadsheets leave them at the end, are
-    passed over. Raises DatasetError.
-    """
+    """Yields rows by the first record's names, but nameless and empty ones. Raises DatasetError."""
     head: list[str] = []
     for number, cells in records:
         where = f"{name}:{number}"
-        if not any(_filled(cell) for cell in cells):
+        if not any(map(is_filled, cells)):
             continue
         if not head:
             head = _head(where, cells)
             continue
-        while len(cells) > len(head) and not _filled(cells[-1]):
+        while len(cells) > len(head) and not is_filled(cells[-1]):
             cells.pop()
         if len(cells) != len(head):
             raise DatasetError(
@@ -180,7 +168,7 @@ def _table(name: str, records: Iterator[tuple[int, list[object]]]) -> Iterator[R
                 "separator",
             )
         for column, (key, cell) in enumerate(zip(head, cells, strict=True), 1):
-            if not key and _filled(cell):
+            if not key and is_filled(cell):
                 raise DatasetError(
                     f"{where}: column {column} has the value {str(cell)[:40]!r} and no name",
                     hint="the first line gives the field names: name that column",
@@ -200,10 +188,6 @@ def _head(where: str, cells: Sequence[object]) -> list[str]:
     return head
 
 
-def _filled(cell: object) -> bool:
-    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
-
-
 def _parsed(line: str, where: str) -> object:
     try:
         return _whole(_loads(line), where)
@@ -214,7 +198,7 @@ def _parsed(line: str, where: str) -> object:
 
 
 def _whole(row: object, where: str) -> object:
-    """Returns a row that can be written again. Raises DatasetError for half a character."""
+    """A row that can be written again. Raises DatasetError for half a character."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -46,13 +46,9 @@ ANSWER = "answer"
 
 
 def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) -> dict[str, Any]:
-    """Returns a row with its options and its context in what is asked, in the fields `problem` and
-    `answer`, and without the fields that went there; the row itself where it has neither.
-    An index of an option counts from `base`.
-
-    Raises DatasetError where an answer names none of the options.
-    """
-    names = {_fold(name): name for name in row}
+    """A row with options (indices from `base`) and context in `problem`, and `answer`; itself
+    where it has neither. Raises DatasetError where an answer names no option."""
+    names = {fold(name): name for name in row}
     question = next((names[one] for one in QUESTIONS if _filled(row, names.get(one))), None)
     if question is None or not isinstance(row[question], str):
         return dict(row)
@@ -86,12 +82,12 @@ def in_our_shape(row: Mapping[str, Any], where: str = "a row", base: int = 0) ->
 
 
 def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
-    """Returns whether the answers of a table that are indices of options count from 0 or from 1:
-    from 1 where none is 0 and one is the number of the options, or the columns count so too."""
+    """Whether the answers of a table that are indices of options count from 0 or from 1: from 1
+    where none is 0 and one is the number of the options, or the columns count so too."""
     bases: set[int] = set()
     numbered = False
     for row in rows:
-        options_of_row = _options(row, {_fold(name): name for name in row})
+        options_of_row = _options(row, {fold(name): name for name in row})
         if options_of_row is None or options_of_row[2] is None:
             continue
         key = _text(row[options_of_row[2]])
@@ -101,7 +97,7 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
             return 0
         if int(key) == len(options_of_row[1]):
             bases.add(1)
-        first = min(map(_fold, options_of_row[3]))
+        first = min(map(fold, options_of_row[3]))
         numbered = numbered or (first.endswith("1") and isinstance(row[options_of_row[2]], str))
     return 1 if bases or numbered else 0
 
@@ -109,8 +105,8 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
 def _options(
     row: Mapping[str, Any], names: Mapping[str, str]
 ) -> tuple[list[str], list[str], str | None, set[str]] | None:
-    """Returns the labels of a row's options, the options, the field that names the right one, and
-    the fields that they come from; None where a row has no options."""
+    """The labels of a row's options, the options, the field that names the right one, and the
+    fields that they come from; None where a row has no options."""
     key = next((names[one] for one in KEYS if _filled(row, names.get(one))), None)
     for one in LISTS:
         name = names.get(one)
@@ -121,14 +117,14 @@ def _options(
         if len(options) >= 2 and key is not None:
             return labels, options, key, {name}
     right = next((names[one] for one in RIGHT if _filled(row, names.get(one))), None)
-    wrong = [name for name in row if WRONG.fullmatch(_fold(name, " ")) and _filled(row, name)]
+    wrong = [name for name in row if WRONG.fullmatch(fold(name, " ")) and _filled(row, name)]
     if right is not None and wrong:
         others = [text for name in wrong for text in _texts(row[name])]
         options = [_text(row[right]), *others]
         random.Random(f"tfgrpo/options/{options}").shuffle(options)
         return _letters(len(options)), options, right, {right, *wrong}
     columns = {
-        match[1] or match[2]: name for name in row if (match := LETTERED.fullmatch(_fold(name)))
+        match[1] or match[2]: name for name in row if (match := LETTERED.fullmatch(fold(name)))
     }
     for series in ("abcdefghij", "0123456789", "1234567890"):
         run = []
@@ -143,19 +139,18 @@ def _options(
 
 
 def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
-    """Returns whether an answer can be one of these columns: its letter, index or text."""
+    """Whether an answer can be one of these columns: its letter, index or text."""
     text = _text(key).strip("()[]. ").upper()
-    if text in _letters(len(columns)) or text in (_fold(name).upper() for name in columns):
+    if text in _letters(len(columns)) or text in (fold(name).upper() for name in columns):
         return True
-    if all(len(_fold(name)) == 1 for name in columns) and len(columns) < 4:
+    if all(len(fold(name)) == 1 for name in columns) and len(columns) < 4:
         return False  # such columns may be the numbers of an equation
     texts = {_text(row[name]).upper() for name in columns}
     return text in texts or (text.isdigit() and int(text) <= len(columns))
 
 
 def _listed(value: Any) -> tuple[list[str], list[str]]:
-    """Returns labels and texts of options that are a list, an object of two lists as ARC's, or an
-    object of texts by label."""
+    """Labels and texts of options: a list, an object of two lists, or of texts by label."""
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         texts = [_text(one) for one in value["text"]]
         labels = [str(one) for one in value.get("label") or _letters(len(texts))]
@@ -181,12 +176,12 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
 
 
 def _label(key: Any, labels: list[str], options: list[str], where: str, base: int) -> str:
-    """Returns the label that an answer names, as one, by its text or by an index from `base`."""
+    """The label that an answer names, as one, by its text or by an index from `base`."""
     text = _text(key)
     by_text = [label for label, option in zip(labels, options, strict=True) if option == text]
     bare = text.strip("()[]. ")
     by_label = [one for one in labels if one.upper() == bare.upper()]
-    if not by_label and (match := LETTERED.fullmatch(_fold(bare))) and match[1]:  # option_b
+    if not by_label and (match := LETTERED.fullmatch(fold(bare))) and match[1]:  # option_b
         by_label = [one for one in labels if one.lower() == match[1]]
     number = int(bare) if re.fullmatch(r"\d{1,2}", bare) else None
     at = -1 if number is None else number - base
@@ -224,5 +219,6 @@ def _filled(row: Mapping[str, Any], name: str | None) -> bool:
     return value is not None and value != [] and (not isinstance(value, str) or bool(value.strip()))
 
 
-def _fold(name: str, gap: str = "_") -> str:
+def fold(name: str, gap: str = "_") -> str:
+    """A field's name as names are compared: without regard to case and to what joins its words."""
     return re.sub(r"[\s_\-]+", gap, str(name).strip().casefold())

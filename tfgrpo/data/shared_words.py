@@ -1,8 +1,4 @@
-"""What of a conversation is its own, and what the application says before every one.
-
-Two conversations under one long system text are not alike for that, nor are two that begin with
-the same examples.
-"""
+"""What the application says before every conversation, which makes no two of them alike."""
 
 from __future__ import annotations
 
@@ -15,9 +11,7 @@ ALIKE = 3
 
 
 def shared_turns(questions: Sequence[Turns]) -> tuple[Turns, ...]:
-    """Returns the turns that all questions under one system text begin with, of each system text
-    that has them: the application's own, such as examples. Never with fewer than `ALIKE` questions,
-    and never a question's last turn."""
+    """The turns that `ALIKE` or more questions under one system text begin with, but last turns."""
     under: dict[Turns, list[Turns]] = {}
     for messages in questions:
         system = tuple(one for one in messages if one[0] == "system")
@@ -39,7 +33,7 @@ def shared_turns(questions: Sequence[Turns]) -> tuple[Turns, ...]:
 
 
 def own_words(messages: Turns, examples: Sequence[Turns]) -> Turns:
-    """Returns a conversation without the application's own text."""
+    """A conversation without the application's own text."""
     spoken = _spoken(messages)
     for turns in examples:
         if len(spoken) > len(turns) and spoken[: len(turns)] == turns:

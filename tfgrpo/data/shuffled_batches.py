@@ -11,7 +11,7 @@ from tfgrpo.data.problems import Problem
 def batches(
     problems: Sequence[Problem], size: int, *, epoch: int, seed: int
 ) -> list[tuple[Problem, ...]]:
-    """Returns the batches of an epoch: shuffled anew for each, the last partial one included."""
+    """The batches of an epoch: shuffled anew for each, the last partial one included."""
     order = list(problems)
     random.Random(f"{seed}/{epoch}").shuffle(order)
     return [tuple(order[i : i + size]) for i in range(0, len(order), size)]

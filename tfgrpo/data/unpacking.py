@@ -1,8 +1,4 @@
-"""The bytes of a file of data, unpacked where it is packed.
-
-`.gz` and `.zip` are unpacked in memory up to `LARGEST` bytes, whatever they claim to hold, so that
-a few kilobytes cannot fill a machine. A zip has to hold one file of data.
-"""
+"""The bytes of a file of data, unpacked up to `LARGEST` from `.gz` or a `.zip` with one file."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ GIVE = "give a file of problems, such as JSONL"
 
 
 def contents(path: Path) -> Contents:
-    """Returns what is in a file, unpacked where it is packed. Raises DatasetError."""
+    """What is in a file, unpacked where it is packed. Raises DatasetError."""
     try:
         if path.exists() and not path.is_file():
             raise DatasetError(

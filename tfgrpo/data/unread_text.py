@@ -1,7 +1,4 @@
-"""The text of rows that no problem is made of, which is said before anything is paid for.
-
-A field in an object is called as a person maps it: `a.b` is the field b of the object a.
-"""
+"""The text of rows that no problem is made of; `a.b` is the field b of the object a."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ SHOWN = 6
 
 
 def sizes(fields: Mapping[str, Any], used: Collection[str] = ()) -> dict[str, int]:
-    """Returns the characters of each field of a row that has text and is none of those `used`."""
+    """The characters of each field of a row that has text and is none of those `used`."""
     leaves = ((name, _size(value)) for name, value in _leaves(fields, used))
     return {name: size for name, size in leaves if size}
 
@@ -42,8 +39,8 @@ def _size(value: object) -> int:
 
 
 def describe_unread(problems: Iterable[Problem], name: str) -> list[str]:
-    """Returns what a person should know of a dataset's rows that is in no problem; nothing where
-    all of their text is. `name` is what the dataset is called."""
+    """What a person should know of a dataset's rows that is in no problem; nothing where all of
+    their text is. `name` is what the dataset is called."""
     unread, whole = Counter[str](), 0
     for problem in problems:
         unread.update(problem.unread)
@@ -52,7 +49,7 @@ def describe_unread(problems: Iterable[Problem], name: str) -> list[str]:
 
 
 def share(unread: Mapping[str, int], whole: int) -> str:
-    """Returns which fields are not used, and their share of `whole`, all characters of the rows."""
+    """Which fields are not used, and their share of `whole`, all characters of the rows."""
     names = sorted(unread, key=lambda name: -unread[name])
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     part = 100 * sum(unread.values()) / whole

@@ -1,6 +1,4 @@
-"""A search for the first bad version as a strip: the versions of its range in a row, each with
-what is known of it, because somebody marked it or because it follows from what was marked.
-"""
+"""A search for the first bad version as a row of versions, each with what is known of it."""
 
 from __future__ import annotations
 
@@ -19,12 +17,8 @@ shown as stretches."""
 
 
 class StripPart(NamedTuple):
-    """A version of the range, or a stretch of versions of which the same is known.
-
-    `state`: good and bad as they were marked or follow from a mark, `skip` for what cannot be
-    judged, `next` for what is to be tested now, `open` for other candidates, `aside` for what no
-    mark says anything of. `mark` is what was said of the version itself, None where nothing was.
-    """
+    """A version, or a stretch alike: good, bad, `skip` (cannot be judged), `next` (to test),
+    `open` (candidate), `aside` (no mark concerns it). `mark` is what was said."""
 
     first: int
     last: int
@@ -42,8 +36,8 @@ class BisectStrip(NamedTuple):
 
 
 def bisect_strip(store: Store, search: BisectSearch, *, most: int = MOST) -> BisectStrip:
-    """Returns a search as a strip, oldest version first. Before both ends are known it has the
-    marked versions alone."""
+    """A search as a strip, oldest version first; of marked versions alone until both ends are
+    known."""
     parents = parents_reader(store)
     progress = bisect.progress(store, search, parents=parents)
     marked = {mark.version: mark for mark in search.marks}
@@ -59,7 +53,7 @@ def bisect_strip(store: Store, search: BisectSearch, *, most: int = MOST) -> Bis
 def _states(
     parents: Parents, search: BisectSearch, progress: BisectProgress
 ) -> dict[int, StripState]:
-    """Returns version → what is known of it, ascending, for the range at the search's start."""
+    """Version → what is known of it, ascending, for the range at the search's start."""
     bad, good = _ends(search)
     within = sorted({*bisect.suspects(parents, bad, good), *good})
     inside = set(within)
@@ -90,7 +84,7 @@ def _states(
 
 
 def _ends(search: BisectSearch) -> tuple[int, list[int]]:
-    """Returns the bad version and the good ones between which the search began."""
+    """The bad version and the good ones between which the search began."""
     bad: int | None = None
     good: list[int] = []
     for mark in search.marks:

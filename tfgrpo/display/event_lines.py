@@ -67,7 +67,7 @@ def life_of(store: Store, experience: str) -> Iterator[ShownEvent]:
 
 
 def evidence_words(event: Event) -> str:
-    """Returns who taught an event: `from hire-12, 2 of 5 right, step 1 of run quick`."""
+    """Who taught an event: `from hire-12, 2 of 5 right, step 1 of run quick`."""
     evidence = event.evidence or {}
     parts = []
     if "problem" in evidence:
@@ -89,7 +89,7 @@ def evidence_words(event: Event) -> str:
 
 
 def credit_words(event: Event, version: Version) -> str:
-    """Returns who an event is owed to: the run that taught it, else whoever signed its version."""
+    """Who an event is owed to: the run that taught it, else whoever signed its version."""
     words = evidence_words(event)
     if "run" in (event.evidence or {}):
         return words
@@ -97,7 +97,7 @@ def credit_words(event: Event, version: Version) -> str:
 
 
 def event_object(event: Event, origin: Origin | None = None) -> dict[str, Any]:
-    """Returns an event as JSON for programs; `origin` for one that was brought over."""
+    """An event as JSON for programs; `origin` for one that was brought over."""
     copied = origin is not None and origin.event.row != event.row
     return {
         "version": f"v{event.version}",

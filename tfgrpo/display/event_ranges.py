@@ -1,6 +1,4 @@
-"""Where the events of a version's whole history lie, remembered: a version never changes, so a
-server that was asked once for a long history has only what is new since to look at.
-"""
+"""Where the events of a version's whole history lie, remembered, since versions never change."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ class Histories:
         self._lock = threading.Lock()
 
     def ranges(self, store: Store, version: Version) -> Ranges:
-        """Returns the ranges of a version's whole history, as `whole_history` has them."""
+        """The ranges of a version's whole history, as `whole_history` has them."""
         with self._lock:
             ends = self._ends_of(store, version)
             self._ends.pop(version.digest, None)

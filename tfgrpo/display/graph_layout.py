@@ -1,11 +1,8 @@
-"""Where a history is drawn: a column for every line of versions, so that any stretch of a long
-history can be drawn without looking at the rest.
+"""Where a history is drawn: a column for every line of versions, so that any stretch can be drawn
+alone.
 
-A chain is a run of versions in which each has the one before as its first parent. It takes a
-column from the version that it leaves (its base) to the one that last needs it: its last version,
-or the merge that brought it back. Chains that do not overlap share columns: chains are taken by
-where they begin, each gets the lowest column that is free (greedy colouring of intervals, which
-needs no more columns than lie side by side anywhere).
+A chain of first parents takes a column from its base to the last version that needs it. Chains that
+do not overlap share columns, by greedy colouring of intervals.
 """
 
 from __future__ import annotations
@@ -24,12 +21,8 @@ CHUNK = 2_000
 
 
 class Line(NamedTuple):
-    """A part of a row's drawing, from one column to another.
-
-    `part` is `through` (top to bottom), `above` (the row's own version to the top), `below`,
-    `fork` (from the top of column `a` to the version in column `b`: a line that leaves here) or
-    `join` (from the version in column `b` to the bottom of column `a`: what a merge brings in).
-    """
+    """A part of a row's drawing between columns: `through`, `above` or `below` the version,
+    `fork` from the top of `a` to the version in `b`, or `join` from it to the bottom of `a`."""
 
     part: str
     a: int
@@ -45,8 +38,7 @@ class DrawnRow(NamedTuple):
 
 
 class _Chain:
-    """Versions in a line, drawn from `start` (what its first version builds on; that version
-    itself where it builds on nothing) to `until`."""
+    """Versions in a line, drawn from `start` (what the first builds on, else itself) to `until`."""
 
     __slots__ = ("column", "last", "start", "until")
 
@@ -68,7 +60,7 @@ class HistoryLayout:
         self._lock = threading.Lock()
 
     def rows(self, store: Store, newest: int, count: int) -> list[DrawnRow]:
-        """Returns the rows of so many versions, from `newest` down."""
+        """The rows of so many versions, from `newest` down."""
         with self._lock:
             self._read(store)
             high = min(newest, len(self._parents) - 1)
@@ -77,7 +69,7 @@ class HistoryLayout:
             return [self._row(number, near) for number in range(high, low - 1, -1)]
 
     def ancestors(self, store: Store, version: Version) -> bytearray:
-        """Returns a byte for each version up to one: whether it is in that one's history."""
+        """A byte for each version up to one: whether it is in that one's history."""
         with self._lock:
             self._read(store)
             there = bytearray(version.number + 1)

@@ -1,6 +1,4 @@
-"""A library with what is known of each experience: who taught it, how often it was confirmed,
-what it does to the reward, and how much of the traffic it was in.
-"""
+"""A library with who taught each experience, its confirmations, effect and share of the traffic."""
 
 from __future__ import annotations
 
@@ -38,9 +36,8 @@ def known_experiences(
     histories: Histories | None = None,
     credits: Mapping[str, Credit] | None = None,
 ) -> list[KnownExperience]:
-    """Returns what is known of each experience of a library, in library order; of those in `only`
-    where it is given. `histories`, and `credits` as `credits_of` gives them, save a server what it
-    has looked at before."""
+    """What is known of each experience (in `only`), in order; `histories` and `credits` if read
+    before."""
     ranges = histories.ranges(store, version) if histories else None
     if credits is None:
         credits = credits_of(store, version)
@@ -52,8 +49,7 @@ def known_experiences(
 
 
 def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
-    """Returns experience → its effect, where it is known. Nothing is imported where no run
-    looked."""
+    """Experience → its effect, where it is known. Nothing is imported where no run looked."""
     if not any(measures(run) for run in store.runs.all()):
         return {}
     from tfgrpo.evaluation.credit import credits
@@ -62,8 +58,7 @@ def credits_of(store: Store, version: Version) -> Mapping[str, Credit]:
 
 
 def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
-    """Returns experience → in how many recorded calls since then (microseconds) it was in the
-    prompt; None where no traffic was ever recorded."""
+    """Experience → recorded calls with it since then (microseconds); None without traffic."""
     path = traffic_path(store.path)
     if not os.path.isfile(path):
         return None
@@ -76,7 +71,7 @@ def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
 
 
 def effect_object(credit: Credit | None) -> dict[str, Any] | None:
-    """Returns an effect with its interval as JSON for programs."""
+    """An effect with its interval as JSON for programs."""
     from tfgrpo.evaluation.figures_json import interval_object
 
     if credit is None:

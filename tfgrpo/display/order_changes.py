@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 
 def moves_of(store: Store, version: Version) -> Sequence[Move]:
-    """Returns what a version moved, against its first parent. Nothing is read of a version that
-    records no order."""
+    """What a version moved, against its first parent; read only if it records an order."""
     if ORDER not in version.meta or version.parent is None:
         return ()
     from tfgrpo.store.history.library_order import moves
@@ -25,8 +24,7 @@ def moves_of(store: Store, version: Version) -> Sequence[Move]:
 
 
 def change_counts(store: Store, version: Version) -> dict[str, int]:
-    """Returns how many events of each kind a version has, and under MOVE what it moved; kinds
-    without one are left out."""
+    """A version's events by kind, those that there are, and under MOVE what it moved."""
     counts: dict[str, int] = dict(store.counts(version).items())
     if moved := len(moves_of(store, version)):
         counts["MOVE"] = moved
@@ -34,13 +32,13 @@ def change_counts(store: Store, version: Version) -> dict[str, int]:
 
 
 def left_in_place(version: Version) -> Sequence[str]:
-    """Returns the experiences that both sides of a merge had moved, and that stayed with ours."""
+    """The experiences that both sides of a merge had moved, and that stayed with ours."""
     ids: Sequence[str] = version.meta.get("order_conflicts", ())
     return ids
 
 
 def move_objects(moves: Iterable[Move]) -> list[dict[str, Any]]:
-    """Returns moves as JSON for programs: labels before and after."""
+    """Moves as JSON for programs: labels before and after."""
     return [
         {"experience": one.experience, "from": f"G{one.before}", "to": f"G{one.after}"}
         for one in moves

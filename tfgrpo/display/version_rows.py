@@ -14,11 +14,8 @@ if TYPE_CHECKING:
 
 
 class StandingNames:
-    """The names that stand at each version: HEAD, branches, remotes', tags.
-
-    They are those of the moment in which this was made, whoever moves one afterwards. Tags are
-    read where they are asked for: a long run makes many, and a page of a log shows few.
-    """
+    """The names that stood at each version when this was made; the many tags are read when
+    needed."""
 
     def __init__(self, store: Store) -> None:
         self._port = store.port
@@ -34,13 +31,13 @@ class StandingNames:
             there.sort(key=lambda name: not name.startswith("HEAD"))
 
     def __getitem__(self, number: int) -> list[str]:
-        """Returns the names at a version, HEAD first."""
+        """The names at a version, HEAD first."""
         marks = self._port.names.marks_at(number, self._upto)
         return self._branches.get(number, []) + [m.partition("/")[2] for m in marks]
 
 
 def scores(store: Store, version: Version) -> list[str]:
-    """Returns a line for each evaluation of a version."""
+    """A line for each evaluation of a version."""
     lines = []
     for evaluation in store.runs.evaluations(version.number) if store.evaluated else ():
         summary, config = evaluation.summary, evaluation.config
@@ -56,21 +53,20 @@ def scores(store: Store, version: Version) -> list[str]:
 
 
 def signed(store: Store, version: Version) -> str:
-    """Returns who signed a version, and which user of the database recorded it where that has
-    another name."""
+    """Who signed a version, and the database's user who recorded it, if named otherwise."""
     recorder = store.port.storage.recorder(version.number)
     other = recorder not in (None, version.author)
     return f"{version.author}, recorded by {recorder}" if other else version.author
 
 
 def recorder_object(store: Store, version: Version) -> dict[str, str]:
-    """Returns the same as JSON for programs; empty where the storage does not say."""
+    """The same as JSON for programs; empty where the storage does not say."""
     recorder = store.port.storage.recorder(version.number)
     return {} if recorder is None else {"recorded_by": recorder}
 
 
 def version_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
-    """Returns a version as JSON for programs."""
+    """A version as JSON for programs."""
     from tfgrpo.evaluation.figures_json import summary_object
 
     counts = store.counts(version)

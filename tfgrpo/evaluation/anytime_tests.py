@@ -63,12 +63,8 @@ PRIOR = 200.0
 
 
 class Blocks(NamedTuple):
-    """Values in blocks, one block after the other, in each control's and then the candidate's.
-
-    `values` may have axes of experiments before its last, that of values. `candidate` says whose
-    each of them is, `starts` where each block begins, and `sizes` how many of control and
-    candidate are in it, by rows.
-    """
+    """Values in blocks, each with its control's and then its candidate's. `values` may have axes
+    of experiments before its last; `sizes` has control's and candidate's numbers by rows."""
 
     values: Floats
     candidate: NDArray[numpy.bool_]
@@ -77,8 +73,7 @@ class Blocks(NamedTuple):
 
 
 def block_sizes(share: float) -> tuple[int, int]:
-    """Returns how many outcomes of control and candidate make a block, for a share of subjects
-    that the candidate gets: 9 and 1 for a tenth."""
+    """How many outcomes of control and candidate make a block: 9 and 1 for a share of a tenth."""
     if not 0 < share < 1:
         return 1, 1
     most = 10 if 0.1 <= share <= 0.9 else LARGEST_BLOCK
@@ -89,8 +84,7 @@ def block_sizes(share: float) -> tuple[int, int]:
 
 
 class Outcome(NamedTuple):
-    """One subject's outcome: of the candidate or of control, its value, and in blocks of which
-    sizes it belongs."""
+    """One subject's outcome: whether the candidate's, its value, and its block's sizes."""
 
     candidate: bool
     value: float
@@ -98,9 +92,7 @@ class Outcome(NamedTuple):
 
 
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
-    """Returns outcomes, in the order in which they became known, in blocks; what is over waits for
-    its block. Blocks depend on arms and sizes alone, never on a value, and one that is whole stays
-    as it is whatever comes later."""
+    """Outcomes in their order, in blocks by arms and sizes alone; a whole block never changes."""
     waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     values: list[float] = []
     sizes: list[tuple[int, int]] = []
@@ -116,7 +108,7 @@ def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
 
 
 def in_blocks(values: Floats, sizes: Sequence[tuple[int, int]]) -> Blocks:
-    """Returns values that lie in the order of `Blocks` already, with the sizes of the blocks."""
+    """Values that lie in the order of `Blocks` already, with the sizes of the blocks."""
     rows = numpy.asarray(sizes, numpy.int64).reshape(len(sizes), 2)
     of_arms = numpy.tile([False, True], len(rows))
     whole = rows.sum(axis=1)
@@ -125,8 +117,8 @@ def in_blocks(values: Floats, sizes: Sequence[tuple[int, int]]) -> Blocks:
 
 
 def log_evidence(blocks: Blocks, *, benefit: bool, bound: float = 0.0) -> Floats:
-    """Returns the natural logarithm of the evidence after each block: that the candidate's mean is
-    above control's by more than `bound`, or else that it is by less. Values lie between 0 and 1."""
+    """The natural logarithm of the evidence after each block: that the candidate's mean is above
+    control's by more than `bound`, or else that it is by less. Values lie between 0 and 1."""
     values, candidate, starts, sizes = blocks
     if not len(starts):
         return numpy.zeros((*values.shape[:-1], 0))
@@ -153,8 +145,8 @@ def log_evidence(blocks: Blocks, *, benefit: bool, bound: float = 0.0) -> Floats
 
 
 def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Floats]:
-    """Returns for each block the mean and the standard deviation of the values before it, and of
-    one right and one wrong, each with half the weight of a value."""
+    """For each block the mean and the standard deviation of the values before it, and of one
+    right and one wrong, each with half the weight of a value."""
     sums = []
     for power in (values, values**2):
         of_blocks = numpy.add.reduceat(power, starts, axis=-1)
@@ -165,9 +157,8 @@ def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Float
 
 
 def ranked(blocks: Blocks, shift: float = 0.0) -> Blocks:
-    """Returns blocks with, for each value, its place between 0 and 1 among values of blocks before
-    it, the candidate's less `shift`; one half where there are none. Those before it are taken anew
-    whenever they have doubled."""
+    """Each value's place, from 0 to 1, among the values of earlier blocks (one half without
+    any), the candidate's less `shift`; places are taken anew whenever those values have doubled."""
     shifted = blocks.values - shift * blocks.candidate
     places = numpy.full(shifted.shape, 0.5)
     ends = [*blocks.starts.tolist(), shifted.shape[-1]]
@@ -191,7 +182,7 @@ difference above, or else below, that bound."""
 
 
 def means(blocks: Blocks) -> Test:
-    """Returns the test of means of values between 0 and 1."""
+    """The test of means of values between 0 and 1."""
 
     def test(benefit: bool, bound: float) -> float:
         return float(log_evidence(blocks, benefit=benefit, bound=bound).max(initial=0.0))
@@ -200,7 +191,7 @@ def means(blocks: Blocks) -> Test:
 
 
 def ranks(blocks: Blocks) -> Test:
-    """Returns the test of ranks of any numbers."""
+    """The test of ranks of any numbers."""
 
     def test(benefit: bool, bound: float) -> float:
         placed = ranked(blocks, bound)
@@ -210,8 +201,8 @@ def ranks(blocks: Blocks) -> Test:
 
 
 def bounds(test: Test, reach: float, needed: float) -> tuple[float, float]:
-    """Returns the differences, between `-reach` and `reach`, within which the true one is at all
-    times together: those for which a test has not the evidence that is `needed`, a logarithm."""
+    """The differences, between `-reach` and `reach`, within which the true one is at all times
+    together: those for which a test has not the evidence that is `needed`, a logarithm."""
     ends = []
     for benefit, outer in ((True, -reach), (False, reach)):
         if test(benefit, 0.0) >= needed:
@@ -230,8 +221,7 @@ def bounds(test: Test, reach: float, needed: float) -> tuple[float, float]:
 
 
 def log_mismatch(control: int, candidate: int, share: float) -> float:
-    """Returns the natural logarithm of the evidence that subjects do not come to the candidate at
-    its share (above 0 and below 1)."""
+    """The log of the evidence that subjects do not come to the candidate at its share in (0, 1)."""
     ahead, behind = PRIOR * share, PRIOR * (1 - share)
     return (
         _log_beta(ahead + candidate, behind + control)

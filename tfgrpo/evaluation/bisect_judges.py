@@ -1,9 +1,5 @@
-"""Finding the first bad version by itself: with a command that tries a library, or by score.
-
-`run` asks a judge about one version after another and marks what it says, so that a search that
-was cut off goes on where it was. A judge that says None knows nothing of that version yet; the
-search goes round it and says at the end what it would have to know.
-"""
+"""Finding the first bad version by itself, by a command that tries a library or by score. Each
+verdict is marked, so a search goes on where it stopped; None means that nothing is known yet."""
 
 from __future__ import annotations
 
@@ -42,11 +38,8 @@ VersionJudge: TypeAlias = Callable[[Version], Finding | None]
 def run(
     store: Store, judge: VersionJudge, *, watch: Callable[[Mark], None] = lambda mark: None
 ) -> BisectProgress:
-    """Asks a judge until the first bad version is found, or nothing is left to ask about.
-
-    Each answer is marked before the next question; `watch` is told of each. Raises BisectError
-    when no search is in progress or an end of it is missing.
-    """
+    """Asks a judge, and marks what it says, until the first bad version is found or nothing is
+    left to ask about; `watch` is told of each mark. Raises BisectError."""
     search = searches.load(store)
     if search.bad is None or not search.good:
         raise BisectError(
@@ -87,10 +80,7 @@ def materialise(store: Store, version: Version, folder: Path) -> LibraryFiles:
 
 
 def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
-    """Writes those files again, where there are any: a text may have been redacted since.
-
-    Returns what was written; the files go when no version is to be tried.
-    """
+    """Writes the files of the version under test again after a redaction; returns them."""
     if not any(path.is_file() for path in _library_files(folder)):
         return ()
     try:
@@ -116,12 +106,9 @@ def _library_files(folder: Path) -> LibraryFiles:
 
 
 def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJudge:
-    """Returns a judge that runs a command on each library.
-
-    TFGRPO_LIBRARY and TFGRPO_PROMPT name the files, TFGRPO_REVISION the version and TFGRPO_STORE
-    the store. Exit code 0 is good, 125 skips, any other up to 127 is bad; a command that cannot
-    be started or is killed raises BisectError and marks nothing.
-    """
+    """A judge that runs a command with TFGRPO_LIBRARY, TFGRPO_PROMPT, TFGRPO_REVISION and
+    TFGRPO_STORE: exit code 0 is good, 125 skips, any other up to 127 is bad. It raises
+    BisectError for a command that cannot be started or is killed."""
 
     def judge(version: Version) -> Finding:
         files = materialise(store, version, folder)
@@ -150,12 +137,9 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJud
 
 
 def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
-    """Returns a judge by recorded scores: a mean reward on `dataset` of less than `below` is bad.
-
-    All scores are of the conditions (model, prompt, samples, ...) of the newest evaluation of the
-    bad version; a version without one is unknown. Raises BisectError when the bad version has
-    none, or the ends of the search are not what they are said to be.
-    """
+    """A judge by scores on record under the conditions of the bad version's newest evaluation: a
+    mean below `below` is bad, no score is unknown. Raises BisectError when the bad version has
+    no score, or an end of the search is not what it is said to be."""
     search = searches.load(store)
     if search.bad is None:
         raise BisectError("mark a bad version first", hint="mark one with `tfgrpo bisect bad REV`")
@@ -185,11 +169,11 @@ def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
 
 
 def to_evaluate(dataset: str, version: Version) -> str:
-    """Returns how a missing score is made."""
+    """How a missing score is made."""
     return f"`tfgrpo eval {dataset} --library {version.name}` makes it, under the same conditions"
 
 
 def unjudged(store: Store, dataset: str) -> Version | None:
-    """Returns the version whose score on `dataset` would tell most, when one is missing."""
+    """The version whose score on `dataset` would tell most, when one is missing."""
     number = searches.progress(store, searches.load(store)).next
     return None if number is None else store.version(number)

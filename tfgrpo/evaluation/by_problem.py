@@ -1,8 +1,4 @@
-"""Two evaluations problem by problem: where one library wins, where it loses, where they are even.
-
-The pairs are those of a comparison: rewards of a problem's samples are averaged first, and only
-problems that could be judged under both count.
-"""
+"""Two evaluations by problem: where a library wins, loses or draws, where both could be judged."""
 
 from __future__ import annotations
 
@@ -47,7 +43,7 @@ class ProblemPairs(Viewed):
     pairs: tuple[ProblemPair, ...]
 
     def count(self, outcome: str) -> int:
-        """Returns how many problems were won, lost or even."""
+        """How many problems were won, lost or even."""
         return sum(pair.outcome == outcome for pair in self.pairs)
 
     @property
@@ -78,10 +74,7 @@ class ProblemPairs(Viewed):
 
 
 def paired_problems(store: Store, control: Evaluation, evaluation: Evaluation) -> ProblemPairs:
-    """Returns how two recorded evaluations compare, problem by problem. A read-only operation.
-
-    Raises TfgrpoError when no problem could be judged under both.
-    """
+    """Two recorded evaluations by problem. Raises TfgrpoError without one judged under both."""
     names = (f"v{control.version}", f"v{evaluation.version}")
     before, after = (rewards(store.runs.scores(one)) for one in (control, evaluation))
     return pairs_of(before, after, names)
@@ -92,7 +85,7 @@ def pairs_of(
     after: Mapping[str, Sequence[float]],
     names: tuple[str, str],
 ) -> ProblemPairs:
-    """Returns the problems that both have rewards of. Raises TfgrpoError where there is none."""
+    """The problems that both have rewards of. Raises TfgrpoError where there is none."""
     common = [problem for problem in before if problem in after]
     if not common:
         raise TfgrpoError(

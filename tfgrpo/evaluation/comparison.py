@@ -1,9 +1,4 @@
-"""Comparison: two libraries on the same problems, and how many problems would tell them apart.
-
-The unit is a problem: rewards of its samples are averaged first, libraries are compared within
-it, and intervals, tests and sizes are over problems. Results are read from evaluations that are
-on record with the versions.
-"""
+"""Two libraries on the same problems, paired, and how many problems would tell them apart."""
 
 from __future__ import annotations
 
@@ -27,11 +22,7 @@ SAMPLES = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Viewed):
-    """How much better `version` is than `control` under the same conditions.
-
-    `pairs` are the problems that it won and lost. `control_unscored` and `unscored` are the
-    samples of each that could not be judged, which count for neither.
-    """
+    """How much better `version` is than `control`; `pairs` are the problems won and lost."""
 
     control: Version
     version: Version
@@ -74,7 +65,7 @@ class Comparison(Viewed):
         return View(title, ("library", f"mean@{samples}"), rows, [*self.unscored_notes(), *notes])
 
     def object(self) -> dict[str, Any]:
-        """Returns the comparison as JSON for programs."""
+        """The comparison as JSON for programs."""
         mean, low, high, problems = self.difference.estimate
         return {
             "dataset": self.dataset,
@@ -104,33 +95,26 @@ class Comparison(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What decides a difference: paired by problem, at 95 %, four times out of five.
-
-    `between` is the standard deviation of the true differences over problems and `within` that
-    of one sample's reward around its problem's mean, both in units of reward.
-    """
+    """What decides a difference at 95 %, four times out of five: it, and the standard deviations
+    of true differences over problems (`between`) and of one sample's reward (`within`)."""
 
     difference: float
     between: float
     within: float
 
     def problems(self, samples: int) -> int | None:
-        """Returns how many problems decide it at so many samples of each, for each library;
-        None for a difference of 0, which no number shows."""
+        """How many problems decide it at so many samples of each; None for a difference of 0."""
         spread = statistics.spread_of(self.between, self.within, samples)
         return statistics.problems_for(self.difference, spread) if self.difference else None
 
     def table(self, samples: Iterable[int] = SAMPLES) -> list[tuple[int, int]]:
-        """Returns (samples, problems) that decide it; empty for a difference of 0."""
+        """(samples, problems) that decide it; empty for a difference of 0."""
         sizes = ((n, self.problems(n)) for n in samples)
         return [(n, problems) for n, problems in sizes if problems is not None]
 
 
 def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison]:
-    """Returns how each evaluation but the first compares with the first, the control.
-
-    Raises TfgrpoError when one has no problem in common with it that could be judged.
-    """
+    """Each evaluation against the first. Raises TfgrpoError without a judged problem in common."""
     control = evaluations[0]
     base = rewards(store.runs.scores(control))
     comparisons = []
@@ -157,10 +141,7 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
 def recorded_pairs(
     store: Store, a: Version, b: Version, dataset: str | None = None
 ) -> list[tuple[Evaluation, Evaluation]]:
-    """Returns the evaluations of two versions under the same conditions, oldest first.
-
-    `dataset` is the name under which they were recorded; None takes any.
-    """
+    """The evaluations of two versions under the same conditions (on `dataset`), oldest first."""
     there = {evaluation.digest: evaluation for evaluation in store.runs.evaluations(a.number)}
     return [
         (there[evaluation.digest], evaluation)
@@ -170,24 +151,24 @@ def recorded_pairs(
 
 
 def power_of(store: Store, a: Evaluation, b: Evaluation) -> Power:
-    """Returns what it takes to decide a difference like the one between two evaluations."""
+    """What it takes to decide a difference like the one between two evaluations."""
     before, after = rewards(store.runs.scores(a)), rewards(store.runs.scores(b))
     between, within = statistics.spreads(before, after)
     return Power(statistics.paired(before, after).estimate.mean, between, within)
 
 
 def unscored_words(version: Version, count: int) -> str:
-    """Returns that so many samples of a library could not be judged."""
+    """That so many samples of a library could not be judged."""
     samples = "1 sample" if count == 1 else f"{count:,} samples"
     return f"{version.name}: {samples} could not be judged and do not count"
 
 
 def library_name(version: Version) -> str:
-    """Returns a version's name, and that it is the empty library where it is."""
+    """A version's name, and that it is the empty library where it is."""
     return version.name + (" (empty)" if version.number == 0 else "")
 
 
 def difference_words(comparison: Comparison) -> str:
-    """Returns a difference with its interval: `+0.354 [+0.079, +0.629]`."""
+    """A difference with its interval: `+0.354 [+0.079, +0.629]`."""
     mean, low, high, _ = comparison.difference.estimate
     return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"

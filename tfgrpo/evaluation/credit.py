@@ -1,16 +1,10 @@
 """Credit: what the presence of each experience does to the reward.
 
-Training leaves a random part of the library out of each rollout's prompt. What was left out is
-chance, so the difference an experience makes can be read off the rollouts that were
-paid for anyway: rewards are regressed on presence within strata (the rollouts of one problem
-under one library), which takes out how hard a problem is. Intervals are robust to rewards of
-one problem being alike (cluster-robust covariance, CR1, Student's t with problems - 1 degrees
-of freedom; Cameron and Miller, 2015). Estimates are also shrunk towards their common mean 0 by
-empirical Bayes, so that a ranking of many experiences is not led by the noisiest one.
-
-What is credited is an experience with the text it has at a version: what an earlier text of it
-did is not held for or against it. Attempts that try a lesson at its own problem had other prompts,
-and count for nothing here.
+Training leaves a random part of the library out of each prompt, so rewards are regressed on
+presence within strata: the rollouts of one problem under one library. Intervals are cluster-robust
+by problem (CR1, Student's t with problems - 1 degrees of freedom; Cameron and Miller, 2015).
+Estimates are also shrunk towards 0 by empirical Bayes. An experience is credited with the text that
+it has at a version. Attempts that try a lesson at its own problem count for nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +23,7 @@ from tfgrpo.store.store import Store
 
 
 class Observation(NamedTuple):
-    """One rollout, as the estimator sees it.
-
-    `stratum` names the problem and library it was drawn under, `problem` its problem alone;
-    `library` are the ids that were in force, `without` those that were left out of the prompt.
-    """
+    """One rollout: its problem and library (`stratum`), the ids in force, those left out."""
 
     stratum: str
     problem: str
@@ -55,25 +45,20 @@ class Credited:
 
 
 def credits(store: Store, version: Version) -> list[Credited]:
-    """Returns the credit of each experience of a version, best first, the unknown last."""
+    """The credit of each experience of a version, best first, the unknown last."""
     estimates = RecordedAttempts(store, version).estimates()
     return _credited(store.library(version), estimates[""][-1].credits if estimates else [])
 
 
 def credits_by_kind(store: Store, version: Version) -> dict[str, list[Credited]]:
-    """Returns the same for each kind of problems by itself, kinds in the order of their names.
-
-    Kinds are what the field says that a run was told of as `kind`; without one there are none.
-    An experience may help one kind and harm another, which the effect over all of them hides.
-    """
+    """The credits of each kind of problems (a run's field `kind`), by name."""
     library = store.library(version)
     estimates = RecordedAttempts(store, version).estimates(by=KIND)
     return {kind: _credited(library, estimates[kind][-1].credits) for kind in sorted(estimates)}
 
 
 def unconfirmed(store: Store, version: Version) -> dict[str, int]:
-    """Returns for each experience of a version's library how many steps of runs have passed since
-    one added, changed or kept it."""
+    """Experience → how many steps of runs have passed since one added, changed or kept it."""
     left = {experience.id for experience in store.library(version)}
     ages: dict[str, int] = {}
     steps = 0
@@ -98,11 +83,7 @@ def _credited(library: Library, credits: Sequence[Credit]) -> list[Credited]:
 
 
 def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
-    """Returns the credit of each experience that was both present and absent, best first.
-
-    An experience that was never left out while others of its stratum held it cannot be told
-    apart from its problems, and has no estimate. With fewer than two problems there is none.
-    """
+    """Credits of experiences present and absent in a stratum, best first; none for one problem."""
     import numpy as np
 
     ids = sorted({id for one in observations for id in one.library})

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tfgrpo.connect import CallLimits, named_models
+from tfgrpo.connect import named_models
 from tfgrpo.costs.prices import ModelPrices
 from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
@@ -19,11 +20,11 @@ from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.model.budget import Budget, open_budget
 from tfgrpo.model.fleet import ListedEndpoint
-from tfgrpo.notices import DownloadProgress, OnProgress, ScoresReady, WarningNotice, ignore
+from tfgrpo.notices import OnProgress, ScoresReady, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.rendering.library_origin import trained_with
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
-from tfgrpo.session import SessionOptions, ToolFunction, open_session
+from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import (
     EvalSettings,
     TrainSettings,
@@ -67,6 +68,19 @@ class EvalPlan:
     warnings: tuple[str, ...]
     endpoints: tuple[ListedEndpoint, ...] = ()
 
+    def missing(self, store: Store) -> list[Version]:
+        """The versions without a score on record."""
+        runs, key = store.runs, self.task.key
+        return [one for one in self.versions if runs.evaluation(one.number, key) is None]
+
+    def session(
+        self, store: Store, on_progress: OnProgress, functions: Sequence[ToolFunction] = ()
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session to score in."""
+        settings, more = self.task.settings, {"functions": functions, "endpoints": self.endpoints}
+        options = options_of(settings, self.prices, self.budget, on_progress, **more)
+        return open_session(store, settings.models, options)
+
 
 def plan_evaluation(
     store: Store,
@@ -76,12 +90,9 @@ def plan_evaluation(
     *,
     trained: Sequence[Version] | None = None,
 ) -> EvalPlan:
-    """Checks all that can be checked of an evaluation, and returns it.
-
-    `given` are settings by name, with `problems`, how many from the top, and `budget`. Settings
-    of the run that made one of `trained` (else of the versions), the first that has one, stand
-    in for those that nothing else names. Raises TfgrpoError.
-    """
+    """A checked evaluation of settings by name, `problems` and `budget` among them;
+    `eval_settings` says what else counts, with `trained` before the other versions. Raises
+    TfgrpoError."""
     given = dict(given)
     count, amount = given.pop("problems", None), given.pop("budget", None)
     if count is not None and not is_count(count):
@@ -103,25 +114,21 @@ def plan_evaluation(
     task = EvalTask(dataset, settings.model_copy(update=recorded), domain)
     for version in {v.number: v for v in trained or versions}.values():
         warnings += leak_warnings(store, project, version, dataset)
-    missing = [v for v in versions if store.runs.evaluation(v.number, task.key) is None]
-    prices = project.prices(settings.models)
-    budget = None
-    if missing:
-        if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
-            check_golds(dataset, name, domain)
-        budget = open_budget(amount, prices)
-    listed, notices = project.endpoints(settings.models), tuple(dict.fromkeys(warnings))
-    return EvalPlan(tuple(versions), task, prices, budget, notices, listed)
+    prices, listed = project.prices(settings.models), project.endpoints(settings.models)
+    notices = tuple(dict.fromkeys(warnings))
+    plan = EvalPlan(tuple(versions), task, prices, None, notices, listed)
+    if not plan.missing(store):
+        return plan
+    if not settings.skip_unverifiable:  # looked at above, as what is recorded hangs on it
+        check_golds(dataset, name, domain)
+    return replace(plan, budget=open_budget(amount, prices))
 
 
 def eval_settings(
     store: Store, project: Project, versions: Sequence[Version], given: Mapping[str, Any]
 ) -> tuple[EvalSettings, tuple[str, ...]]:
-    """Returns the settings of an evaluation, and what to say of its models.
-
-    The settings are what is given, then [eval] in tfgrpo.toml, then what
-    the first of these versions that a run made, or else HEAD's, was trained with; [train] in
-    tfgrpo.toml where no run has been. Raises SettingsError and NotTrusted."""
+    """Settings as given, then of [eval], of the run that made the first of these versions (or
+    HEAD's), of [train]; and what to say of models. Raises SettingsError and NotTrusted."""
     project.require_trust(given)
     frozen: Mapping[str, Any] = {}
     for version in (*versions, store.head.version):
@@ -150,8 +157,7 @@ def eval_settings(
 
 
 def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any]) -> set[str]:
-    """Returns the settings of a run that an evaluation takes over: those that nothing else
-    names."""
+    """The settings of a run that an evaluation takes over: those that nothing else names."""
     others = {name for name, value in given.items() if value is not None}
     others |= {name.replace("-", "_") for name in project.table("eval")}
     others |= {"tools"} if project.table("tools") else set()
@@ -161,7 +167,7 @@ def _used(config: Mapping[str, Any], project: Project, given: Mapping[str, Any])
 def leak_warnings(
     store: Store, project: Project, version: Version, dataset: Sequence[Problem]
 ) -> list[str]:
-    """Returns which of these problems a library was trained on, or that this cannot be known."""
+    """Which of these problems a library was trained on, or that this cannot be known."""
     name = run_of_history(store, version)
     if name is None:
         return []
@@ -190,29 +196,13 @@ async def score(
     functions: Sequence[ToolFunction] = (),
     on_progress: OnProgress = ignore,
 ) -> Scores:
-    """Returns the scores of a plan's versions, making those that are not on record yet.
-
-    Raises TfgrpoError.
-    """
+    """The scores of a plan's versions; those not on record are made. Raises TfgrpoError."""
     for text in plan.warnings:
         on_progress(WarningNotice(text))
-    runs, task = store.runs, plan.task
-    if any(runs.evaluation(version.number, task.key) is None for version in plan.versions):
-        settings = task.settings
-        options = SessionOptions(
-            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-            plan.prices,
-            plan.budget,
-            functions,
-            lambda *at: on_progress(DownloadProgress(*at)),
-            lambda text: on_progress(WarningNotice(text)),
-            verifier_seconds=settings.verify_timeout,
-            endpoints=plan.endpoints,
-        )
-        async with open_session(store, settings.models, options) as session:
-            progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-            on_progress(progress)
-            await evaluate(session, plan.versions, task, progress=progress)
-    scores = read_scores(store, plan.versions, task)
+    if plan.missing(store):
+        async with plan.session(store, on_progress, functions) as session:
+            progress = EvalProgress.announced(on_progress)
+            await evaluate(session, plan.versions, plan.task, progress=progress)
+    scores = read_scores(store, plan.versions, plan.task)
     on_progress(ScoresReady(scores))
     return scores

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def interval_object(mean: float, low: float | None, high: float | None) -> dict[str, float | None]:
-    """Returns a mean with the bounds of its interval, None for a bound that is not finite."""
+    """A mean with the bounds of its interval, None for a bound that is not finite."""
     bounds = {"low": low, "high": high}
     finite = {k: v if v is not None and math.isfinite(v) else None for k, v in bounds.items()}
     return {"mean": mean, **finite}
 
 
 def summary_object(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an evaluation's recorded summary, in which intervals are lists, with named ones."""
+    """An evaluation's recorded summary, in which intervals are lists, with named ones."""
     ks = sorted(summary["pass"], key=int)
     passes = {k: interval_object(*summary["pass"][k]) for k in ks}
     means = {name: interval_object(*summary[name]) for name in ("mean", "maj")}
@@ -28,11 +28,7 @@ def summary_object(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def conditions_words(conditions: Mapping[str, Any]) -> str:
-    """Returns what a figure depends on beside library, data and model, in one row: two figures
-    under the same row can be compared.
-
-    `settings: 8 samples each, temperature 0.3, at most 2,048 tokens, seed 0`.
-    """
+    """The conditions that figures are comparable under: `settings: 8 samples each, seed 0`."""
     samples = conditions["samples"]
     parts = [
         f"{plural(samples, 'sample')} each",
@@ -50,7 +46,7 @@ def conditions_words(conditions: Mapping[str, Any]) -> str:
 
 
 def verdict_words(difference: Difference, samples: int) -> str:
-    """Returns a verdict, and what would decide it where it is inconclusive."""
+    """A verdict, and what would decide it where it is inconclusive."""
     if difference.verdict != "inconclusive":
         return difference.verdict
     if difference.problems_needed is None:

@@ -10,8 +10,7 @@ from tfgrpo.store.store import Store
 
 
 class CurveScore(NamedTuple):
-    """A version's mean reward with its 95 % interval: (mean, low, high), bounds None where there
-    is none."""
+    """A version's (mean reward, low, high), with a 95 % interval or None as bounds."""
 
     version: Version
     mean: tuple[float, float | None, float | None]
@@ -27,8 +26,7 @@ class ScoreCurve(NamedTuple):
 
 
 def score_curves(store: Store, versions: Sequence[Version]) -> list[ScoreCurve]:
-    """Returns a curve for each set of conditions under which two or more of the versions were
-    evaluated. A read-only operation."""
+    """A curve for each set of conditions that two or more of the versions were evaluated under."""
     if not store.port.storage.evaluated():
         return []
     curves: dict[str, tuple[str, int, list[CurveScore]]] = {}

@@ -1,15 +1,10 @@
-"""Whether a thing helps, from pairs of attempts of which one was shown it: a test to stop by.
+"""Whether a thing helps, from pairs of attempts at one problem of which one was shown it, by a
+coin.
 
-The two attempts of a pair are at one problem, and what one was shown the other was not, by a coin
-(`learn/assign.py`). So the difference of their rewards is the thing's effect on average, however
-hard the problem is, and whatever else was shown: that was as often with it as without. It may be
-looked at after every pair, by the bets of `anytime_tests.py`. A pair is one outcome there, since
-its two rewards are not independent of each other: the candidate's value is half of 1 and the
-difference, and control's is one half, which is what a thing that does nothing comes to.
-
-There is a third answer: that it is too small to matter for what may still be paid. It is given when
-the attempts that are left would not show even an effect one standard error above the one seen. It
-says nothing about an effect, so looking for it makes no error of the other two likelier.
+A pair is one outcome of the bets in `anytime_tests.py`: the candidate's value is half of 1 and the
+difference of its rewards, control's is one half. A third answer is that an effect is too small to
+matter: the attempts that are left would not show one a standard error above the one seen. It claims
+no effect, so it makes no error of the other two likelier.
 """
 
 from __future__ import annotations
@@ -48,7 +43,7 @@ class Judged(NamedTuple):
 
 
 def judge(differences: Sequence[float], left: float) -> Judged:
-    """Returns what pairs say, in the order in which they were planned: for each the reward with the
+    """What pairs say, in the order in which they were planned: for each the reward with the
     thing less that without it. `left` is how many pairs may still come."""
     test, pairs = _test(differences), len(differences)
     evidence = max(test(True, 0.0), 0.0), max(test(False, 0.0), 0.0)

@@ -1,15 +1,9 @@
-"""What presence does to the reward, from attempts that are read one after the other.
+"""What presence does to the reward: least squares within strata, with intervals robust to attempts
+at one problem being alike (CR1).
 
-Rewards are regressed on presence within strata, with intervals robust to attempts at one problem
-being alike (CR1). All that least squares needs are sums: of products of presences over attempts,
-and of presences and rewards in each stratum, which are taken off as soon as a stratum is over.
-The covariance needs the residuals, so attempts are read a second time when the effects are known.
-What is held does not depend on how many attempts there are: it is the square of how many
-experiences ever were in a library, those times the problems, and the strata that are open.
-
-Residuals are why the store does not add up: they are of whole rows, whose patterns of presence
-are as many as the attempts are, and sums of products for each problem would take its square of
-experiences for each.
+Attempts are read twice, for sums and for residuals. What is held is the square of the experiences,
+those times the problems, and the open strata, however many attempts there are. The store cannot add
+up residuals: they are of whole rows.
 """
 
 from __future__ import annotations
@@ -31,11 +25,8 @@ Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
 
 
 class Credit(NamedTuple):
-    """The effect of one experience's presence on the reward, in units of reward.
-
-    `effect` with its 95 % interval is the plain estimate, `shrunk` the one to rank by. `present`
-    and `absent` count rollouts.
-    """
+    """The effect of one experience's presence, in units of reward, with its 95 % interval;
+    `shrunk` is the one to rank by. `present` and `absent` count rollouts."""
 
     experience: str
     effect: float
@@ -56,13 +47,9 @@ class Credit(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some attempts, as the estimator reads them.
-
-    `columns` are the experiences (places among the ids) that `present` has a column for, 1 where
-    the prompt had it, and `known` says in how many of the attempts the library had it. A stratum
-    is named within its `lot`. Estimates are made for each `group` by itself. `part` is the first of
-    the estimates that the attempts count for: those of a later part count for fewer; parts ascend.
-    """
+    """Some attempts. `columns` are the experiences of `present`'s columns, `known` counts the
+    attempts whose library had each. Strata are named within a `lot`, estimates made for each
+    `group`; `part` is the first estimate that attempts count for, and parts ascend."""
 
     group: str
     part: int
@@ -95,11 +82,8 @@ def estimate(
     parts: int = 1,
     level: float = 0.95,
 ) -> dict[str, list[Estimate]]:
-    """Returns for each group the estimates from the attempts of its first part, of its first two,
-    and so on: of each experience that was both present and absent, where two problems are known.
-
-    `read` is called twice and gives the same attempts both times.
-    """
+    """Each group's estimates from the attempts of its first part, its first two, and so on,
+    where two problems are known. `read` is called twice and gives the same attempts."""
     groups: dict[str, _Group] = {}
     for item in read():
         if isinstance(item, LotEnd):
@@ -155,7 +139,7 @@ class _Lot:
                 self.taken[place] = self.taken[place] + taken[n]
 
     def sums(self) -> tuple[Floats, Floats, Floats]:
-        """Returns the sums of presence, of what is taken, and the attempts, a row a stratum."""
+        """The sums of presence, of what is taken, and the attempts, a row a stratum."""
         import numpy as np
 
         count = np.array(self.count)[:, None]
@@ -329,7 +313,7 @@ def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
 
 
 def _summed(at: Places, values: Floats, size: int) -> Floats:
-    """Returns the sums of rows that have the same place, column by column."""
+    """The sums of rows that have the same place, column by column."""
     import numpy as np
 
     sums = np.empty((size, values.shape[1]))
@@ -339,8 +323,7 @@ def _summed(at: Places, values: Floats, size: int) -> Floats:
 
 
 def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: float) -> list[Credit]:
-    """Returns effects with intervals from the cluster-robust covariance of least squares, where
-    the means of strata count as estimated too."""
+    """Effects with intervals from the cluster-robust covariance, strata's means counted in."""
     import numpy as np
 
     varied, bread, problems = solution.varied, solution.bread, solution.problems
@@ -369,10 +352,8 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
 
 
 def _shrinkage(beta: Floats, error: Floats) -> Floats:
-    """Returns the factor of each estimate: the share of its variance that is not noise.
-
-    True effects are taken to be normal around 0, their variance by the method of moments.
-    """
+    """Shares of variance that are no noise: true effects normal around 0, by the method of
+    moments."""
     import numpy as np
 
     spread = max(0.0, float(np.mean(beta**2 - error**2)))

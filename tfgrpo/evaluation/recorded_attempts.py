@@ -1,9 +1,5 @@
-"""The attempts on record that tell of a library's experiences, read one after the other.
-
-What counts are the rollouts of the runs in a version's history that showed a random part of what
-there was, by run and step.
-They are read as they lie in the store and never all held: see `presence_effects.py` for what is.
-"""
+"""The attempts of a version's history that showed a random part of what there was, by run and
+step, read as they lie in the store and never all held."""
 
 from __future__ import annotations
 
@@ -66,8 +62,8 @@ class RecordedAttempts:
     def estimates(
         self, ends: Sequence[int] = (), *, by: str = "", level: float = 0.95
     ) -> dict[str, list[Estimate]]:
-        """Returns the credits from the first so many of `steps`, for each of `ends`, ascending;
-        without, from all. With `by`, for each value of that entry of verdicts by itself."""
+        """The credits from the first so many of `steps`, for each of `ends`, ascending; without,
+        from all. With `by`, for each value of that entry of verdicts by itself."""
         ends = ends or [len(self.steps)]
         with self._store.port.reading():
             return estimate(self._ids, lambda: self._read(ends, by), parts=len(ends), level=level)
@@ -143,5 +139,5 @@ def _chunk(
 
 
 def unit(experience: Experience) -> str:
-    """Returns what is credited: an experience with its text, on whichever branch."""
+    """What is credited: an experience with its text, on whichever branch."""
     return f"{experience.id}@{digest([experience.text])[:8].hex()}"

@@ -47,10 +47,7 @@ class LibraryScores:
 
 @dataclass(frozen=True, slots=True)
 class Scores(Viewed):
-    """Evaluations under the same conditions: the first library's, and those it is compared with.
-
-    `differences` are the first's minus each other's, paired by problem.
-    """
+    """Evaluations under the same conditions; `differences` are the first's minus each other's."""
 
     dataset: str
     model: str
@@ -69,10 +66,7 @@ class Scores(Viewed):
         return self.libraries[0].interval
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a row for each sample: version, problem, sample, reward, answer.
-
-        Raises ImportError where pandas is not installed.
-        """
+        """A row for each sample. Raises ImportError without pandas."""
         import pandas
 
         rows = [
@@ -115,7 +109,7 @@ class Scores(Viewed):
 
 
 def read_scores(store: Store, versions: Sequence[Version], task: EvalTask) -> Scores:
-    """Returns evaluations that are on record; the empty library joins where it has one too."""
+    """Evaluations that are on record; the empty library joins where it has one too."""
     empty = store.version(0)
     if all(version.number != 0 for version in versions):
         versions = [*versions, empty]
@@ -136,7 +130,7 @@ def read_scores(store: Store, versions: Sequence[Version], task: EvalTask) -> Sc
 
 
 def scores_object(scores: Scores) -> dict[str, Any]:
-    """Returns scores as JSON for programs."""
+    """Scores as JSON for programs."""
     first = scores.libraries[0].version
     return {
         "dataset": scores.dataset,

@@ -1,10 +1,5 @@
-"""Evaluation: how good a library is on problems it did not learn from.
-
-Several libraries are evaluated in one go, sample by sample side by side, so that whatever
-drifts on the machine or the endpoint meets all of them alike. The control is v0, the empty
-library in the same prompt. An evaluation is kept against its version; made again under the
-same conditions it is read, not repeated, and one that was cut off goes on from the journal.
-"""
+"""Evaluation: how good libraries are on problems, sample by sample side by side, so that drift
+meets all alike. What is on record under the same conditions is read."""
 
 from __future__ import annotations
 
@@ -22,7 +17,7 @@ from tfgrpo.evaluation import statistics
 from tfgrpo.model.client import Meter
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
-from tfgrpo.notices import describe_usage
+from tfgrpo.notices import OnProgress, describe_usage, ignore
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.agent_loop import equipped
@@ -49,6 +44,13 @@ class EvalProgress:
     meter: Meter = field(default_factory=Meter)
     started: float = field(default_factory=time.monotonic)
     on_change: Callable[[EvalProgress], None] | None = None
+
+    @classmethod
+    def announced(cls, on_progress: OnProgress) -> EvalProgress:
+        """The progress of an evaluation that begins, told now and with every attempt."""
+        progress = cls(0, on_change=None if on_progress is ignore else on_progress)
+        on_progress(progress)
+        return progress
 
     def begin(self, attempts: int) -> None:
         """Notes attempts that begin."""
@@ -86,7 +88,7 @@ class Figures:
 def conditions(
     dataset: Sequence[Problem], settings: EvalSettings, domain: Domain = math.DOMAIN
 ) -> dict[str, Any]:
-    """Returns all that a score depends on beside the library."""
+    """All that a score depends on beside the library."""
     prompts = Path(settings.prompts) if settings.prompts else None
     terms: dict[str, Any] = {}
     if domain is not math.DOMAIN:  # what was recorded before there were others stays valid
@@ -135,7 +137,7 @@ class EvalTask:
         return conditions(self.problems, self.settings, self.domain)
 
     def shown(self, library: Library, problem: Problem) -> Library:
-        """Returns what of a library is in the prompt of a problem."""
+        """What of a library is in the prompt of a problem."""
         top_k, rank = self.settings.top_k or None, self.domain.retrieve
         return relevant(library, problem.problem, top_k, rank=rank)
 
@@ -153,10 +155,8 @@ async def evaluate(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Evaluation]:
-    """Returns an evaluation for each version, making those that are not there yet.
-
-    `run` is the one whose costs it belongs to. Raises EndpointError, BudgetReached, ToolError.
-    """
+    """An evaluation of each version, on record or made. Raises EndpointError, BudgetReached,
+    ToolError."""
     runs, key = session.store.runs, task.key
     distinct = {version.number: version for version in versions}.values()
     missing = [v for v in distinct if runs.evaluation(v.number, key) is None]
@@ -176,12 +176,8 @@ async def examine(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[list[Score]]:
-    """Returns each library's scores on the problems, sample by sample side by side.
-
-    A library need not be a version yet. The answers come from the journal where the same prompt
-    was answered under the same conditions. Nothing else is recorded. Raises EndpointError when
-    no attempt under one could be scored.
-    """
+    """Each library's scores on the problems, side by side; the journal answers what it has, and
+    nothing else is recorded. Raises EndpointError when no attempt under one could be scored."""
     if not libraries:
         return []
     order = [
@@ -203,10 +199,7 @@ async def examine_each(
     run: Run | None = None,
     progress: EvalProgress | None = None,
 ) -> list[Score]:
-    """Returns the score of each attempt that is wanted, in their order, as `examine` makes them.
-
-    Raises EndpointError when none could be scored.
-    """
+    """The wanted attempts' scores, in order. Raises EndpointError when none could be scored."""
     return _scored(wanted, await _attempt_each(session, wanted, task, run, progress))
 
 
@@ -261,7 +254,7 @@ async def _attempt_each(
 
 
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:
-    """Returns the scores of attempts. Raises EndpointError when none of them could be scored."""
+    """The scores of attempts. Raises EndpointError when none of them could be scored."""
     if all(rollout.reward is None for rollout in rollouts):
         hint = "check --max-tokens, --task-timeout and the model, or the code of the domain"
         if all(one.outcome == "unverifiable" and one.response.strip() for one in rollouts):
@@ -294,7 +287,7 @@ def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Scor
 
 
 def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
-    """Returns problem → rewards, leaving out samples that could not be judged."""
+    """Problem → rewards, leaving out samples that could not be judged."""
     by_problem: dict[str, list[float]] = {}
     for score in scores:
         if score.reward is not None:
@@ -303,7 +296,7 @@ def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
 
 
 def figures(scores: Sequence[Score]) -> Figures:
-    """Returns mean@k, pass@k for powers of two and maj@k over the scores of an evaluation."""
+    """Mean@k, pass@k for powers of two and maj@k over the scores of an evaluation."""
     by_problem = rewards(scores)
     votes: dict[str, list[tuple[str | None, float]]] = {}
     for score in scores:
@@ -322,21 +315,17 @@ def figures(scores: Sequence[Score]) -> Figures:
 
 
 def summary(figures: Figures) -> dict[str, Any]:
-    """Returns figures as the JSON that is kept with an evaluation."""
-
-    def listed(estimate: statistics.Estimate) -> list[float | None]:
-        return [None if abs(v) == float("inf") else round(v, 6) for v in estimate[:3]]
-
+    """Figures as the JSON that is kept with an evaluation."""
     return {
         "problems": figures.problems,
         "samples": figures.samples,
-        "mean": listed(figures.mean),
-        "pass": {str(k): listed(estimate) for k, estimate in figures.passes.items()},
-        "maj": listed(figures.majority),
+        "mean": [*figures.mean.recorded],
+        "pass": {str(k): [*estimate.recorded] for k, estimate in figures.passes.items()},
+        "maj": [*figures.majority.recorded],
         "unscored": figures.unscored,
     }
 
 
 def difference(store: Store, a: Evaluation, b: Evaluation) -> statistics.Difference:
-    """Returns how much better evaluation `b` is than `a`, paired by problem."""
+    """How much better evaluation `b` is than `a`, paired by problem."""
     return statistics.paired(rewards(store.runs.scores(a)), rewards(store.runs.scores(b)))

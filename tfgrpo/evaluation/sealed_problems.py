@@ -1,10 +1,5 @@
-"""Sealed problems: scored once, at the end of a run, with a record that proves it.
-
-A run's settings hold the digest of its sealed problems from the moment it begins. That they are
-opened is a state of the run, noted before the first of them is attempted, and every evaluation
-is on record with its time. So it can be read off the store whether anything was scored on them
-before; what was scored on a part of them, or elsewhere, cannot.
-"""
+"""Sealed problems: scored once, at the end of a run. Its settings have their digest and its
+states their opening, so the store tells what was scored on them before; not on a part of them."""
 
 from __future__ import annotations
 
@@ -19,12 +14,8 @@ UNSEALED = "unsealed"
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """What the store knows of a run's sealed problems. Times are microseconds since 1970.
-
-    `opened` is when the run turned to them, None if it did not yet; `before` are the libraries
-    that were scored on them before it began, `during` those between its beginning and opening.
-    The empty library counts for nothing: no choice can follow from its score.
-    """
+    """A run's sealed problems: when `opened` (microseconds since 1970), and how many libraries
+    but the empty one were scored on them `before` it began and `during` it."""
 
     dataset: str
     digest: str
@@ -39,7 +30,7 @@ class Seal:
 
 
 def looks(store: Store, digest: str) -> list[Evaluation]:
-    """Returns the evaluations of libraries, the empty one apart, on problems of that digest."""
+    """The evaluations of libraries, the empty one apart, on problems of that digest."""
     return [
         evaluation
         for evaluation in store.runs.all_evaluations()
@@ -54,7 +45,7 @@ def unseal(store: Store, run: Run) -> None:
 
 
 def seal(store: Store, run: Run) -> Seal | None:
-    """Returns what is known of a run's sealed problems; None where it has none."""
+    """What is known of a run's sealed problems; None where it has none."""
     settings = TrainSettings(**run.config)
     if settings.sealed is None:
         return None

@@ -1,9 +1,5 @@
-"""Figures for evaluations, with intervals that know that samples of one problem are alike.
-
-`rewards` is always problem → its samples' rewards. Problems are the unit: every estimate is a
-mean over problems, so eight samples of one hard problem do not count as eight facts. Intervals of
-differences are Student's t over the problems' values, those of shares Wilson's.
-"""
+"""Figures for evaluations from problem → its samples' rewards, with problems as the unit.
+Intervals of differences are Student's t, those of shares Wilson's."""
 
 from __future__ import annotations
 
@@ -32,15 +28,18 @@ class Estimate(NamedTuple):
     high: float
     problems: int
 
+    @property
+    def recorded(self) -> tuple[float, float | None, float | None]:
+        """Mean and bounds as they are recorded: to six digits, None for a bound at infinity."""
+        low, high = (round(end, 6) if math.isfinite(end) else None for end in self[1:3])
+        return round(self.mean, 6), low, high
+
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
 def interval(values: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """Returns the mean of one value for each problem, with its interval.
-
-    With a single problem nothing is known about others: the interval is infinite.
-    """
+    """The mean of one value for each problem, with its interval; infinite for a single problem."""
     mean, n = fmean(values), len(values)
     if n < 2:
         return Estimate(mean, -math.inf, math.inf, n)
@@ -49,14 +48,11 @@ def interval(values: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estimate:
-    """Returns the mean of one share in [0, 1] for each problem, with its interval.
+    """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927).
 
-    Student's t collapses near 0 and 1. This is Wilson's interval (1927) on the effective sample
-    size m(1 - m) / variance of the mean, with Student's quantile, as for clustered samples (Dean
-    and Pagano, 2015). The effective size is no more than `most`, and that near to it only as far
-    as the problems say something of how samples of one problem agree: all right everywhere is n
-    facts and not `most`. Simulated, it covers at least 93 % at every mean from .02 to .98. Of a
-    single problem nothing is known about others.
+    It is on the effective sample size m(1 - m) / variance of the mean with Student's quantile, as
+    for clustered samples (Dean and Pagano, 2015), at most `most` and that only as far as samples of
+    a problem disagree. Simulated, it covers at least 93 % at every mean from .02 to .98.
     """
     mean, n = fmean(values), len(values)
     if n < 2:
@@ -73,18 +69,15 @@ def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estim
 
 
 def mean_at_k(rewards: Rewards) -> Estimate:
-    """Returns the mean reward of a sample: mean@k for k samples of each problem."""
+    """The mean reward of a sample: mean@k for k samples of each problem."""
     means = [fmean(samples) for samples in rewards.values()]
     graded = any(0.0 < reward < 1.0 for samples in rewards.values() for reward in samples)
     return share(means, math.inf if graded else sum(map(len, rewards.values())))
 
 
 def pass_at_k(rewards: Rewards, k: int) -> Estimate:
-    """Returns the chance that one of k samples is right, without bias.
-
-    With c right among n it is 1 - C(n-c, k) / C(n, k) (Chen et al., arXiv 2107.03374). A
-    sample counts as right at a reward of 1. Raises ValueError when a problem has under k.
-    """
+    """The unbiased chance that one of k samples is right (a reward of 1): 1 - C(n-c, k) / C(n,
+    k) (Chen et al., arXiv 2107.03374). Raises ValueError when a problem has under k."""
     values = [_pass(samples, k) for samples in rewards.values()]
     return share(values, sum(len(samples) / k for samples in rewards.values()))
 
@@ -97,11 +90,7 @@ def _pass(samples: Sequence[float], k: int) -> float:
 
 
 def maj_at_k(samples: Mapping[str, Sequence[tuple[str | None, float]]]) -> Estimate:
-    """Returns the reward of the answer given most often: maj@k.
-
-    `samples` is problem → (extracted answer, reward). Samples without an answer have no vote;
-    answers that tie share the reward evenly.
-    """
+    """maj@k of problem → (answer, reward): what the most frequent answers earn, ties shared."""
     return share([_majority(given) for given in samples.values()], len(samples))
 
 
@@ -116,12 +105,8 @@ def _majority(given: Sequence[tuple[str | None, float]]) -> float:
 
 
 class Difference(NamedTuple):
-    """How much better `b` is than `a`, paired by problem.
-
-    `p` is the permutation test's: how often chance alone gives so large a difference.
-    `problems_needed` is how many problems like these would show a difference of this size
-    (80 % of the time, at the same samples of each); None where no number would.
-    """
+    """How much better `b` is than `a`, paired by problem, with the permutation test's `p`.
+    `problems_needed` would show it 80 % of the time; None where no number would."""
 
     estimate: Estimate
     verdict: str
@@ -134,12 +119,8 @@ FEWEST = 6
 
 
 def paired(a: Rewards, b: Rewards) -> Difference:
-    """Returns the mean over the problems that both have of (mean reward in b - in a).
-
-    The verdict is better or worse when the interval leaves out 0 and the permutation test says
-    so too (p < 0.05, which takes six problems that differ), else inconclusive. Raises ValueError
-    when they share no problem.
-    """
+    """The mean over shared problems of (mean reward in b - in a). It is better or worse when the
+    interval leaves out 0 and p < 0.05. Raises ValueError when they share no problem."""
     values = differences(a, b)
     estimate, p = interval(values), permutation(values)
     verdict = "inconclusive"
@@ -155,10 +136,8 @@ def paired(a: Rewards, b: Rewards) -> Difference:
 
 
 def differences(a: Rewards, b: Rewards) -> list[float]:
-    """Returns (mean reward in b - in a) for each problem that both have, in a's order.
-
-    Raises ValueError when they share no problem.
-    """
+    """(Mean reward in b - in a) of each shared problem, by a's order. Raises ValueError for
+    none."""
     shared = [problem for problem in a if problem in b]
     if not shared:
         raise ValueError("the two have no problem in common")
@@ -166,12 +145,8 @@ def differences(a: Rewards, b: Rewards) -> list[float]:
 
 
 def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) -> float:
-    """Returns the two-sided p-value of the sign-flip permutation test on paired differences.
-
-    Were the two alike, each problem's difference would as well have the other sign. All
-    2**n signs are tried for n <= 14 problems that differ, else `draws` random ones, the one
-    observed counted among them (Phipson and Smyth, 2010).
-    """
+    """The sign-flip permutation test's two-sided p: all 2**n signs for n <= 14 problems that
+    differ, else `draws` random ones and the observed one (Phipson and Smyth, 2010)."""
     moved = [value for value in values if value]
     if not moved:
         return 1.0
@@ -192,11 +167,8 @@ def permutation(values: Sequence[float], *, draws: int = 20_000, seed: int = 0) 
 
 
 def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int:
-    """Returns how many problems show a mean difference at 95 %, with the given power.
-
-    `spread` is the standard deviation over problems of the paired difference. Raises
-    ValueError for a difference of 0, which no number shows.
-    """
+    """How many problems show a mean difference at 95 % with the given power, for its standard
+    deviation `spread` over problems. Raises ValueError for a difference of 0."""
     if not difference:
         raise ValueError("no number of problems shows a difference of 0")
     ratio = spread / abs(difference)
@@ -209,21 +181,14 @@ def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int
 
 
 def spread_of(between: float, within: float, samples: int) -> float:
-    """Returns the standard deviation over problems of a paired difference of means.
-
-    `between` is the standard deviation of the true differences over problems, `within` that of
-    one sample's reward around its problem's mean, `samples` the samples of each problem in
-    each arm. Sampling alone adds 2 within**2 / samples.
-    """
+    """The standard deviation over problems of a paired difference of means: `between` that of
+    true differences, `within` that of a sample's reward, so sampling adds 2 within**2 / samples."""
     return math.sqrt(between**2 + 2 * within**2 / samples)
 
 
 def spreads(a: Rewards, b: Rewards) -> tuple[float, float]:
-    """Returns what `spread_of` wants, from data: (between, within).
-
-    What sampling explains is taken out of the variance of the differences; what is left, at
-    least 0, is between problems. Within is pooled over both arms.
-    """
+    """(between, within) for `spread_of`, from data: within is pooled over both arms, between is
+    what sampling leaves of the differences' variance."""
     values = differences(a, b)
     arms = [rewards[p] for rewards in (a, b) for p in a if p in b]
     pooled = [variance(samples) for samples in arms if len(samples) > 1]
@@ -235,11 +200,8 @@ def spreads(a: Rewards, b: Rewards) -> tuple[float, float]:
 
 @cache
 def t_quantile(p: float, df: int) -> float:
-    """Returns the p-quantile of Student's t with df degrees of freedom, for p > 0.5.
-
-    Beyond 200 degrees it is that of the normal distribution and four terms of its expansion
-    (Abramowitz and Stegun 26.7.5), right to nine digits; the exact one takes ever longer there.
-    """
+    """The p-quantile of Student's t with df degrees of freedom, p > 0.5; beyond 200 by four
+    terms of the normal's expansion (Abramowitz and Stegun 26.7.5), right to nine digits."""
     if df > EXACT:
         z = NormalDist().inv_cdf(p)
         first = (z**3 + z) / 4

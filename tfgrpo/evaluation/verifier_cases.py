@@ -1,9 +1,5 @@
-"""Trying a verifier on cases, before a run is paid for: verdicts, reasons, and agreement.
-
-A case is a ground truth (`gold`), a response (`pred`) and, where it is known, what the verdict
-should be (`expected`: true, false, a reward from 0 to 1, or null for what nobody can judge; in a
-table of texts the words for those, and nothing where it is not known).
-"""
+"""Trying a verifier on cases: a ground truth (`gold`), a response (`pred`), and perhaps the
+verdict that is `expected`: true, false, a reward from 0 to 1, or null for what nobody can judge."""
 
 from __future__ import annotations
 
@@ -28,10 +24,8 @@ ALIKE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A response to judge. `known` says whether it is known what the verdict should be.
-
-    With `pattern`, a regular expression, the answer is what its first group found last in `pred`.
-    """
+    """A response to judge; `known` says whether an `expected` verdict is, `pattern` is a regular
+    expression whose last first group is the answer."""
 
     problem: Problem
     pred: str
@@ -64,7 +58,7 @@ class JudgedCase:
 
 
 def word(reward: float | None) -> str:
-    """Returns a reward as a word: right, wrong, unverifiable, or the number."""
+    """A reward as a word: right, wrong, unverifiable, or the number."""
     if reward is None:
         return "unverifiable"
     return {0.0: "wrong", 1.0: "right"}.get(reward, f"{reward:g}")
@@ -78,13 +72,8 @@ def read_cases(
     answers: bool = False,
     pattern: str | None = None,
 ) -> tuple[Case, ...]:
-    """Returns the cases of a file (JSONL, JSON, CSV or parquet).
-
-    `fields` maps our names (gold, pred, expected, problem, id) to the file's. With `answers`,
-    every `pred` is a bare answer and no response that has to say which part of it is one. With
-    `pattern`, a regular expression, what its first group found last in a `pred` is the answer.
-    Raises DatasetError.
-    """
+    """The cases of a file (JSONL, JSON, CSV or parquet). `fields` maps our names to the file's;
+    with `answers` every `pred` is a bare answer, and `pattern` finds it. Raises DatasetError."""
     names = {name: name for name in FIELDS} | dict(fields or {})
     unknown = set(names) - set(FIELDS)
     if unknown:
@@ -110,10 +99,7 @@ def read_cases(
 async def judge_cases(
     cases: Sequence[Case], domain: Domain, verifier: Verifier, calls: Calls | None = None
 ) -> list[JudgedCase]:
-    """Returns the verdicts in order. A domain that asks a model does so through `calls`.
-
-    Raises DomainError for what is no verdict, EndpointError and DatasetError.
-    """
+    """The verdicts in order. Raises DomainError, EndpointError and DatasetError."""
 
     async def one(case: Case) -> JudgedCase:
         response = case.pred
@@ -139,13 +125,13 @@ async def judge_cases(
 
 
 def agreement(judged: Iterable[JudgedCase]) -> tuple[int, int]:
-    """Returns how many verdicts are the expected ones, and of how many that is known."""
+    """How many verdicts are the expected ones, and of how many that is known."""
     known = [case.agrees for case in judged if case.agrees is not None]
     return sum(known), len(known)
 
 
 def by_pattern(pattern: str, text: str) -> str:
-    """Returns what a pattern's first group found last in a text, as a response with that answer."""
+    """What a pattern's first group found last in a text, as a response with that answer."""
     matches = list(re.finditer(pattern, text))
     return f"\\boxed{{{matches[-1][1] or ''}}}" if matches else ""
 
@@ -167,7 +153,7 @@ def _check_pattern(pattern: str | None) -> None:
 
 
 def _complete(names: Mapping[str, str], ground_truth: bool) -> Callable[[Row], Row]:
-    """Returns what gives a row a question where it has none: a verifier may do without."""
+    """What gives a row a question where it has none: a verifier may do without."""
 
     def given(row: Row) -> Row:
         if ground_truth and row.fields.get(names["gold"]) in (None, ""):
@@ -215,8 +201,7 @@ EXPECTED: Mapping[str, float | None] = {
 
 
 def _expected(row: Row, value: object) -> float | None:
-    """Returns the reward that a case should have; None when it cannot be judged. Raises
-    DatasetError for what is none."""
+    """The reward that a case should have, None when it cannot be judged. Raises DatasetError."""
     if isinstance(value, str):
         word = value.strip().casefold()
         if word in EXPECTED:

@@ -1,14 +1,9 @@
 """Collection: exchanges that went wrong become problems to learn from.
 
-An exchange went wrong if it was corrected, if its mean score is below a bar, or if two arms of an
-experiment answered the same question differently. The ground truth is the corrected answer (the
-last one), or else the answer of another call of the same question that was scored right. What
-has none is counted, and left out unless the domain needs none.
-
-A question becomes a problem once, however often it was asked, and never if it is in a held-out,
-gate or sealed set, exactly or nearly: those say what a library is worth, and would not any more.
-What looks like a mail address, a key, a card or an account is taken out, as the proxy does before
-it keeps words; an answer that it would be taken out of is no ground truth any more.
+Wrong is what was corrected, has a low mean score, or was answered differently in two arms of an
+experiment. The ground truth is the last correction, else another call's answer to that question
+that was scored right. A question is taken once, and never if it is in a held-out, gate or sealed
+set, exactly or nearly. What looks like a mail address, a key, a card or an account is taken out.
 """
 
 from __future__ import annotations
@@ -57,10 +52,8 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CollectionRules:
-    """What is collected: `below` is the bar for scores; `unanswered` takes questions without a
-    ground truth too; `redact` is one more regular expression; `system` keeps the application's own
-    text in the problem: the system text, and the turns that all its conversations begin with (its
-    examples). Raises SettingsError for an expression that is none."""
+    """What is collected: `unanswered` takes questions without a truth, `system` keeps the
+    application's text, `redact` is one more expression to take out. Raises SettingsError."""
 
     below: float = BAR
     unanswered: bool = False
@@ -83,10 +76,8 @@ class CollectionRules:
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """From where problems are collected: `files` of other programs, or else the calls on record
-    that `which` names, with the scores of the author `by` alone where one is named. `heldout` are
-    more sets to keep out, and `output` is the file, by default `collected.jsonl` in the project.
-    """
+    """From where: `files`, or else the calls that `which` names with scores by `by`; `heldout`
+    are more sets to keep out, `output` is the file, by default `collected.jsonl` in the project."""
 
     files: tuple[Path, ...] = ()
     which: CallFilter = field(default_factory=CallFilter)
@@ -113,7 +104,7 @@ class Collected:
     warnings: tuple[str, ...] = ()
 
     def counts(self) -> dict[str, int]:
-        """Returns reason → how many exchanges were left out for it."""
+        """Reason → how many exchanges were left out for it."""
         return Counter(one.why for one in self.left_out)
 
 
@@ -140,8 +131,7 @@ def collect(
 
 @contextmanager
 def _alone(store: Store, path: Path) -> Iterator[None]:
-    """Waits until no other process of this store appends to a file. Raises SettingsError where
-    that takes too long."""
+    """Waits until no other process appends to a file. Raises SettingsError after `WAIT`."""
     name = f"collect-{digest(['collect', str(path.resolve())]).hex()[:16]}.lock"
     with process_lock.held(Path(store.path).parent / "locks" / name, patience=WAIT) as free:
         if not free:
@@ -162,7 +152,7 @@ def _exchanges(store: Store, request: CollectRequest) -> Iterator[Iterator[Excha
 
 
 def output_path(project: Project, request: CollectRequest) -> Path:
-    """Returns the file that problems are collected in."""
+    """The file that problems are collected in."""
     return request.output or project.root / FILE
 
 
@@ -173,8 +163,7 @@ def collected(
     known: Sequence[Problem] = (),
     held: Sequence[Problem] = (),
 ) -> Collected:
-    """Returns the problems among exchanges. `known` are collected already, `held` are those of
-    held-out, gate and sealed sets. Nothing is written."""
+    """The problems among exchanges, but those `known` already or `held` out."""
     unread: list[Unread] = []
     left_out: list[LeftOut] = []
     groups: dict[str, list[Exchange]] = {}
@@ -209,12 +198,12 @@ def collected(
 
 
 def question(messages: Sequence[Message]) -> str:
-    """Returns what calls that ask the same share: the words, less white space and case."""
+    """What calls that ask the same share: the words, less white space and case."""
     return json.dumps([[role, _plain(text)] for role, text in messages])
 
 
 def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
-    """Returns the problem that calls of one question come to, or why it is none."""
+    """The problem that calls of one question come to, or why it is none."""
     because = list(_reasons(group, rules.below))
     if not because:
         return FINE
@@ -294,7 +283,7 @@ def _as_problem(row: Row) -> Problem:
 
 
 def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
-    """Returns a problem as its words alone: without the application's text, which many share."""
+    """A problem as its words alone: without the application's text, which many share."""
     spoken = [text for _, text in own_words(problem.messages, examples)]
     return Problem(problem.id, "\n\n".join(spoken) or problem.problem, problem.answer)
 
@@ -302,7 +291,7 @@ def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
 def _alike(
     problems: Sequence[Problem], others: Sequence[Problem], examples: Sequence[Turns]
 ) -> set[str]:
-    """Returns the ids of the problems that are among others, exactly or nearly."""
+    """The ids of the problems that are among others, exactly or nearly."""
     if not problems or not others:
         return set()
     cores = ([_core(one, examples) for one in some] for some in (others, problems))
@@ -313,10 +302,7 @@ def _alike(
 
 
 def read_collected(path: Path) -> list[Row]:
-    """Returns the rows of a file of collected problems; none where there is no such file.
-
-    Raises DatasetError for a line that is no problem, and for a file that is not UTF-8.
-    """
+    """The rows of a file of collected problems; none without the file. Raises DatasetError."""
     if not path.exists():
         return []
     try:
@@ -345,7 +331,7 @@ def read_collected(path: Path) -> list[Row]:
 
 
 def problems_of(rows: Iterable[Row]) -> list[Problem]:
-    """Returns collected rows as problems, for comparisons of their text."""
+    """Collected rows as problems, for comparisons of their text."""
     return [_as_problem(row) for row in rows]
 
 
@@ -361,12 +347,9 @@ def write_rows(path: Path, rows: Iterable[Row]) -> None:
 def held_out(
     store: Store, project: Project, more: Sequence[str] = ()
 ) -> tuple[list[Problem], list[str]]:
-    """Returns the problems of every held-out, gate and sealed set that is known of, and warnings.
-
-    Those are the sets that the settings file names, those of runs and evaluations on record, and
-    `more` files. A set that the settings name has to be there; one that only a record names may
-    be gone by now, which is a warning. Raises DatasetError and NotTrusted.
-    """
+    """The problems of every held-out, gate and sealed set of the settings file, of runs and
+    evaluations on record, and of `more` files, and warnings of sets that only a record names and
+    that are gone. Raises DatasetError and NotTrusted."""
     project.require_trust({})
     table, evaluation = project.table("train"), project.table("eval")
     domain = project.domain(table.get("domain") or project.table("model").get("domain"))

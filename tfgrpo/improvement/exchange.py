@@ -1,9 +1,5 @@
-"""Exchanges: what an application asked a model, what came back, and what is known of it.
-
-They are read from the record of traffic here, and from other programs' files elsewhere
-(`otlp_files.py`, `openai_files.py`). Words are the only part that counts: what has images, tools or
-an earlier part that is kept elsewhere cannot be asked again as a problem, and says so.
-"""
+"""Exchanges: what an application asked a model, what came back, and what is known of it; words
+alone, since images, tools and what a provider keeps cannot be asked again."""
 
 from __future__ import annotations
 
@@ -41,12 +37,9 @@ class Unusable(ValueError):
 
 
 class Exchange(NamedTuple):
-    """One request with its answer, without the library.
-
-    `id` is unique where it comes from and `where` says what that is. `score` is the mean of its
-    scores, `correct` the last corrected answer. `arm` is what tells libraries apart: an
-    experiment's arm, or a version's digest. `origin` goes with a problem as its provenance.
-    """
+    """One request with its answer, without the library: a unique `id`, the mean `score`, the
+    last correction, the `arm` (an experiment's, or a version's digest), its provenance
+    (`origin`)."""
 
     id: str
     where: str
@@ -69,11 +62,8 @@ class Unread(NamedTuple):
 def of_traffic(
     traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
-    """Yields the calls on record, oldest first; `author` limits scores to that author's.
-
-    Calls without words, or that failed and were not corrected, are told of. Nothing is known
-    against a call without feedback that is in no experiment: its words are read only with `every`.
-    """
+    """Yields the calls on record, oldest first, with the scores of `author`, and those that
+    cannot be used; the ones that nothing is known against only with `every`."""
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
         if not (every or listed.feedback or call.arm):
@@ -117,8 +107,8 @@ def _no_answer(call: CallRecord, content: CallContent) -> str | None:
 
 
 def read_json(text: str) -> Any:
-    """Returns a value of JSON whose texts can be written: half of a surrogate pair, which programs
-    that cut strings send, is U+FFFD in it. Raises ValueError, RecursionError."""
+    """A value of JSON whose texts can be written: half of a surrogate pair, which programs that
+    cut strings send, is U+FFFD in it. Raises ValueError, RecursionError."""
     value = json.loads(text)
     if _half(text) is None:
         return value
@@ -127,8 +117,7 @@ def read_json(text: str) -> Any:
 
 
 def mean_score(scores: Sequence[float]) -> float | None:
-    """Returns the mean of scores, None of none. Raises Unusable where one is none that feedback
-    could have."""
+    """The mean of scores, None of none. Raises Unusable for what is no score."""
     if not all(is_score(score) for score in scores):
         raise Unusable("a score of it is no number, or far too large")
     return fmean(scores) if scores else None
@@ -159,7 +148,7 @@ def _body(text: str) -> Mapping[str, Any]:
 
 
 def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Returns the messages of a request, of any of the three routes. Raises Unusable."""
+    """The messages of a request, of any of the three routes. Raises Unusable."""
     if body.get("previous_response_id") or body.get("conversation"):
         raise Unusable("it goes on from an earlier request that is kept elsewhere")
     messages: list[Message] = []
@@ -175,8 +164,7 @@ def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 def checked_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Returns messages that a model can be asked: with a user's in them, and the last one not the
-    assistant's. Raises Unusable."""
+    """Messages with a user's among them, not the assistant's at the end. Raises Unusable."""
     written = tuple(one for one in messages if one[1].strip())
     if not any(role == "user" for role, _ in written):
         raise Unusable("no user says anything in it")
@@ -186,7 +174,7 @@ def checked_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def message(turn: object) -> Message:
-    """Returns a turn in any provider's shape as role and text. Raises Unusable."""
+    """A turn in any provider's shape as role and text. Raises Unusable."""
     if not isinstance(turn, dict):
         raise Unusable("a message in it is no object")
     role = ROLES.get(str(turn.get("role", "")))
@@ -196,8 +184,7 @@ def message(turn: object) -> Message:
 
 
 def words(content: object) -> str:
-    """Returns the text of a content: a string, or a list of parts. Raises Unusable where a part of
-    it is none."""
+    """The text of a content: a string, or a list of parts. Raises Unusable for other parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -220,7 +207,7 @@ def words(content: object) -> str:
 
 
 def answered(text: str) -> str:
-    """Returns what an answer says: of a provider's JSON, of any route, the first choice's text; of
+    """What an answer says: of a provider's JSON, of any route, the first choice's text; of
     anything else, as a stream's text that was kept, all of it."""
     try:
         body = read_json(text)
@@ -231,7 +218,7 @@ def answered(text: str) -> str:
 
 
 def answer_of(body: Mapping[str, Any]) -> str | None:
-    """Returns the text of a provider's answer; None where it is none of a known shape."""
+    """The text of a provider's answer; None where it is none of a known shape."""
     try:
         choices, output = body.get("choices"), body.get("output")
         if isinstance(choices, list):

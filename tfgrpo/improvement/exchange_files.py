@@ -1,9 +1,5 @@
-"""Files of exchanges from elsewhere: what a file is, it says itself, line by line.
-
-A file holds JSON objects, one a line, or one JSON value: a batch, a list, or a page of a list
-(`{"data": […]}`). OTLP's batches and OpenAI's rows are told by their fields (`otlp_files.py`,
-`openai_files.py`). What is neither is named by its line, and the rest counts.
-"""
+"""Files of exchanges: JSON objects, one a line, or one value: a batch, a list, a page (`{"data":
+[…]}`). Rows are told by their fields (`otlp_files.py`, `openai_files.py`), others named by line."""
 
 from __future__ import annotations
 
@@ -20,10 +16,7 @@ PAGES = ("data", "output_items", "items", "rows")
 
 
 def read_exchanges(path: Path) -> Iterator[Exchange | Unread]:
-    """Yields the exchanges of a file, and what could not be read of it.
-
-    Raises DatasetError where there is no such file, or it is no text.
-    """
+    """Yields the exchanges of a file, and what could not be read of it. Raises DatasetError."""
     batches: list[tuple[str, Mapping[str, Any]]] = []
     for where, row in _rows(path):
         if isinstance(row, Unread):

@@ -1,11 +1,8 @@
 """The loop in one call: collect, train on a branch with a gate, compare on held-out, propose.
 
-    result = await improve(store, project, ImproveRequest("prod"))
-
-It is made for a timer. With too few new problems nothing is done, one process at a time is at
-work on a store, and what was cut off, by whatever, goes on where it was: every answer that was
-paid for is in the journal. The branch that an application reads is never moved, unless the request
-says that what is better on held-out problems is to be accepted.
+It is made for a timer: too few new problems are left for later, one process works on a store, and
+what was cut off goes on from the journal. The target moves only if the request accepts what is
+better.
 """
 
 from __future__ import annotations
@@ -44,12 +41,12 @@ from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_setup import RunChoice, ready_run, run_budget
-from tfgrpo.model.budget import Budget, BudgetReached
+from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.session import ToolFunction, open_session, options_of
+from tfgrpo.session import ToolFunction
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
@@ -81,12 +78,8 @@ class Busy(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class ImproveRequest:
-    """What an improvement is to do.
-
-    `target` is the branch that it is for. With `least` new problems it begins. `settings` are those
-    of a training that win over the settings file. `accept` takes what is better on held-out
-    problems at once, `new` gives up one that was cut off, `budget` is the most that one may spend.
-    """
+    """What to improve: `settings` win over the file's, with `least` new problems it begins,
+    `accept` takes what is better at once, `new` gives up one that was cut off."""
 
     target: str = "prod"
     collect: CollectRequest = field(default_factory=CollectRequest)
@@ -132,11 +125,8 @@ async def improve(
     functions: Sequence[ToolFunction] = (),
     on_progress: OnProgress = ignore,
 ) -> Improvement:
-    """Does what there is to do for a branch, and returns what came of it.
-
-    Raises Busy where another is at work, BudgetReached, and TfgrpoError; what failed otherwise than
-    by its budget goes on at the next call.
-    """
+    """Does what there is to do for a branch, and returns what came of it; what failed goes on at
+    the next call. Raises Busy, BudgetReached, and TfgrpoError."""
     path = Path(store.path).parent / "locks" / "improve.lock"
     with process_lock.held(path) as free:
         if not free:
@@ -149,268 +139,232 @@ async def improve(
                 f"there is no branch {request.target!r} to improve",
                 hint="make it with `tfgrpo branch prod`, or name another with --target",
             )
-        return await _improve(store, project, request, functions, on_progress)
+        return await Improving(store, project, request, functions, on_progress).begin_or_go_on()
 
 
-async def _improve(
-    store: Store,
-    project: Project,
-    request: ImproveRequest,
-    functions: Sequence[ToolFunction],
-    on_progress: OnProgress,
-) -> Improvement:
-    project.require_trust(request.settings)
-    begun = [one for one in improvement_record.rounds(store, request.target) if one.ended is None]
-    if request.new:
-        for one in begun:
-            improvement_record.end(store, one, "given up")
-            _forget_branch(store, one)
-        begun = []
-    if not begun:
-        rows = new_rows(store, project, request, on_progress=on_progress)
+@dataclass(frozen=True, slots=True)
+class Improving:
+    """An improvement at work, or one that is only estimated."""
+
+    store: Store
+    project: Project
+    request: ImproveRequest
+    functions: Sequence[ToolFunction] = ()
+    on_progress: OnProgress = ignore
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The settings of a training that the request names."""
+        return {name: value for name, value in self.request.settings.items() if value is not None}
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """The settings of the training: of the file, and over them those of the request."""
+        return {**self.project.table("model"), **self.project.table("train"), **self.given}
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Our names of fields → those that the project's data has."""
+        fields = self.given.get("fields") or self.project.table("train").get("fields") or {}
+        return {str(ours): str(theirs) for ours, theirs in fields.items()}
+
+    @property
+    def own_project(self) -> Project:
+        """The project without the sets that an improvement has its own of."""
+        own, table = set(OWN) - {"gate"}, self.project.table("train")
+        train = {name: value for name, value in table.items() if name not in own}
+        return replace(self.project, tables={**self.project.tables, "train": train})
+
+    def begun(self) -> list[Round]:
+        """The improvements of the target that did not end."""
+        rounds = improvement_record.rounds(self.store, self.request.target)
+        return [one for one in rounds if one.ended is None]
+
+    def new_rows(self, *, dry_run: bool = False) -> list[Row]:
+        """The problems that no improvement was about; collects new ones, unless `dry_run`."""
+        store, project, request = self.store, self.project, self.request
+        unanswered = not project.domain(self.table.get("domain")).ground_truth
+        fresh: Sequence[Row] = ()
+        if request.collect.files or Path(traffic_path(store.path)).exists():
+            rules = replace(request.collect.rules, unanswered=unanswered)
+            wanted = replace(request.collect, rules=rules)
+            collected = collect(store, project, wanted, dry_run=dry_run)
+            for text in collected.warnings:
+                self.on_progress(WarningNotice(text))
+            fresh = collected.rows if dry_run else ()
+        rows = [*read_collected(output_path(project, request.collect)), *fresh]
+        if not unanswered:
+            rows = [row for row in rows if row.get("answer")]
+        known = (store, request.target, rows, self.fields)
+        return improvement_record.unused(*known, giving_up=request.new)
+
+    def require_model(self) -> None:
+        """Raises SettingsError where no model is named and calls of one are on record: what another
+        model got wrong is not for the local one to learn from, unless that is named."""
+        path = traffic_path(self.store.path)
+        if self.table.get("model") is not None or not Path(path).exists():
+            return
+        with closing(open_traffic(path)) as traffic:
+            calls = traffic.calls(self.request.collect.which, NEWEST)
+        models = Counter(one.call.model for one in calls)
+        for same in (None, DEFAULT_MODEL, DEFAULT_MODEL.removeprefix(LOCAL)):
+            del models[same]
+        if models:
+            (most, _), *others = models.most_common()
+            more = f" and of {plural(len(others), 'other model')}" if others else ""
+            raise SettingsError(
+                f"no model is named, and the calls on record are of {most}{more}",
+                hint=f"`--model {most}` with its --base-url, or the same in [model] of tfgrpo.toml",
+            )
+
+    async def begin_or_go_on(self) -> Improvement:
+        """Does what there is to do. Raises BudgetReached, and TfgrpoError."""
+        store, request = self.store, self.request
+        self.project.require_trust(request.settings)
+        begun = self.begun()
+        if request.new:
+            for one in begun:
+                improvement_record.end(store, one, "given up")
+                self._forget_branch(one)
+            begun = []
+        if begun:
+            return await self._work(begun[0])
+        rows = self.new_rows()
         if len(rows) < max(1, request.least):
             return Improvement("nothing new", request.target, len(rows), request.least)
-        require_model(store, project, request)
-        table = {**project.table("train"), **settings_given(request)}
-        named = {part: table.get(part) for part in ("gate", "heldout")}
-        begun = [
-            improvement_record.begin(
-                store, request.target, rows, fields_of(project, request), named
-            )
-        ]
-    return await _work(store, project, request, begun[0], functions, on_progress)
+        self.require_model()
+        named = {part: self.table.get(part) for part in ("gate", "heldout")}
+        one = improvement_record.begin(store, request.target, rows, self.fields, named)
+        return await self._work(one)
 
-
-def new_rows(
-    store: Store,
-    project: Project,
-    request: ImproveRequest,
-    *,
-    dry_run: bool = False,
-    on_progress: OnProgress = ignore,
-) -> list[Row]:
-    """Returns the problems that no improvement was about, those on record by now among them, which
-    are collected unless this is a `dry_run`."""
-    table = {**project.table("model"), **project.table("train"), **settings_given(request)}
-    unanswered = not project.domain(table.get("domain")).ground_truth
-    fresh: Sequence[Row] = ()
-    if request.collect.files or Path(traffic_path(store.path)).exists():
-        rules = replace(request.collect.rules, unanswered=unanswered)
-        collected = collect(store, project, replace(request.collect, rules=rules), dry_run=dry_run)
-        for text in collected.warnings:
-            on_progress(WarningNotice(text))
-        fresh = collected.rows if dry_run else ()
-    rows = [*read_collected(output_path(project, request.collect)), *fresh]
-    if not unanswered:
-        rows = [row for row in rows if row.get("answer")]
-    fields = fields_of(project, request)
-    return improvement_record.unused(store, request.target, rows, fields, giving_up=request.new)
-
-
-def require_model(store: Store, project: Project, request: ImproveRequest) -> None:
-    """Raises SettingsError where no model is named and calls of one are on record: what another
-    model got wrong is not for the local one to learn from, unless that is named."""
-    table = {**project.table("model"), **project.table("train"), **settings_given(request)}
-    path = traffic_path(store.path)
-    if table.get("model") is not None or not Path(path).exists():
-        return
-    with closing(open_traffic(path)) as traffic:
-        models = Counter(one.call.model for one in traffic.calls(request.collect.which, NEWEST))
-    for same in (None, DEFAULT_MODEL, DEFAULT_MODEL.removeprefix(LOCAL)):
-        del models[same]
-    if models:
-        (most, _), *others = models.most_common()
-        more = f" and of {plural(len(others), 'other model')}" if others else ""
-        raise SettingsError(
-            f"no model is named, and the calls on record are of {most}{more}",
-            hint=f"`--model {most}` with its --base-url, or the same in [model] of tfgrpo.toml",
-        )
-
-
-async def _work(
-    store: Store,
-    project: Project,
-    request: ImproveRequest,
-    one: Round,
-    functions: Sequence[ToolFunction],
-    on_progress: OnProgress,
-) -> Improvement:
-    base, count = store.resolve(one.base), len(one.problems)
-    try:
-        version = await _train(store, project, request, one, functions, on_progress)
-        if store.library(version) == store.library(base):
-            with store.operation(f"{one.name} learned nothing"):
-                improvement_record.end(store, one, "nothing learned")
-                _forget_branch(store, one)
-            return Improvement("nothing learned", one.target, count, request.least, one.name)
-        effect = await _effect(store, project, request, one, (base, version), on_progress)
-    except BudgetReached as error:
-        improvement_record.end(store, one, "over budget")
-        raise BudgetReached(
-            str(error),
-            hint=f"{one.name} is over; which of its {plural(count, 'problem')} were in no finished "
-            "step are new again; `tfgrpo improve --estimate` says what the next one takes",
-        ) from None
-    if effect is not None and effect.verdict == "worse":
-        with store.operation(f"{one.name} is worse: not proposed"):
-            improvement_record.end(store, one, "worse", effect=effect._asdict())
-            store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
-            _forget_branch(store, one)
-        return Improvement("worse", one.target, count, request.least, one.name, effect)
-    parts = improvement_record.sizes(store, one)
-    details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in parts.items()}
-    draft = Draftsman(one.branch, one.target, "improve", base, effect, details)
-    with store.port.transaction():
-        proposal = propose(store, draft)
-        improvement_record.end(store, one, "proposed", proposal=proposal.id)
-    outcome: Outcome = "proposed"
-    if request.accept and effect is not None and effect.verdict == "better":
+    async def _work(self, one: Round) -> Improvement:
+        store, least = self.store, self.request.least
+        base, count = store.resolve(one.base), len(one.problems)
         try:
-            proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
-            outcome = "accepted"
-        except (ProtectedName, OnTrial) as error:
-            why = f"{one.target} is protected" if isinstance(error, ProtectedName) else str(error)
-            by_hand = f"`tfgrpo proposal accept {proposal.id} --force` accepts it"
-            on_progress(WarningNotice(f"{why}, so it waits for a decision: {by_hand}"))
-    return Improvement(outcome, one.target, count, request.least, one.name, effect, proposal)
+            version = await self._train(one)
+            if store.library(version) == store.library(base):
+                with store.operation(f"{one.name} learned nothing"):
+                    improvement_record.end(store, one, "nothing learned")
+                    self._forget_branch(one)
+                return Improvement("nothing learned", one.target, count, least, one.name)
+            effect = await self._effect(one, (base, version))
+        except BudgetReached as error:
+            improvement_record.end(store, one, "over budget")
+            raise BudgetReached(
+                str(error),
+                hint=f"{one.name} is over; which of its {plural(count, 'problem')} were in no "
+                "finished step are new again; `tfgrpo improve --estimate` says what the next one "
+                "takes",
+            ) from None
+        if effect is not None and effect.verdict == "worse":
+            with store.operation(f"{one.name} is worse: not proposed"):
+                improvement_record.end(store, one, "worse", effect=effect._asdict())
+                store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
+                self._forget_branch(one)
+            return Improvement("worse", one.target, count, least, one.name, effect)
+        sizes = improvement_record.sizes(store, one).items()
+        details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in sizes}
+        draft = Draftsman(one.branch, one.target, "improve", base, effect, details)
+        with store.port.transaction():
+            proposal = propose(store, draft)
+            improvement_record.end(store, one, "proposed", proposal=proposal.id)
+        outcome: Outcome = "proposed"
+        if self.request.accept and effect is not None and effect.verdict == "better":
+            try:
+                proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
+                outcome = "accepted"
+            except (ProtectedName, OnTrial) as error:
+                guarded = isinstance(error, ProtectedName)
+                why = f"{one.target} is protected" if guarded else str(error)
+                by_hand = f"`tfgrpo proposal accept {proposal.id} --force` accepts it"
+                self.on_progress(WarningNotice(f"{why}, so it waits for a decision: {by_hand}"))
+        return Improvement(outcome, one.target, count, least, one.name, effect, proposal)
 
+    async def _train(self, one: Round) -> Version:
+        """Trains on the branch of an improvement, or goes on, and returns what it comes to."""
+        store, own = self.store, self.own_project
+        given = {
+            **self.given,
+            "data": self.project.open_data(one.parts.train),
+            "branch": one.branch,
+            "skip_unverifiable": True,  # one correction that is none must not stop the others
+        }
+        if one.parts.gate is not None:
+            given["gate"] = self.project.open_data(one.parts.gate)
+        resumed = one.name if store.runs.find(one.name) is not None else None
+        choice = RunChoice(one.name, resumed, budget=self.request.budget, keep_going=True)
+        ready = await apart(store, lambda there: ready_run(there, own, given, choice))
+        functions, tell = self.functions, self.on_progress
+        await run_to_end(store, self.project, ready, functions=functions, on_progress=tell)
+        return final_version(store, ready.run)
 
-async def _train(
-    store: Store,
-    project: Project,
-    request: ImproveRequest,
-    one: Round,
-    functions: Sequence[ToolFunction],
-    on_progress: OnProgress,
-) -> Version:
-    """Trains on the branch of an improvement, or goes on, and returns what it comes to."""
-    known = store.runs.find(one.name)
-    given = {
-        **settings_given(request),
-        "data": project.open_data(one.parts.train),
-        "branch": one.branch,
-        "skip_unverifiable": True,  # one correction that is none must not stop the others
-    }
-    if one.parts.gate is not None:
-        given["gate"] = project.open_data(one.parts.gate)
-    choice = RunChoice(
-        name=one.name,
-        resume=one.name if known is not None else None,
-        budget=request.budget,
-        keep_going=True,
-    )
-    own = own_project(project)
-    ready = await apart(store, lambda there: ready_run(there, own, given, choice))
-    await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
-    return final_version(store, ready.run)
+    async def _effect(self, one: Round, versions: tuple[Version, Version]) -> Effect | None:
+        """What a candidate does on the held-out problems: those that the settings name, or else the
+        held-out parts of this improvement and the ones before it. None where there are none."""
+        store, named = self.store, self.table.get("heldout")
+        sets = [named] if named else self._held_out_parts(one)
+        options = {
+            "samples": self.request.samples,
+            "fields": self.fields or None,
+            "skip_unverifiable": True,
+        }
 
+        def planned(there: Store) -> list[EvalPlan]:
+            wanted = [{**options, "data": name} for name in sets]
+            trained = [versions[1]]
+            return [
+                plan_evaluation(there, self.project, versions, given, trained=trained)
+                for given in wanted
+            ]
 
-def own_project(project: Project) -> Project:
-    """Returns the project without the sets that an improvement has its own of."""
-    own = set(OWN) - {"gate"}
-    train = {name: value for name, value in project.table("train").items() if name not in own}
-    return replace(project, tables={**project.tables, "train": train})
+        plans = await apart(store, planned)
+        if not plans:
+            return None
+        await self._score(plans, store.runs.get(one.name))
+        before: dict[str, list[float]] = {}
+        after: dict[str, list[float]] = {}
+        for plan in plans:
+            evaluations = [store.runs.evaluation(v.number, plan.task.key) for v in versions]
+            for evaluation, into in zip(evaluations, (before, after), strict=True):
+                assert evaluation is not None, "scored above"
+                name = dataset_digest(plan.task.problems)[:8]
+                scored = rewards(store.runs.scores(evaluation))
+                into.update({f"{name}/{problem}": list(all_) for problem, all_ in scored.items()})
+        if not before.keys() & after.keys():
+            return None
+        return effect_of(before, after, plans[0].task)
 
+    def _held_out_parts(self, one: Round) -> list[str]:
+        """The held-out parts of an improvement and of those before, newest first, while they
+        count."""
+        paths, count = [], 0
+        for other in reversed(improvement_record.rounds(self.store, one.target)):
+            part = other.parts.heldout
+            if part is None or count >= MOST_HELDOUT or other.ended in improvement_record.RETURNED:
+                continue
+            path = self.project.open_data(part)
+            if not Path(path).exists():
+                continue
+            paths.append(path)
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
+            count += sum(bool(line.strip()) for line in lines)
+        return paths
 
-def settings_given(request: ImproveRequest) -> dict[str, Any]:
-    """Returns the settings of a training that a request names."""
-    return {name: value for name, value in request.settings.items() if value is not None}
+    async def _score(self, plans: Sequence[EvalPlan], run: Run) -> None:
+        """Makes the evaluations that are not on record yet, in one session, at a run's costs."""
+        store, prices = self.store, plans[0].prices
+        budget = run_budget(store, self.project, self.request.budget, prices, run)
+        missing = [plan for plan in plans if plan.missing(store)]
+        if not missing:
+            return
+        for text in dict.fromkeys(text for plan in missing for text in plan.warnings):
+            self.on_progress(WarningNotice(text))
+        first = replace(missing[0], budget=budget)
+        async with first.session(store, self.on_progress) as session:
+            progress = EvalProgress.announced(self.on_progress)
+            for plan in missing:
+                await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
 
-
-def fields_of(project: Project, request: ImproveRequest) -> dict[str, str]:
-    """Returns our names of fields → those that the project's data has."""
-    fields = settings_given(request).get("fields") or project.table("train").get("fields") or {}
-    return {str(ours): str(theirs) for ours, theirs in fields.items()}
-
-
-async def _effect(
-    store: Store,
-    project: Project,
-    request: ImproveRequest,
-    one: Round,
-    versions: tuple[Version, Version],
-    on_progress: OnProgress,
-) -> Effect | None:
-    """Returns what a candidate does on the held-out problems: those that the settings name, or else
-    the held-out parts of this improvement and the ones before it. None where there are none."""
-    table = {**project.table("train"), **settings_given(request)}
-    sets = [table["heldout"]] if table.get("heldout") else _parts(store, project, one)
-    options = {
-        "samples": request.samples,
-        "fields": fields_of(project, request) or None,
-        "skip_unverifiable": True,
-    }
-
-    def planned(there: Store) -> list[EvalPlan]:
-        trained = [versions[1]]
-        return [
-            plan_evaluation(there, project, versions, {**options, "data": name}, trained=trained)
-            for name in sets
-        ]
-
-    plans = await apart(store, planned)
-    if not plans:
-        return None
-    run = store.runs.get(one.name)
-    budget = run_budget(store, project, request.budget, plans[0].prices, run)
-    await _score(store, plans, (run, budget), on_progress)
-    before: dict[str, list[float]] = {}
-    after: dict[str, list[float]] = {}
-    for plan in plans:
-        evaluations = [store.runs.evaluation(v.number, plan.task.key) for v in versions]
-        for evaluation, into in zip(evaluations, (before, after), strict=True):
-            assert evaluation is not None, "scored above"
-            name = dataset_digest(plan.task.problems)[:8]
-            scored = rewards(store.runs.scores(evaluation))
-            into.update({f"{name}/{problem}": list(all_) for problem, all_ in scored.items()})
-    if not before.keys() & after.keys():
-        return None
-    return effect_of(before, after, plans[0].task)
-
-
-def _parts(store: Store, project: Project, one: Round) -> list[str]:
-    """Returns the held-out parts of an improvement and of those before it, the newest first, up to
-    as many problems as count."""
-    paths, count = [], 0
-    for other in reversed(improvement_record.rounds(store, one.target)):
-        part = other.parts.heldout
-        if part is None or count >= MOST_HELDOUT or other.ended in improvement_record.RETURNED:
-            continue
-        path = project.open_data(part)
-        if not Path(path).exists():
-            continue
-        paths.append(path)
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-        count += sum(bool(line.strip()) for line in lines)
-    return paths
-
-
-async def _score(
-    store: Store,
-    plans: Sequence[EvalPlan],
-    paid: tuple[Run, Budget | None],
-    on_progress: OnProgress,
-) -> None:
-    """Makes the evaluations that are not on record yet, in one session, at a run's costs."""
-    run, budget = paid
-    missing = [
-        plan
-        for plan in plans
-        if any(store.runs.evaluation(v.number, plan.task.key) is None for v in plan.versions)
-    ]
-    if not missing:
-        return
-    for text in dict.fromkeys(text for plan in missing for text in plan.warnings):
-        on_progress(WarningNotice(text))
-    first, settings = missing[0], missing[0].task.settings
-    options = options_of(settings, first.prices, budget, on_progress, endpoints=first.endpoints)
-    async with open_session(store, settings.models, options) as session:
-        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-        on_progress(progress)
-        for plan in missing:
-            await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
-
-
-def _forget_branch(store: Store, one: Round) -> None:
-    if one.branch in store.branches() and store.head.branch != one.branch:
-        store.delete_branch(one.branch)
+    def _forget_branch(self, one: Round) -> None:
+        if one.branch in self.store.branches() and self.store.head.branch != one.branch:
+            self.store.delete_branch(one.branch)

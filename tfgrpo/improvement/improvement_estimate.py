@@ -11,15 +11,7 @@ from pathlib import Path
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.collection import Row, write_rows
-from tfgrpo.improvement.improve import (
-    MOST_HELDOUT,
-    ImproveRequest,
-    fields_of,
-    new_rows,
-    own_project,
-    require_model,
-    settings_given,
-)
+from tfgrpo.improvement.improve import MOST_HELDOUT, ImproveRequest, Improving
 from tfgrpo.improvement.judge_feedback import JudgeRequest, judged_problem, unjudged_calls
 from tfgrpo.improvement.regression import RegressRequest, plan_sides
 from tfgrpo.learn.run_estimate import (
@@ -28,6 +20,7 @@ from tfgrpo.learn.run_estimate import (
     estimate_attempts,
     estimate_judgements,
     estimate_run,
+    missing_attempts,
 )
 from tfgrpo.learn.run_setup import plan_run
 from tfgrpo.project import Project
@@ -47,12 +40,11 @@ class Planned:
 
 
 def estimate_improvement(store: Store, project: Project, request: ImproveRequest) -> Planned:
-    """Returns what an improvement would take now, or the rest of the one that was cut off: the
-    training with its gate, and the comparison on held-out problems. Raises TfgrpoError."""
+    """What an improvement would take now, or the rest of the one that was cut off: the training
+    with its gate, and the comparison on held-out problems. Raises TfgrpoError."""
     project.require_trust(request.settings)
-    begun = [one for one in improvement_record.rounds(store, request.target) if one.ended is None]
-    given = settings_given(request)
-    table = {**project.table("train"), **given}
+    job = Improving(store, project, request)
+    begun, given, table = job.begun(), job.given, job.table
     with tempfile.TemporaryDirectory(prefix="tfgrpo-") as folder:
         if begun and not request.new:
             one = begun[0]
@@ -62,15 +54,14 @@ def estimate_improvement(store: Store, project: Project, request: ImproveRequest
                 for name, path in one.parts._asdict().items()
             }
         else:
-            rows = new_rows(store, project, request, dry_run=True)
+            rows = job.new_rows(dry_run=True)
             if len(rows) < max(1, request.least):
                 return Planned(f"nothing to do: {len(rows)} of {request.least} new problems")
-            require_model(store, project, request)
+            job.require_model()
             about, branch, run = f"{len(rows)} new problems", request.target, None
             named = [part for part in ("heldout", "gate") if not table.get(part)]
-            fields = fields_of(project, request)
             parts = {
-                name: [_written(Path(folder) / f"{name}.jsonl", portion, fields)] if portion else []
+                name: [_written(Path(folder) / f"{name}.jsonl", portion, job)] if portion else []
                 for name, portion in improvement_record.split(rows, named).items()
             }
         given |= {"data": parts["train"][0], "branch": branch, "skip_unverifiable": True}
@@ -80,31 +71,25 @@ def estimate_improvement(store: Store, project: Project, request: ImproveRequest
         if heldout:
             more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
             given |= {"heldout": heldout, **more}
-        plan = plan_run(store, own_project(project), given)
+        plan = plan_run(store, job.own_project, given)
         about += f" with {plan.settings.models.model}"
         return Planned(about, estimate_run(store, plan, run), plan.prices.known)
 
 
-def _written(path: Path, rows: Sequence[Row], fields: dict[str, str]) -> str:
-    write_rows(path, improvement_record.mapped(rows, fields))
+def _written(path: Path, rows: Sequence[Row], job: Improving) -> str:
+    write_rows(path, improvement_record.mapped(rows, job.fields))
     return str(path)
 
 
 def estimate_regression(store: Store, project: Project, request: RegressRequest) -> Planned:
-    """Returns what a regression would take: the attempts that are not on record, on both sides,
-    and those that each leave out a part of the library. Raises TfgrpoError."""
+    """What a regression would take: the attempts that are not on record, on both sides, and
+    those that each leave out a part of the library. Raises TfgrpoError."""
     sides = plan_sides(store, project, request)
     total, known = RunEstimate((), ()), True
     for plan in sides.measured:
         samples = plan.task.settings.samples
-        planned = [
-            PlannedAttempts(store.library(version), plan.task.problems, samples)
-            for version in plan.versions
-            if store.runs.evaluation(version.number, plan.task.key) is None
-        ]
         halves = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
-        more = estimate_attempts(store, plan, [*planned, halves])
-        total += more
+        total += estimate_attempts(store, plan, [*missing_attempts(store, plan), halves])
         known = known and plan.prices.known
     if request.target is not None:
         reason = "what a proposal of deletions does, which is measured where something is lost"
@@ -114,8 +99,7 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
 
 
 def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> Planned:
-    """Returns what a judge's scores of the calls on record that it has not judged would take.
-    Raises TfgrpoError."""
+    """What a judge's scores of the calls that it has not judged take. Raises TfgrpoError."""
     given = {**request.settings, "domain": request.domain}
     settings, _ = eval_settings(store, project, [store.head.version], given)
     with closing(open_traffic(traffic_path(store.path))) as traffic:

@@ -1,10 +1,6 @@
-"""The record of improvements: which problems each was about, and what came of it.
-
-An improvement is two decisions in the store, its beginning and its end, so one that was killed is
-known and goes on. A problem belongs to one improvement of a target and to one part of it, for
-good: to learn from, for the gate, or held out. So nothing that a proposal is judged by was ever
-trained on, yesterday's problems are not paid for again, and the held-out parts add up.
-"""
+"""The record of improvements: two decisions each, beginning and end. A problem belongs to one
+part (train, gate, heldout) of one improvement for good: no proposal is judged by what trained
+it."""
 
 from __future__ import annotations
 
@@ -37,8 +33,7 @@ LEARNED = 0.4
 
 
 class Part(NamedTuple):
-    """Files of an improvement's problems, as paths from the project's folder; None for a part that
-    comes from a set that the settings name."""
+    """Files of an improvement's problems in the project's folder; None: the settings name a set."""
 
     train: str
     gate: str | None
@@ -64,7 +59,7 @@ class Round:
 
 
 def rounds(store: Store, target: str) -> list[Round]:
-    """Returns the improvements of a target, oldest first."""
+    """The improvements of a target, oldest first."""
     listed = []
     for name, decided in by_subject(store, IMPROVEMENT).items():
         content = decided[0].content
@@ -77,7 +72,7 @@ def rounds(store: Store, target: str) -> list[Round]:
 
 
 def problem_digest(row: Row) -> str:
-    """Returns what an improvement knows a collected problem by."""
+    """What an improvement knows a collected problem by."""
     return hashlib.sha256(json.dumps(row["problem"], sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -89,13 +84,9 @@ def unused(
     *,
     giving_up: bool = False,
 ) -> list[Row]:
-    """Returns the rows that no improvement of a target was about, by what was recorded of it or by
-    its files: a redaction changes those as it changes the rows. Of one that came to nothing, those
-    are used that a finished step learned from. Raises DatasetError.
-
-    `fields` maps our names of fields to those that the project's data has. With `giving_up`, one
-    that is under way counts as come to nothing.
-    """
+    """The rows that no improvement of a target was about, by record or files; of one that came
+    to nothing (with `giving_up` also one under way), what a finished step learned from is used.
+    `fields` maps our names to the data's. Raises DatasetError."""
     used: set[str] = set()
     for one in rounds(store, target):
         if one.ended in RETURNED or (giving_up and one.ended is None):
@@ -113,7 +104,7 @@ def _digests(rows: Iterable[readers.Row], fields: Mapping[str, str]) -> Iterator
 
 
 def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[str]:
-    """Returns the digests of the problems that finished steps of an improvement learned from."""
+    """The digests of the problems that finished steps of an improvement learned from."""
     run = store.runs.find(one.name)
     if run is None:
         return set()
@@ -128,8 +119,7 @@ def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[st
 
 
 def sizes(store: Store, one: Round) -> dict[str, int]:
-    """Returns part → how many of an improvement's problems are in it, of the parts that are its
-    own. Raises DatasetError."""
+    """Part → how many of an improvement's problems are in it. Raises DatasetError."""
     return {
         name: sum(1 for _ in _rows_of(store, part))
         for name, part in one.parts._asdict().items()
@@ -149,11 +139,8 @@ def begin(
     fields: Mapping[str, str],
     named: Mapping[str, str | None],
 ) -> Round:
-    """Records a new improvement of a target with these rows, and its branch; returns it.
-
-    `fields` maps our names of fields to those that the project's data has, and `named` says which
-    parts (gate, heldout) the settings name a set for, so that all rows are left to learn from.
-    """
+    """Records a new improvement of a target with these rows, and its branch. `fields` maps our
+    names to the data's; parts that are `named` have sets of their own, and take no rows."""
     names = {one.subject for one in decisions(store, kind=IMPROVEMENT)}
     name = f"improve-{len(names) + 1}"
     base = store.tip(target)
@@ -192,11 +179,8 @@ def end(store: Store, one: Round, state: str, why: str | None = None, **more: An
 
 
 def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
-    """Deals rows into the parts and `train`, by digest: in an order that says nothing of them.
-
-    What is nearly the same as a problem to learn from is learned from too, and of few rows more
-    are learned from than tried on.
-    """
+    """Deals rows into the parts and `train` by digest; what is nearly the same as one to learn
+    from is learned from, and of few rows more are learned from than tried on."""
     left = sorted(rows, key=problem_digest)
     dealt: dict[str, list[Row]] = {}
     most = (len(rows) - max(1, int(LEARNED * len(rows)))) // max(1, len(parts))

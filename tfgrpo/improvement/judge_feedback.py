@@ -1,8 +1,4 @@
-"""A judge's scores of calls on record, kept as its feedback: a rubric looks at what was answered.
-
-A call is judged once by each judge, so the next time only new ones are paid for, and `traffic
---figures`, experiments and `collect --by` see the scores like any other's.
-"""
+"""A judge's scores of calls on record, kept as its feedback, one for each call."""
 
 from __future__ import annotations
 
@@ -50,10 +46,8 @@ class JudgeRequest:
 async def judge_calls(
     store: Store, project: Project, request: JudgeRequest, *, on_progress: OnProgress = ignore
 ) -> int:
-    """Judges the calls on record that this judge has not, and returns how many got a score.
-
-    Raises SettingsError for a domain that needs a ground truth, and TfgrpoError.
-    """
+    """Judges the calls that this judge has not, and returns how many got a score. Raises
+    SettingsError for a domain that needs a ground truth, and TfgrpoError."""
     given = {**request.settings, "domain": request.domain}
     domain = project.domain(request.domain)
     if domain.ground_truth:
@@ -108,7 +102,7 @@ def _record(
 
 
 def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
-    """Returns the calls with words and an answer that a judge has given no score."""
+    """The calls with words and an answer that a judge has given no score."""
     return [
         one
         for one in of_traffic(traffic, request.which, every=True)
@@ -119,7 +113,7 @@ def unjudged_calls(traffic: Traffic, request: JudgeRequest) -> list[Exchange]:
 
 
 def judged_problem(one: Exchange) -> Problem:
-    """Returns a call as the problem that a judge is told of."""
+    """A call as the problem that a judge is told of."""
     text = "\n\n".join(f"{role}: {words}" for role, words in one.messages)
     alone = len(one.messages) == 1
     return Problem(one.id, one.messages[0][1] if alone else text, "", () if alone else one.messages)

@@ -1,4 +1,4 @@
-"""Files of OpenAI's platform, and of all who write the same: a JSON object for each exchange.
+"""Files of OpenAI's platform: a JSON object for each exchange.
 
     chat       {"messages": [... {"role": "assistant", …}]}   the last answer is the right one
     batch      {"custom_id", "body": {…}, "response": {…}}    a request and its answer
@@ -6,8 +6,8 @@
     completion {"object": "chat.completion", "messages", "choices", "metadata"}   stored ones
     output     {"object": "eval.run.output_item", "datasource_item", "results", "sample"}
 
-An answer with a score is judged by it; where a row has a score, its own answer is not taken for
-the right one. `score`, `correct` and `comment` may stand in the row or in its `metadata`.
+An answer with a score is not taken for the right one. `score`, `correct` and `comment` stand in the
+row or its `metadata`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANSWERS = ("correct", "ideal", "expected", "expected_output", "reference", "refe
 
 
 def kind_of(row: Mapping[str, Any]) -> str | None:
-    """Returns what a row is, by the names above; None for what is none of them."""
+    """What a row is, by the names above; None for what is none of them."""
     if row.get("object") == "eval.run.output_item" or {"datasource_item", "results"} <= row.keys():
         return "output"
     if {"preferred_output", "non_preferred_output"} <= row.keys():
@@ -38,7 +38,7 @@ def kind_of(row: Mapping[str, Any]) -> str | None:
 
 
 def exchange(row: Mapping[str, Any], where: str) -> Exchange:
-    """Returns the exchange that a row is. Raises Unusable."""
+    """The exchange that a row is. Raises Unusable."""
     kind = kind_of(row)
     if kind is None:
         raise Unusable("it is none of the known shapes")
@@ -118,7 +118,7 @@ def _failed(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a row says of its answer, itself or in its metadata."""
+    """What a row says of its answer, itself or in its metadata."""
     metadata = row.get("metadata")
     fields = {**(metadata if isinstance(metadata, dict) else {}), **row}
     known: dict[str, Any] = {}

@@ -1,12 +1,6 @@
-"""OTLP as JSON: spans and events by OpenTelemetry's GenAI conventions, Langfuse's among them.
-
-A span with the messages of a model call is an exchange. The messages are attributes of the span
-or of an event of it, as structures or as JSON in a string; those of earlier conventions and of
-Langfuse (`gen_ai.prompt`, `langfuse.observation.input`) are read too. What is known of a call are
-`gen_ai.evaluation.result` events, in the span or in a log of the same trace and span. No
-convention has a name for a corrected answer: `tfgrpo.correct` is ours, and Langfuse's expected
-output counts as one.
-"""
+"""OTLP as JSON: spans with the messages of a model call, by GenAI conventions old and new and
+Langfuse's; `gen_ai.evaluation.result` events are scores. Corrected answers are `tfgrpo.correct`
+and Langfuse's expected output, since no convention has a name for them."""
 
 from __future__ import annotations
 
@@ -62,15 +56,12 @@ RIGHT, WRONG = {"pass", "passed", "correct", "true"}, {"fail", "failed", "incorr
 
 
 def is_otlp(row: Mapping[str, Any]) -> bool:
-    """Returns whether an object is a batch of spans or of logs."""
+    """Whether an object is a batch of spans or of logs."""
     return any(name in row for name in ("resourceSpans", "resourceLogs"))
 
 
 def exchanges(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[Exchange | Unread]:
-    """Yields the exchanges in batches, each of which comes with where it stands.
-
-    Spans that are no call of a model, as those of tools and agents, are passed over.
-    """
+    """Yields the exchanges in (where, batch) pairs; spans that call no model are passed over."""
     evaluations: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for _, row in rows:
         for record in _records(row, "resourceLogs", "scopeLogs", "logRecords"):
@@ -106,7 +97,7 @@ def _place(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def attributes(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the attributes of a span, event or log as plain values."""
+    """The attributes of a span, event or log as plain values."""
     return {
         str(one["key"]): _value(one["value"])
         for one in _objects(record.get("attributes"))
@@ -175,9 +166,8 @@ def _exchange(
 
 
 def _numbered(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns attributes with messages as lists that are written a field an attribute:
-    OpenLLMetry's `gen_ai.prompt.0.content`, OpenInference's `llm.input_messages.0.message.content`.
-    """
+    """Attributes with their numbered messages as lists: OpenLLMetry's `gen_ai.prompt.0.content`,
+    OpenInference's `llm.input_messages.0.message.content`."""
     lists: dict[str, dict[int, dict[str, Any]]] = {}
     for name, value in values.items():
         match = NUMBERED.fullmatch(name)
@@ -217,7 +207,7 @@ def _plain(value: object) -> str:
 
 
 def _parsed(value: object) -> object:
-    """Returns a value whose structure may have been written as JSON into a string."""
+    """A value whose structure may have been written as JSON into a string."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{", '"'):
         try:
             return read_json(value)

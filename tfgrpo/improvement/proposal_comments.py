@@ -1,9 +1,5 @@
-"""What people say of a proposal before it is decided: comments on it or on one of its changes, and
-whom they ask to look.
-
-Each is a decision on record of its own kind, so that redaction reaches it; it decides nothing, and
-no controller is told of it.
-"""
+"""What people say of a proposal and whom they ask to look: decisions on record, so redaction
+reaches them, that decide nothing and that no controller is told of."""
 
 from __future__ import annotations
 
@@ -21,8 +17,7 @@ MOST = 10_000
 
 
 class Comment(NamedTuple):
-    """What somebody said: of one change, by its experience, or of the whole (None). `time` is
-    microseconds since 1970."""
+    """A comment on one change, or on the whole (None). `time` is microseconds since 1970."""
 
     author: str
     time: int
@@ -39,8 +34,7 @@ class Discussion(NamedTuple):
 
 
 def comment(store: Store, id: str, text: str, experience: str | None = None) -> None:
-    """Records a comment on a proposal, or on one of its changes. Raises InvalidOperation for one
-    that says nothing, UnknownRevision."""
+    """Records a comment on a proposal or a change. Raises InvalidOperation and UnknownRevision."""
     proposal = get_proposal(store, id)
     if experience is not None and experience not in {one.experience for one in proposal.changes}:
         raise UnknownRevision(f"proposal {proposal.id} does not change {experience!r}")
@@ -60,7 +54,7 @@ def ask(store: Store, id: str, name: str) -> None:
 
 
 def discussions(store: Store) -> Mapping[str, Discussion]:
-    """Returns proposal → what was said of it, of those that anything was said of."""
+    """Proposal → what was said of it, of those that anything was said of."""
     return {id: _folded(listed) for id, listed in by_subject(store, KIND).items()}
 
 

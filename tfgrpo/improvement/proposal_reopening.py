@@ -1,9 +1,5 @@
-"""Taking a decision about a proposal back: it waits again, and its branch has its name again.
-
-An accepted proposal's version leaves its target: the branch goes back to where it stood, if
-nothing came since, else a new version reverts it. What was decided stays on record, and so does
-that it was taken back.
-"""
+"""Taking a decision about a proposal back: its branch has its name again, and what it brought
+leaves the target, by a move back or a revert. All of it stays on record."""
 
 from __future__ import annotations
 
@@ -26,15 +22,9 @@ def reopen(
     resolve: Resolve | None = None,
     seen: int | None = None,
 ) -> Proposal:
-    """Takes the decision about a proposal back, as one operation, and returns the proposal.
-    `resolve` decides about what later versions changed of what it brought, `seen` is how many
-    decisions there were when the proposal was looked at.
-
-    All that was decided about its changes is taken back. Raises InvalidOperation for one of which
-    nothing was decided, MergeConflict where later versions changed what
-    it brought and nothing was said of that, StaleVersion where somebody decided since it was looked
-    at, and ProtectedName.
-    """
+    """Takes the decision about a proposal back, as one operation. `resolve` decides about what
+    later versions changed, `seen` is how many decisions were known. Raises InvalidOperation
+    where nothing was decided, MergeConflict, StaleVersion and ProtectedName."""
     proposal = get_proposal(store, id)
     if len(proposal.waiting) == len(proposal.changes):
         raise InvalidOperation(

@@ -1,14 +1,8 @@
 """Proposals: a branch with evidence that waits for a person, or a rule, to take it or leave it.
 
-Nothing that improves a library by itself moves the branch that an application reads: it makes a
-branch of its own and a proposal about it, on record as a decision. Accepting brings the changes
-into the target by a three-way merge, so that what was done there meanwhile stays; some of them, or
-with other words, if so asked. Each change is accepted, turned down for a reason of its own (later
-trainings do not try it again: `turned_down.py`), or left open; a proposal waits while one of its
-changes does. What was turned down stays in a branch called `rejected/…`.
-
-    for proposal in list_proposals(store):
-        accept(store, proposal.id, why="right on the till")
+Accepting brings changes into the target by a three-way merge; each change is accepted, turned down
+for a reason (`turned_down.py`), or left open. What was turned down stays in a branch called
+`rejected/…`.
 """
 
 from __future__ import annotations
@@ -44,9 +38,8 @@ PARTS = {"train": "learned_from", "gate": "gate", "heldout": "held_out"}
 
 
 class ProposedChange(NamedTuple):
-    """One change of a proposal. `label` is what it is called in it; None on a side means that the
-    experience is not there. `reason` and `evidence` are those of the event that it comes from.
-    `state` is what was decided about it, `why` the reason where it was turned down."""
+    """One change: None on a side means that the experience is not there; `state` is what was
+    decided about it, `why` the reason where it was turned down."""
 
     label: str
     experience: str
@@ -69,11 +62,8 @@ class ProposedChange(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """What a proposal does to the reward on held-out problems, paired by problem.
-
-    `before` and `after` are the mean rewards, `mean` their difference with its 95 % interval
-    (None where there is no end), `p` the permutation test's.
-    """
+    """The reward on held-out problems, paired by problem: means `before` and `after`, their
+    difference with its 95 % interval (None: no end), and the permutation test's `p`."""
 
     before: float
     after: float
@@ -95,19 +85,15 @@ class Effect(NamedTuple):
 
 
 def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalTask) -> Effect:
-    """Returns how rewards differ, paired by problem. Raises ValueError where they share none."""
+    """How rewards differ, paired by problem. Raises ValueError where they share none."""
     difference = statistics.paired(before, after)
-    mean, low, high, problems = difference.estimate
-    bounded = abs(low) != float("inf")
     return Effect(
         round(statistics.mean_at_k(before).mean, 6),
         round(statistics.mean_at_k(after).mean, 6),
-        round(mean, 6),
-        round(low, 6) if bounded else None,
-        round(high, 6) if bounded else None,
+        *difference.estimate.recorded,
         round(difference.p, 6),
         difference.verdict,
-        problems,
+        difference.estimate.problems,
         task.settings.samples,
         task.settings.models.model,
     )
@@ -115,14 +101,9 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Viewed):
-    """A proposal as it stands. Times are microseconds since 1970.
-
-    `base` is where `target` stood when it was made, `candidate` what is proposed. `source` says
-    what made it, `details` what else is known (the run, the problems). `author`, `time` and `why`
-    are those of the last decision about it once there is one; `accepted` are the experiences whose
-    change was taken, `versions` those that they became, `edited` those that were given other words.
-    `decisions` counts what was decided about it, so that who decides can say what they saw.
-    """
+    """A proposal as it stands, with times in microseconds since 1970, and author, time and
+    reason of the last decision. `accepted` and `edited` are experiences, `versions` what they
+    became; with `decisions`, their number, who decides says what they saw."""
 
     id: str
     state: State
@@ -226,8 +207,7 @@ def propose(store: Store, what: Draftsman) -> Proposal:
 
 
 def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
-    """Returns the proposals (of that state), newest first. Those whose versions are not in this
-    store any more are left out."""
+    """The proposals (of that state), newest first, but those whose versions are gone."""
     listed = []
     for about in reversed(by_subject(store, PROPOSAL).values()):
         if state in (None, about[-1].content["state"]):
@@ -239,7 +219,7 @@ def list_proposals(store: Store, state: State | None = None) -> list[Proposal]:
 
 
 def get_proposal(store: Store, id: str) -> Proposal:
-    """Returns the proposal of that id, or on a branch of that name. Raises UnknownRevision."""
+    """The proposal of that id, or on a branch of that name. Raises UnknownRevision."""
     known = by_subject(store, PROPOSAL)
     for name, about in known.items():
         if id in (name, about[0].content["branch"]):
@@ -252,13 +232,8 @@ def get_proposal(store: Store, id: str) -> Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What somebody decides about a proposal; changes are named by label or id.
-
-    `accept` are the changes that are taken, `reject` gives those that are turned down with the
-    reason of each; what is in neither is left open. `edits` has other words for some that are
-    taken, `why` the reason for taking them, `take` decides conflicts with what the target did
-    meanwhile. `seen` is how many decisions there were when the proposal was looked at.
-    """
+    """What somebody decides about changes, by label or id, with reasons and `edits`. `take`
+    decides conflicts with the target, `seen` is how many decisions were known."""
 
     accept: Sequence[str] = ()
     reject: Mapping[str, str] = field(default_factory=dict)
@@ -297,15 +272,11 @@ def reject(store: Store, id: str, *, why: str, only: Sequence[str] | None = None
 
 
 def review(store: Store, id: str, what: Review) -> Proposal:
-    """Records what was decided about a proposal's changes as one operation, and returns it as it
-    stands then. What is taken becomes one version of the target; what the target has by now in the
-    same words is not added twice. With its last open change decided the proposal is put away, as a
-    branch called `rejected/…` where not all of it was taken as it was proposed.
+    """Records a review as one operation, and returns the proposal as it stands then: what is taken
+    becomes one version of the target, and without an open change the proposal is put away.
 
-    Raises MergeConflict where the target changed what is taken and nothing was said of that,
-    StaleVersion where somebody decided since it was looked at, InvalidOperation for a change that
-    is decided, a reason that is missing or nothing left to change, UnknownRevision for a change
-    that it has not, OnTrial where something is taken and the store is not forced, ProtectedName.
+    Raises MergeConflict, StaleVersion where somebody decided meanwhile, InvalidOperation for a
+    decided change, a missing reason or nothing to change, UnknownRevision, OnTrial, ProtectedName.
     """
     proposal = _open(store, id)
     running = at_work(store, proposal.target) if what.accept and not store.is_forced else None
@@ -381,7 +352,7 @@ def _check_review(
 
 
 def by_subject(store: Store, kind: str) -> dict[str, list[Decision]]:
-    """Returns subject → the decisions of a kind about it, oldest first."""
+    """Subject → the decisions of a kind about it, oldest first."""
     groups: dict[str, list[Decision]] = {}
     for one in decisions(store, kind=kind):
         groups.setdefault(one.subject, []).append(one)
@@ -435,7 +406,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
 
 
 def _changes(store: Store, base: Version, candidate: Version) -> tuple[ProposedChange, ...]:
-    """Returns the changes between two versions, labelled as the libraries together would be."""
+    """The changes between two versions, labelled as the libraries together would be."""
     before, after = store.library(base), store.library(candidate)
     places = {id: n for n, id in enumerate(dict.fromkeys([*_texts(before), *_texts(after)]))}
     events = store.events_at(e.row for e in after)
@@ -526,7 +497,7 @@ def _operations(
 
 
 def _source(proposal: Proposal, *, edited: bool) -> Json:
-    """Returns where a change comes from: what is as it was learned is followed there by blame."""
+    """Where a change comes from: what is as it was learned is followed there by blame."""
     source = {"version": proposal.candidate.digest.hex()}
     return source | {"proposal": proposal.id} if edited else source
 
@@ -552,7 +523,7 @@ def _texts(library: Library) -> dict[str, str]:
 
 
 def proposal_object(proposal: Proposal) -> dict[str, Any]:
-    """Returns a proposal as JSON for programs."""
+    """A proposal as JSON for programs."""
     return {
         "id": proposal.id,
         "state": proposal.state,

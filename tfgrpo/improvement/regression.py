@@ -1,20 +1,15 @@
-"""Drift: whether a library still helps, on another model or on last month's, and what of it does.
+"""Drift: whether a library still helps on another model, or on last month's under the same name.
 
-A library is learned under one model. Under another, or under the same name a month later, it may
-help less, and some of it hurt. The library and the empty one attempt the same problems under both,
-and what the library adds is compared by problem. What each experience adds is read off attempts
-that each leave out a random half of the library, the odd attempt of a pair what the even one has
-(`learn/assign.py`, `evaluation/credit.py`).
-
-Without another model the record is the other side: the scores, and what each experience added,
-when this was last asked; the attempts are made afresh.
+The library and the empty one attempt the same problems on both sides, and the gain is compared by
+problem. What each experience adds is read off attempts that each leave out a random half
+(`learn/assign.py`, `evaluation/credit.py`). Without another model the other side is the record of
+the last time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -39,7 +34,6 @@ from tfgrpo.learn.assign import halves
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
-from tfgrpo.session import Session, open_session, options_of
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.errors import SettingsError
@@ -58,9 +52,8 @@ Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", 
 
 @dataclass(frozen=True, slots=True)
 class RegressRequest:
-    """What is asked: the library of `revision` on `data`, as `settings` say for the new side (a
-    model, a base URL). Without a model there, the same one is asked afresh. `target` is the branch
-    that a proposal would be for, None to propose nothing."""
+    """What is asked: a library on `data`, with the new side's `settings` (without a model: the
+    same one afresh), and the branch to propose deletions for, if any."""
 
     revision: str = "HEAD"
     data: str | None = None
@@ -172,8 +165,7 @@ class Sides:
 
 
 def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides:
-    """Checks all that can be checked of a regression. Raises SettingsError for an empty library,
-    and TfgrpoError."""
+    """A checked regression. Raises SettingsError for an empty library, and TfgrpoError."""
     version = store.resolve(request.revision)
     library = store.library(version)
     if not library.readable:
@@ -199,11 +191,8 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
 async def regress(
     store: Store, project: Project, request: RegressRequest, *, on_progress: OnProgress = ignore
 ) -> Regression:
-    """Compares what a library adds on two sides, and proposes where that is asked.
-
-    Every answer is in the journal, so one that was cut off goes on. Raises SettingsError for an
-    empty library, and TfgrpoError.
-    """
+    """Compares what a library adds on two sides, and proposes where that is asked; one cut off
+    goes on from the journal. Raises SettingsError for an empty library, and TfgrpoError."""
     sides = await apart(store, lambda there: plan_sides(there, project, request))
     version, library, versions = sides.version, sides.library, sides.old.versions
     old, new = sides.old, sides.new
@@ -241,9 +230,8 @@ async def _measured(
     """Scores the library and the empty one, and returns what each experience adds."""
     for text in plan.warnings:
         on_progress(WarningNotice(text))
-    async with _session(store, plan, on_progress) as session:
-        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-        on_progress(progress)
+    async with plan.session(store, on_progress) as session:
+        progress = EvalProgress.announced(on_progress)
         await evaluate(session, plan.versions, plan.task, progress=progress)
         wanted: list[Wanted] = []
         without: list[frozenset[str]] = []
@@ -261,14 +249,6 @@ async def _measured(
         if score.reward is not None
     ]
     return {one.experience: one for one in estimate_effects(observations)}
-
-
-def _session(
-    store: Store, plan: EvalPlan, on_progress: OnProgress
-) -> AbstractAsyncContextManager[Session]:
-    settings, money = plan.task.settings, (plan.prices, plan.budget)
-    options = options_of(settings, *money, on_progress, endpoints=plan.endpoints)
-    return open_session(store, settings.models, options)
 
 
 def _side(store: Store, versions: Sequence[Version], task: EvalTask) -> Side:
@@ -298,7 +278,7 @@ def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalT
 
 
 def _fresh_seed(store: Store, versions: Sequence[Version], task: EvalTask) -> int:
-    """Returns the first seed whose attempts are not all made: one that was cut off goes on."""
+    """The first seed whose attempts are not all made: one that was cut off goes on."""
     seed, looked_at = FRESH, {one.content.get("key") for one in decisions(store, kind=REGRESSION)}
     while True:
         key = _key(task, seed)
@@ -346,15 +326,14 @@ def _looks(store: Store, version: Version, task: EvalTask) -> list[Json]:
 
 
 def _effects(looks: Sequence[Json], apart_from: str) -> Mapping[str, Credit]:
-    """Returns what each experience added at the last look but the one of this key."""
+    """What each experience added at the last look but the one of this key."""
     others = [one for one in looks if one["key"] != apart_from]
     effects = others[-1]["effects"] if others else []
     return {one["experience"]: Credit(**one) for one in effects}
 
 
 def _last_look(store: Store, version: Version, task: EvalTask) -> int | None:
-    """Returns the seed of the last look if it was one at fresh attempts that nobody acted on: what
-    it has shown is proposed, and not asked once more."""
+    """The seed of the last look at fresh attempts, if nobody acted on it: it is not asked again."""
     looks = _looks(store, version, task)
     if not looks or looks[-1].get("acted") or looks[-1].get("seed", 0) < FRESH:
         return None
@@ -364,8 +343,7 @@ def _last_look(store: Store, version: Version, task: EvalTask) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _Deletion:
-    """What is to be deleted from a target, id → why, and the scores of its library and of what is
-    left of it."""
+    """Deletions from a target, id → why, and its library's scores before and after them."""
 
     target: str
     base: Version
@@ -377,7 +355,7 @@ class _Deletion:
 async def _deletion(
     store: Store, plan: EvalPlan, regression: Regression, target: str, on_progress: OnProgress
 ) -> _Deletion | None:
-    """Returns what deletes what no longer helps from a target, as far as that says there what was
+    """What deletes what no longer helps from a target, as far as that says there what was
     measured, with what it does under the new conditions. Nothing is recorded but answers."""
     base = store.tip(target)
     library = store.library(base)
@@ -389,7 +367,7 @@ async def _deletion(
     }
     if not reasons:
         return None
-    async with _session(store, plan, on_progress) as session:
+    async with plan.session(store, on_progress) as session:
         libraries = [library, library.less(reasons.keys())]
         before, after = await examine(session, libraries, plan.task)
     return _Deletion(target, base, reasons, before, after)
@@ -415,7 +393,7 @@ def _branch(store: Store) -> str:
 
 
 def _error(credit: Credit) -> float:
-    """Returns about the standard error of an estimate, from its 95 % interval."""
+    """About the standard error of an estimate, from its 95 % interval."""
     return (credit.high - credit.low) / (2 * Z)
 
 
@@ -430,19 +408,18 @@ def _difference(difference: Difference) -> str:
 
 
 def regression_object(regression: Regression) -> dict[str, Any]:
-    """Returns what became of a library as JSON for programs."""
+    """What became of a library as JSON for programs."""
 
     def numbers(difference: Difference | None) -> dict[str, Any] | None:
         if difference is None:
             return None
-        mean, low, high, problems = difference.estimate
-        ends = [None if math.isinf(end) else round(end, 6) for end in (low, high)]
+        mean, low, high = difference.estimate.recorded
         return {
-            "mean": round(mean, 6),
-            "low": ends[0],
-            "high": ends[1],
+            "mean": mean,
+            "low": low,
+            "high": high,
             "p": difference.p,
-            "problems": problems,
+            "problems": difference.estimate.problems,
             "verdict": difference.verdict,
         }
 

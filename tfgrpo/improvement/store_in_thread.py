@@ -12,8 +12,8 @@ T = TypeVar("T")
 
 
 async def apart(store: Store, work: Callable[[Store], T]) -> T:
-    """Returns what work comes to in a thread, given the store opened there: checking the problems
-    of a run or an evaluation asks an event loop of its own, and a store belongs to one thread."""
+    """What work comes to in a thread, given the store opened there: checking the problems of a
+    run or an evaluation asks an event loop of its own, and a store belongs to one thread."""
 
     def opened() -> T:
         with Store.open(store.path, author=store.author) as there:

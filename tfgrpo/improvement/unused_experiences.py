@@ -1,9 +1,5 @@
-"""Experiences that nobody uses any more: they expire only as a proposal.
-
-An experience is unused if it stood in the library of a branch for a time and was in no prompt in
-it, while calls were answered under that library. Where the whole library goes into every prompt
-each experience is used; so this is about `top_k`, which picks.
-"""
+"""Experiences that were in no prompt for a time while calls were answered under their library:
+`top_k` never picked them. They expire only as a proposal."""
 
 from __future__ import annotations
 
@@ -22,11 +18,8 @@ CALLS = 50
 def unused_experiences(
     store: Store, traffic: Traffic, branch: str, since: int, *, least: int = CALLS
 ) -> list[Experience]:
-    """Returns the experiences of a branch that were in no prompt since then (microseconds).
-
-    None are, where fewer than `least` calls were answered under its libraries, those of other
-    branches apart, and none that entered or changed since then is.
-    """
+    """The experiences of a branch in no prompt since then (microseconds), none newer; nothing
+    where fewer than `least` calls were answered under its libraries."""
     own = {version.digest.hex()[:16] for version in store.log(branch)}
     library = store.library(store.tip(branch))
     ids = {e.id for e in library.readable}

@@ -89,8 +89,7 @@ async def choose_version(
     store = session.store
     candidates = _candidates(store, run)
     if len(candidates) > 1:
-        progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-        on_progress(progress)
+        progress = EvalProgress.announced(on_progress)
         versions = [*candidates, store.version(0)]
         await evaluate(session, versions, task, run=run, progress=progress)
     choice = read_choice(store, run, task)

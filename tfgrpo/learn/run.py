@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.connect import CallLimits
 from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.scores import Scores, read_scores
@@ -21,7 +20,6 @@ from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps
 from tfgrpo.learn.run_setup import ReadyRun, put_on_record
 from tfgrpo.notices import (
-    DownloadProgress,
     Notice,
     OnProgress,
     RunStarted,
@@ -34,7 +32,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
 from tfgrpo.runs.run_issues import nothing_learned, report
 from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.session import Session, SessionOptions, ToolFunction, open_session
+from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget
 from tfgrpo.store.address import is_address
@@ -132,17 +130,8 @@ async def run_to_end(
         )
         if plan.chosen and not ready.resumed:
             on_progress(SettingsChosen(plan.chosen))
-        options = SessionOptions(
-            CallLimits(settings.concurrency, settings.task_timeout, settings.patience),
-            plan.prices,
-            ready.budget,
-            functions,
-            lambda *at: on_progress(DownloadProgress(*at)),
-            lambda text: on_progress(WarningNotice(text)),
-            verifier_seconds=settings.verify_timeout,
-            shared=hand_out is not None,
-            endpoints=plan.endpoints,
-        )
+        more = {"functions": functions, "shared": hand_out is not None, "endpoints": plan.endpoints}
+        options = options_of(settings, plan.prices, ready.budget, on_progress, **more)
         async with open_session(store, settings.models, options) as session:
             training = Training(
                 session,
@@ -341,7 +330,6 @@ async def _compare_at_end(
         unseal(store, ready.run)
     versions = [final_version(store, ready.run), store.version(0)]
     task = _end_task(ready, kind)
-    progress = EvalProgress(0, on_change=None if on_progress is ignore else on_progress)
-    on_progress(progress)
+    progress = EvalProgress.announced(on_progress)
     await evaluate(session, versions, task, run=ready.run, progress=progress)
     on_progress(ScoresReady(read_scores(store, versions, task)))

@@ -1,18 +1,16 @@
-"""What a run or an evaluation will take, before anything is spent: calls, tokens, dollars, time.
+"""What a run or an evaluation will take before anything is spent: calls × their size.
 
-An estimate is calls × their size. Prompts are rendered for real, every problem with the run's own
-templates and the library that the branch stands at. How long answers are this store has seen from
-the same model, or else the rules below say. Two figures are given: what is *expected*, and what the
-calls take at *most* if the models behave: every group teaches, answers are twice as long, the
-library is full. A run whose answers are longer still costs more than that; `--budget` is what stops
-it. The stages are those of `tfgrpo cost`. Of a run that has made steps the rest is taken to be like
-those.
+Prompts are rendered for real; answers are as long as this store has seen from the model, else as
+the rules below say. *Expected* is the likely figure, *most* an upper one: every group teaches,
+answers are longer, the library is full; `--budget` is what stops a run. Of a run with steps the
+rest is like those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -28,7 +26,7 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
-from tfgrpo.store.activity.runs import Run, Spent
+from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
 
@@ -39,20 +37,18 @@ if TYPE_CHECKING:
     from tfgrpo.learn.run_setup import RunPlan
 
 ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "lesson": 60.0, "judge": 80.0}
-"""Tokens of an answer, before this store has seen any from the model."""
-SHORT_ANSWER, AGENT_ANSWER, PLANNED = 40.0, 250.0, 60.0
-"""The same of a short attempt, of an agent's turn, and of a planned operation."""
+SHORT_ANSWER, AGENT_ANSWER, PLANNED, PERSONA = 40.0, 250.0, 60.0, 60.0
+"""Tokens of an answer before this store has seen any from the model: by stage, of a short attempt,
+an agent's turn, a planned operation and a simulated user. One that may have few has a quarter."""
 RESULT, JUDGED, LESSON = 400.0, 500.0, 45.0
 """Tokens of a tool's result, of what a judge is told beside the answer, and of an experience."""
-PERSONA = 60.0
-"""Tokens of what a simulated user says."""
 CHARACTERS = 4.0
 """The characters of a token, more or less."""
 HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
 """Seconds until an answer begins, and its tokens a second, before any has been seen."""
-LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.4
+LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.3
 """Tokens a second that a local model reads and writes in all, and which part of its prompts it has
-to read, since it has read their beginnings for the attempt before."""
+to read, since it has read their beginnings for the attempt before: in five runs of 600 calls."""
 LATEST = 200
 """Attempts that tell how many calls an attempt makes, the latest first."""
 ONE_STEP, MORE_STEPS = 2.0, 1.5
@@ -60,9 +56,8 @@ ONE_STEP, MORE_STEPS = 2.0, 1.5
 
 
 class Assumed(NamedTuple):
-    """Shares of the groups that teach, of the turns that an agent takes and of the places for
-    candidates that are used; lessons of an answer; experiences of a library when it is full; how
-    many times as long as likely answers are, and how often one is asked for again."""
+    """Shares of groups that teach, of an agent's turns and of the candidates' places; lessons of an
+    answer; experiences of a full library; how much longer answers are, and how often asked for."""
 
     teaching: float
     turns: float
@@ -91,26 +86,19 @@ class StageEstimate:
     dollars: float | None
 
     def plus(self, other: StageEstimate, factor: float = 1.0) -> StageEstimate:
-        """Returns it and so many times another."""
+        """It and so many times another, and nothing below nothing."""
         known = self.dollars is not None and other.dollars is not None
         return StageEstimate(
             self.stage,
-            self.calls + factor * other.calls,
-            self.prompt_tokens + factor * other.prompt_tokens,
-            self.completion_tokens + factor * other.completion_tokens,
-            (self.dollars or 0.0) + factor * (other.dollars or 0.0) if known else None,
+            max(0.0, self.calls + factor * other.calls),
+            max(0.0, self.prompt_tokens + factor * other.prompt_tokens),
+            max(0.0, self.completion_tokens + factor * other.completion_tokens),
+            max(0.0, (self.dollars or 0.0) + factor * (other.dollars or 0.0)) if known else None,
         )
 
     def times(self, factor: float) -> StageEstimate:
-        """Returns so many times as much."""
-        return StageEstimate(self.stage, 0.0, 0.0, 0.0, 0.0).plus(self, factor)
-
-    def less(self, other: StageEstimate) -> StageEstimate:
-        """Returns what is left of it without another, and nothing below nothing."""
-        rest = self.plus(other, -1.0)
-        dollars = None if rest.dollars is None else max(0.0, rest.dollars)
-        calls, prompt = max(0.0, rest.calls), max(0.0, rest.prompt_tokens)
-        return StageEstimate(self.stage, calls, prompt, max(0.0, rest.completion_tokens), dollars)
+        """So many times as much."""
+        return self.plus(self, factor - 1.0)
 
 
 Stages: TypeAlias = tuple[StageEstimate, ...]
@@ -118,12 +106,8 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """A run's stages, expected and at most, and what is in neither, in words.
-
-    `steps` are those that are to be made, `seconds` the time that they are expected to take, and
-    `most_seconds` at most. Of a run that has made steps this is what is left: `spent_dollars` and
-    `spent_tokens` are gone, and `steps_done`.
-    """
+    """A run's stages and seconds, expected and at most, and in words what is in neither; of a run
+    that has made steps what is left, with what is spent."""
 
     expected: Stages
     most: Stages
@@ -156,93 +140,105 @@ class PlannedAttempts(NamedTuple):
 
 
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
-    """Returns what a run takes. Of a `run` that has made a step it is what is left, going by its
-    steps so far. Nothing is written."""
+    """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
     seen = _seen(store, plan.settings, plan.domain)
-    expected, most = (_Run(store, plan, one, seen).stages() for one in _assumed(seen))
-    steps = len(plan_steps(plan.problems.train, plan.settings))
-    unknown = _unknown(plan.settings, plan.domain, seen)
-    estimate = RunEstimate(expected, most, unknown, bool(seen.lengths), steps=steps)
+    estimate = _estimated(
+        plan.settings, plan.domain, seen, lambda one: _Run(store, plan, one, seen)
+    )
+    estimate = replace(estimate, steps=len(plan_steps(plan.problems.train, plan.settings)))
     done = len(versions_of(store, run)) if run is not None else 0
     if run is not None and done:
         estimate = _rest(estimate, store.runs.spent(run), done, plan)
-    return _timed(store, plan.settings, estimate)
+    return _timed(plan.settings, estimate, seen)
 
 
 def estimate_attempts(
     store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
 ) -> RunEstimate:
-    """Returns what attempts under a plan's conditions take. Nothing is written."""
-    settings = plan.task.settings
-    seen = _seen(store, settings, plan.task.domain)
+    """What attempts under a plan's conditions take. Nothing is written."""
+    settings, domain = plan.task.settings, plan.task.domain
+    seen = _seen(store, settings, domain)
 
-    def stages(assumed: Assumed) -> Stages:
-        total = _Attempts(settings, plan.task.domain, plan.prices, assumed, seen)
+    def added(assumed: Assumed) -> _Calls:
+        total = _Attempts(settings, domain, plan.prices, assumed, seen)
         for one in planned:
             total.attempts(one, "evaluation")
-        return total.stages()
+        return total
 
-    expected, most = map(stages, _assumed(seen))
-    unknown = _unknown(settings, plan.task.domain, seen)
-    return _timed(store, settings, RunEstimate(expected, most, unknown, bool(seen.lengths)))
+    return _timed(settings, _estimated(settings, domain, seen, added), seen)
 
 
 def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
-    """Returns what an evaluation takes: nothing for versions whose scores are on record."""
-    task = plan.task
-    missing = [
-        PlannedAttempts(store.library(version), task.problems, task.settings.samples)
-        for version in plan.versions
-        if store.runs.evaluation(version.number, task.key) is None
-    ]
-    return estimate_attempts(store, plan, missing)
+    """What an evaluation takes: nothing for versions whose scores are on record."""
+    return estimate_attempts(store, plan, missing_attempts(store, plan))
+
+
+def missing_attempts(store: Store, plan: EvalPlan) -> list[PlannedAttempts]:
+    """The attempts of an evaluation that are not on record, by version."""
+    task, versions = plan.task, plan.missing(store)
+    samples = task.settings.samples
+    return [PlannedAttempts(store.library(one), task.problems, samples) for one in versions]
 
 
 def estimate_judgements(
     store: Store, settings: Settings, prices: ModelPrices, judged: Iterable[str]
 ) -> RunEstimate:
-    """Returns what a judge takes for what is there already: `judged` are questions and answers."""
+    """What a judge takes for what is there already: `judged` are questions and answers."""
     seen = _seen(store, settings, None)
     prompts = [count(text) + JUDGED for text in judged]
 
-    def stages(assumed: Assumed) -> Stages:
+    def added(assumed: Assumed) -> _Calls:
         calls = _Calls(prices, assumed, seen)
         for prompt in prompts:
             calls.add("judge", "reflection", 1.0, prompt, calls.length("judge", 80, 1000))
-        return calls.stages()
+        return calls
 
-    expected, most = map(stages, _assumed(seen))
-    return _timed(store, settings, RunEstimate(expected, most, (), bool(seen.lengths)))
+    return _timed(settings, _estimated(settings, None, seen, added), seen)
+
+
+def _estimated(
+    settings: Settings, domain: Domain | None, seen: Seen, added: Callable[[Assumed], _Calls]
+) -> RunEstimate:
+    """An estimate of the calls that are added up under what is expected, and at most."""
+    most = added(MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST).stages()
+    unknown = _unknown(settings, domain, seen)
+    return RunEstimate(added(EXPECTED).stages(), most, unknown, bool(seen.lengths))
 
 
 class Seen(NamedTuple):
-    """What this store has seen of a run's models: mean tokens of an answer by stage, and how many
-    calls attempts by its agent made, on average and at most; None where there were none."""
+    """What this store has seen of a run's models: mean tokens of an answer and seconds a token by
+    stage, and the mean and most calls of attempts by its agent, None where there were none."""
 
     lengths: Mapping[str, float]
+    paces: Mapping[str, float]
     calls: tuple[float, int] | None
 
 
 def _seen(store: Store, settings: Settings, domain: Domain | None) -> Seen:
-    """Returns what is seen for attempts of a domain, or for judgements alone."""
-    sums = _sums(store, settings)
-    means = {stage: tokens / calls for stage, (calls, tokens, _) in sums.items()}
+    """What is seen for attempts of a domain, or for judgements alone."""
+    models = {settings.models.model, settings.models.reflection_model}
+    sums: dict[str, Usage] = {}
+    for spent in store.runs.spent():
+        if spent.model in models and spent.usage.completion_tokens:
+            before = sums.get(spent.stage, Usage())
+            sums[spent.stage] = Usage._make(map(sum, zip(before, spent.usage, strict=True)))
+    lengths = {stage: usage.completion_tokens / usage.calls for stage, usage in sums.items()}
+    paces = {stage: usage.seconds / usage.completion_tokens for stage, usage in sums.items()}
     for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
-        if one in means:
-            means.setdefault(other, means[one])
+        if one in lengths:
+            lengths.setdefault(other, lengths[one])
     is_plain = domain is None or _answers_once(settings, domain)
-    return Seen(means, None if is_plain else _calls_of_attempts(store, settings))
+    return Seen(lengths, paces, None if is_plain else _calls_of_attempts(store, settings))
 
 
 def _answers_once(settings: Settings, domain: Domain) -> bool:
-    """Whether attempts are neither an agent's nor made by a rollout of somebody's own: how many
-    calls they make then follows from the problem."""
+    """Whether attempts are no agent's nor somebody's own: their calls follow from the problem."""
     no_agent = settings.mode == "prompt" and not settings.agent.run
     return no_agent and domain.rollout in (answer_once, converse)
 
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
-    """Returns how many calls the latest attempts made that were made as these settings say."""
+    """How many calls the latest attempts made that were made as these settings say."""
     way = (settings.agent.run or "", settings.domain, settings.mode)
     counts: list[int] = []
     for run in reversed(store.runs.all()):
@@ -253,30 +249,13 @@ def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | 
     return (max(1.0, fmean(counts)), max(1, *counts)) if counts else None
 
 
-def _unknown(settings: Settings, domain: Domain, seen: Seen) -> tuple[str, ...]:
-    """Returns what an estimate leaves out, in words."""
-    if settings.mode == "agent" or seen.calls is not None or _answers_once(settings, domain):
+def _unknown(settings: Settings, domain: Domain | None, seen: Seen) -> tuple[str, ...]:
+    """What an estimate leaves out, in words."""
+    is_known = settings.mode == "agent" or seen.calls is not None
+    if domain is None or is_known or _answers_once(settings, domain):
         return ()
     who = "the agent" if settings.agent.run else f"the domain {domain.name}"
     return (f"calls after the first of an attempt by {who}: no attempt is on record yet",)
-
-
-def _sums(store: Store, settings: Settings) -> dict[str, tuple[int, int, float]]:
-    """Returns stage → calls, tokens of answers and seconds that this store has seen of a run's
-    models."""
-    models = {settings.models.model, settings.models.reflection_model}
-    sums: dict[str, tuple[int, int, float]] = {}
-    for spent in store.runs.spent():
-        usage = spent.usage
-        if spent.model in models and usage.completion_tokens:
-            calls, tokens, seconds = sums.get(spent.stage, (0, 0, 0.0))
-            tokens += usage.completion_tokens
-            sums[spent.stage] = calls + usage.calls, tokens, seconds + usage.seconds
-    return sums
-
-
-def _assumed(seen: Seen) -> tuple[Assumed, Assumed]:
-    return EXPECTED, MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST
 
 
 class _Calls:
@@ -287,7 +266,7 @@ class _Calls:
         self._stages: list[StageEstimate] = []
 
     def length(self, stage: str, likely: float, most: float) -> float:
-        """Returns the tokens of a stage's answer, which may have `most`."""
+        """The tokens of a stage's answer, which may have `most`."""
         return min(self._seen.lengths.get(stage, likely) * self._assumed.longer, most)
 
     def add(self, stage: str, who: Who, calls: float, prompt: float, answer: float) -> None:
@@ -299,7 +278,7 @@ class _Calls:
             self._stages.append(StageEstimate(stage, calls, *sizes, dollars))
 
     def stages(self) -> Stages:
-        """Returns what was added, a line for each stage."""
+        """What was added, a line for each stage."""
         return _merged(self._stages)
 
 
@@ -307,15 +286,10 @@ class _Attempts(_Calls):
     """Adds up attempts, with what judges them."""
 
     def __init__(
-        self,
-        settings: Settings,
-        domain: Domain,
-        prices: ModelPrices,
-        assumed: Assumed,
-        seen: Seen,
+        self, settings: Settings, domain: Domain, prices: ModelPrices, assumed: Assumed, seen: Seen
     ) -> None:
         super().__init__(prices, assumed, seen)
-        self._of, self._domain = settings, domain
+        self._settings, self._domain = settings, domain
         self._folder = Path(settings.prompts) if settings.prompts else None
         kind = settings.domain.partition(":")[0]
         short = SHORT_ANSWER if kind in SHORT_ANSWERS else ANSWER["rollout"]
@@ -323,7 +297,8 @@ class _Attempts(_Calls):
         self.turns = max(1.0, settings.turns * assumed.turns) if self._is_agent else 1.0
         if seen.calls is not None:
             self.turns = float(seen.calls[assumed is not EXPECTED])
-        likely = AGENT_ANSWER if self._is_agent else min(short, settings.max_tokens / 2)
+        cut_off = settings.max_tokens / (4 if assumed is EXPECTED else 2)
+        likely = AGENT_ANSWER if self._is_agent else min(short, cut_off)
         self.answer = self.length("rollout", likely, settings.max_tokens)
 
     @property
@@ -334,7 +309,7 @@ class _Attempts(_Calls):
     def attempts(self, planned: PlannedAttempts, stage: str = "rollout", more: float = 0.0) -> None:
         """Adds attempts, each with so many more tokens in its prompt."""
         template = self._domain.template("rollout", self._folder)
-        objective, number = self._of.agent_objective, planned.samples
+        objective, number = self._settings.agent_objective, planned.samples
         again = self.answer + RESULT  # what a turn adds to the prompts of those after it
         for problem in planned.problems:
             messages = rendered(self._domain, template, planned.library, problem, objective)
@@ -364,10 +339,10 @@ class _Run(_Attempts):
 
     def __init__(self, store: Store, plan: RunPlan, assumed: Assumed, seen: Seen) -> None:
         folder = str(plan.prompts) if plan.prompts else None
-        self._settings = plan.settings.model_copy(update={"prompts": folder})
-        super().__init__(self._settings, plan.domain, plan.prices, assumed, seen)
-        self._problems = plan.problems
-        self._reflection = reflection_of(self._settings, plan.domain, plan.prompts)
+        settings = plan.settings.model_copy(update={"prompts": folder})
+        super().__init__(settings, plan.domain, plan.prices, assumed, seen)
+        self._run, self._problems = settings, plan.problems
+        self._reflection = reflection_of(settings, plan.domain, plan.prompts)
         branch = plan.settings.branch
         self._library = store.library(
             store.resolve(branch if branch in store.branches() else "HEAD")
@@ -386,27 +361,30 @@ class _Run(_Attempts):
         self._examples = min(examples.MOST_TOKENS, right) if plan.settings.examples else 0
 
     def stages(self) -> Stages:
-        """Returns what the whole run takes."""
-        settings, steps = self._settings, plan_steps(self._problems.train, self._settings)
+        """What the whole run takes."""
+        settings, steps = self._run, plan_steps(self._problems.train, self._run)
         left = len(self._problems.train) * settings.epochs
         for number, (_, batch) in enumerate(steps):
             left -= len(batch)
             self._step(batch, self._room * number / len(steps), left * settings.group_size)
         checked = self._problems.heldout[: settings.heldout_problems]
-        last = PlannedAttempts(self._library, (*checked, *self._problems.sealed), 2)
-        self.attempts(last._replace(samples=settings.heldout_samples), "evaluation")
-        self.attempts(last._replace(samples=settings.heldout_samples), "evaluation", self._room)
+        samples, problems = settings.heldout_samples, (*checked, *self._problems.sealed)
+        for more in (0.0, self._shown(self._room)):  # with the empty library, and with the last
+            self.attempts(PlannedAttempts(self._library, problems, samples), "evaluation", more)
         gate = self._problems.gate[: settings.heldout_problems]
-        trial = PlannedAttempts(self._library, gate, settings.heldout_samples)
-        trials = 3 + len(steps) * self._assumed.places * 3  # of steps that change something
-        for _ in range(round(trials) if gate else 0):
-            self.attempts(trial, "evaluation", self._room / 2)
+        trials = round(3 + len(steps) * self._assumed.places * 3)  # of steps that change something
+        trial = PlannedAttempts(self._library, gate, samples * trials)
+        self.attempts(trial, "evaluation", self._shown(self._room / 2))
         return super().stages()
+
+    def _shown(self, grown: float) -> float:
+        """The tokens in a prompt of a library that has grown by so many."""
+        return min(grown, self._run.top_k * LESSON) if self._run.top_k else grown
 
     def _step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
         """Adds a step whose library has grown by so many tokens, before so many attempts."""
-        assumed, groups, size = self._assumed, len(batch), self._settings.group_size
-        more = min(grown, 8 * LESSON) if self._settings.top_k else grown
+        assumed, groups, size = self._assumed, len(batch), self._run.group_size
+        more = self._shown(grown)
         if self._measures:  # half of the candidates, and of the examples, that belong
             shown = self._examples / 2 if grown else 0.0
             more += 2 * LESSON + shown * assumed.places
@@ -431,9 +409,8 @@ class _Run(_Attempts):
         self.add("comparison", "reflection", calls, prompt, answer)
         if self._measures and left:
             races = min(free * candidates.RACES, teaching * askings * assumed.lessons)
-            one = PlannedAttempts(self._library, batch[:1], 1)
-            for _ in range(round(races * candidates.TRIES * (1 + assumed.places) / 2)):
-                self.attempts(one, "rollout", more)
+            tries = round(races * candidates.TRIES * (1 + assumed.places) / 2)
+            self.attempts(PlannedAttempts(self._library, batch[:1], tries), "rollout", more)
         elif not self._measures:
             lessons = teaching * assumed.lessons
             prompt = self._template("plan") + self._known + grown + lessons * LESSON
@@ -441,10 +418,15 @@ class _Run(_Attempts):
             self.add("controller", "reflection", assumed.tries, prompt, planned)
 
     def _template(self, name: str) -> float:
-        """Returns the tokens of a prompt of reflection without what is put into it."""
+        """The tokens of a prompt of reflection without what is put into it."""
         template = getattr(self._reflection, name)
-        objectives = count(self._settings.learning_objective + self._settings.agent_objective)
+        objectives = count(self._run.learning_objective + self._run.agent_objective)
         return sum(count(text) for _, text in template.parts) + float(objectives)
+
+
+def summed(stages: Iterable[StageEstimate]) -> StageEstimate:
+    """What stages take together."""
+    return reduce(StageEstimate.plus, stages, StageEstimate("total", 0.0, 0.0, 0.0, 0.0))
 
 
 def _merged(stages: Iterable[StageEstimate]) -> Stages:
@@ -455,7 +437,7 @@ def _merged(stages: Iterable[StageEstimate]) -> Stages:
 
 
 def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
-    """Returns what is left of a run after so many steps."""
+    """What is left of a run after so many steps."""
     left = max(0, estimate.steps - done)
     so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
     evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
@@ -466,28 +448,27 @@ def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPla
         for name in dict.fromkeys([*so_far, *(one.stage for one in planned)]):
             if name == "evaluation":
                 one = next(one for one in planned if one.stage == name)
-                stages.append(one if evaluated is None else one.less(evaluated))
+                stages.append(one if evaluated is None else one.plus(evaluated, -1.0))
             elif name in so_far:
                 one = so_far[name].times(left / done)
-                one = one.less(begun[name]) if name in begun else one
+                one = one.plus(begun[name], -1.0) if name in begun else one
                 stages.append(one.times(factor))
         return tuple(one for one in stages if one.calls > 0)
 
-    total = _by_stage(spent, plan).values()
-    known = [one.dollars for one in total if one.dollars is not None]
+    total = summed(_by_stage(spent, plan).values())
     return replace(
         estimate,
         expected=rest(estimate.expected, 1.0),
         most=rest(estimate.most, ONE_STEP if done == 1 else MORE_STEPS),
         steps=left,
         steps_done=done,
-        spent_dollars=sum(known) if len(known) == len(total) else None,
-        spent_tokens=round(sum(o.prompt_tokens + o.completion_tokens for o in total)),
+        spent_dollars=total.dollars,
+        spent_tokens=round(total.prompt_tokens + total.completion_tokens),
     )
 
 
 def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]:
-    """Returns stage → what its calls have come to."""
+    """Stage → what its calls have come to."""
     stages = []
     for one in spent:
         usage = one.usage
@@ -499,11 +480,8 @@ def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]
     return {one.stage: one for one in _merged(stages)}
 
 
-def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstimate:
-    """Returns an estimate with how long its calls take, as many at once as may be."""
-    seen = {
-        stage: seconds / tokens for stage, (_, tokens, seconds) in _sums(store, settings).items()
-    }
+def _timed(settings: Settings, estimate: RunEstimate, seen: Seen) -> RunEstimate:
+    """An estimate with how long its calls take, as many at once as may be."""
     local = settings.models.model.startswith(LOCAL)
     at_once = local_slots(settings.concurrency) if local else settings.concurrency
     batch = at_once
@@ -513,8 +491,8 @@ def _timed(store: Store, settings: Settings, estimate: RunEstimate) -> RunEstima
     def seconds(stages: Stages) -> float:
         total = 0.0
         for one in stages:
-            if one.stage in seen:
-                taken = one.completion_tokens * seen[one.stage]
+            if one.stage in seen.paces:
+                taken = one.completion_tokens * seen.paces[one.stage]
             elif local:
                 read = one.prompt_tokens * READ_ANEW / LOCAL_PROMPT
                 taken = (read + one.completion_tokens / LOCAL_SPEED) * at_once

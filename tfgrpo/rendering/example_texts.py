@@ -1,8 +1,4 @@
-"""Examples as texts: a problem and its right answer in one experience.
-
-An example is known by its text. Where messages are made, it is two turns before the
-problem (render.py); where a library is a text, it is a line like the others.
-"""
+"""Examples as texts: a problem and its right answer in one experience, known by how it begins."""
 
 from __future__ import annotations
 
@@ -23,23 +19,22 @@ class ExampleParts(NamedTuple):
 
 
 def is_example(text: str) -> bool:
-    """Returns whether an experience is an example."""
+    """Whether an experience is an example."""
     return example_parts(text) is not None
 
 
 def example_text(problem: str, answer: str) -> str:
-    """Returns a problem and an answer as the text of an experience."""
+    """A problem and an answer as the text of an experience."""
     return f"{example_beginning(problem)}{one_line(answer)}"
 
 
 def example_beginning(problem: str) -> str:
-    """Returns how the examples of a problem begin. An arrow of the problem's own is written
-    otherwise: the first is the one before the answer."""
+    """How the examples of a problem begin; its own arrows are written otherwise."""
     return f"{EXAMPLE}{one_line(problem).replace(ANSWERED.strip(), '->')}{ANSWERED}"
 
 
 def example_parts(text: str) -> ExampleParts | None:
-    """Returns what an experience says, if it is an example with an answer."""
+    """What an experience says, if it is an example with an answer."""
     problem, arrow, answer = text.removeprefix(EXAMPLE).partition(ANSWERED)
     if not (text.startswith(EXAMPLE) and arrow and problem.strip() and answer.strip()):
         return None
@@ -47,7 +42,7 @@ def example_parts(text: str) -> ExampleParts | None:
 
 
 def of_other_problems(library: Library, problem: str) -> Library:
-    """Returns a library without the examples of a problem; itself where it has none."""
+    """A library without the examples of a problem; itself where it has none."""
     own = example_beginning(problem)
     ids = frozenset(e.id for e in library.readable if e.text.startswith(own))
     return library.less(ids) if ids else library

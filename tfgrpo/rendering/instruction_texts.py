@@ -1,11 +1,6 @@
-"""What of a prompt beside lessons is in a library: the base prompt, and what is said of tools.
-
-Such an experience is known by how its text begins, as an example is. `[objective] Solve …` takes
-the place of `agent_objective` in the prompts of attempts, and `[tool search] Searches …` that of a
-tool's description. The last of each in the library counts. So they have history, diff and blame as
-everything in a library has, and on probation an attempt that is not shown one has the words of the
-settings. Where a library is a text, they are lines like the others.
-"""
+"""What of a prompt beside lessons is in a library, known by how its text begins: `[objective]
+Solve …` for `agent_objective`, `[tool search] Searches …` for a tool's description; the last of
+each counts. An attempt that is not shown one has the words of the settings."""
 
 from __future__ import annotations
 
@@ -19,17 +14,16 @@ MARK = re.compile(r"\[(?:objective|tool (?P<tool>[\w.-]{1,64}))\]\s+(?P<words>\S
 
 
 def instruction(text: str) -> tuple[str, str] | None:
-    """Returns whose words a text is, a tool's name or `OBJECTIVE`, and the words; None for any
-    other text."""
+    """Whose words a text is (a tool's name or `OBJECTIVE`), and the words; None for other texts."""
     match = MARK.match(text)
     return None if match is None else (match["tool"] or OBJECTIVE, match["words"])
 
 
 def instructions(library: Library) -> dict[str, str]:
-    """Returns the words of a library for the base prompt and for tools, by what they are of."""
+    """The words of a library for the base prompt and for tools, by what they are of."""
     return dict(one for e in library.readable if (one := instruction(e.text)) is not None)
 
 
 def instruction_ids(library: Library) -> frozenset[str]:
-    """Returns the ids of the experiences that are such words."""
+    """The ids of the experiences that are such words."""
     return frozenset(e.id for e in library.readable if instruction(e.text) is not None)

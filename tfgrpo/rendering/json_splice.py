@@ -1,9 +1,5 @@
-"""Edits in the text of a JSON document that leave every other character as it is.
-
-To parse a body and to write it anew would change its blanks, its escapes, the digits of its
-numbers and keys that stand in it twice. So values are only looked up, with the place where each
-stands, by the scanner of Python's own `json`, and what is to change is changed there.
-"""
+"""Edits in the text of a JSON document that leave every other character as it is: values are
+only looked up with their places, by the scanner of Python's own `json`."""
 
 from __future__ import annotations
 
@@ -52,9 +48,7 @@ _value = tuple.__new__
 
 
 def document(text: str, keys: Collection[str]) -> dict[str, Value]:
-    """Returns those of the wanted members that an object has. Raises RepeatedKey, and NotJson for
-    what cannot be read as an object, or not by this Python: nested too deep, or with a number of
-    too many digits."""
+    """An object's wanted members. Raises RepeatedKey, and NotJson for what is no object."""
     try:
         start = skip(text, 0)
         members, end = _members(text, start, keys)
@@ -68,14 +62,12 @@ def document(text: str, keys: Collection[str]) -> dict[str, Value]:
 
 
 def string_end(text: str, at: int) -> int:
-    """Returns the place after the string that begins at `at` of a document that was read
-    already."""
+    """The place after the string that begins at `at` of a document that was read already."""
     return _string(text, at + 1, True)[1]
 
 
 def members(text: str, start: int, keys: Collection[str]) -> dict[str, Value]:
-    """Returns the wanted members of the object that begins at `start` of a document that was
-    read already. Raises RepeatedKey."""
+    """The wanted members of the object at `start` of a read document. Raises RepeatedKey."""
     return _members(text, start, keys)[0]
 
 
@@ -91,11 +83,8 @@ def items(text: str, start: int) -> Iterator[Value]:
 
 
 def edited(plain: bytes, text: str, edits: Iterable[Edit]) -> bytes:
-    """Returns `plain`, which is `text` in UTF-8, with these edits, none of which overlap.
-
-    A body of a megabyte is copied once: only what stands before an edit, which is little, is
-    encoded to learn where that is.
-    """
+    """`plain`, which is `text` in UTF-8, with these edits, none of which overlap. Only what
+    stands before edits is encoded to find their places."""
     view = memoryview(plain)
     pieces: list[bytes | memoryview] = []
     at = done = 0  # in characters, and in bytes
@@ -109,8 +98,7 @@ def edited(plain: bytes, text: str, edits: Iterable[Edit]) -> bytes:
 
 
 def escaped(text: str) -> str:
-    """Returns a text as it stands between the quotes of a JSON string, half of a surrogate pair as
-    an escape."""
+    """A text as it stands in a JSON string, half of a surrogate pair as an escape."""
     written = json.dumps(text, ensure_ascii=False)[1:-1]
     return _half(lambda half: f"\\u{ord(half[0]):04x}", written)
 
@@ -144,7 +132,7 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
 
 
 def _escaped_key(text: str, at: int) -> tuple[str, int]:
-    """Returns the key that stands at `at`, however it is written, and where its value does."""
+    """The key that stands at `at`, however it is written, and where its value does."""
     if text[at] != '"':
         raise NotJson("a key is missing")
     key, at = _string(text, at + 1, True)
@@ -155,7 +143,7 @@ def _escaped_key(text: str, at: int) -> tuple[str, int]:
 
 
 def skip(text: str, at: int) -> int:
-    """Returns where the next thing that is no blank stands, from `at` on."""
+    """Where the next thing that is no blank stands, from `at` on."""
     if text[at : at + 1] not in BLANKS:
         return at
     match = _space(text, at)

@@ -8,12 +8,8 @@ from tfgrpo.store.store import Store
 
 
 def trained_with(store: Store, version: Version) -> Json:
-    """Returns the settings of the run that a version's history comes from; {} when there is none.
-
-    Where the run was recorded they are all there. In a clone, which has no records of runs, they
-    are what the version itself says of how its library is rendered: `domain`,
-    `agent_objective` and `top_k`, where they are not the usual ones.
-    """
+    """The settings of the run that a version's history comes from: all on record, or `domain`,
+    `agent_objective` and `top_k` as a clone's version has them; {} for none."""
     for ancestor in first_parents(store, version):
         name = ancestor.meta.get("run")
         if isinstance(name, str):
@@ -26,7 +22,7 @@ def trained_with(store: Store, version: Version) -> Json:
 
 
 def shown_in_training(config: Json) -> int | None:
-    """Returns how many experiences a problem's prompt had in the run with these settings; None for
-    all of them, and for a number that is none, as somebody else's store may have it."""
+    """How many experiences a problem's prompt had in the run with these settings; None for all
+    of them, and for a number that is none, as somebody else's store may have it."""
     most = config.get("top_k")
     return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None

@@ -1,19 +1,10 @@
 """A library as a Markdown file that a person edits, and what the edited file asks for.
 
-    # Library v3 (9f3a21c04d11)
-
-    <!-- … what may be done … -->
-
     - Count both days of a hire. <!-- 3byhsb0kktx1 -->
 
-The comment with the id keeps a line the same experience, however its text changes. So a changed
-line is a MODIFY, a line without an id an ADD, a line that is gone a DELETE. A line whose id was
-cut off is matched with the experiences that are gone: one that says the same is that experience,
-one that says nearly the same is it, changed. What is still without an id and repeats a text that
-stays is a KEEP of it, as with `tfgrpo add`.
-
-The order of the lines is the order of the library: a line that stands elsewhere was moved, and a
-new line stands where it was written.
+The comment keeps a line the same experience. A changed line is a MODIFY, a line without an id an
+ADD (a KEEP if it repeats a text that stays), a line that is gone a DELETE. A line whose id was cut
+off is the gone experience that says nearly the same. The order of lines is that of the library.
 """
 
 from __future__ import annotations
@@ -56,18 +47,15 @@ class Line(NamedTuple):
 
 
 class Edited(NamedTuple):
-    """What an edited file asks for, in library order and then that of the file.
-
-    `order` has the id of each line, None for each ADD, where the lines are in another order than
-    the operations alone leave the library in; else it is None.
-    """
+    """What an edited file asks for. `order` has the id of each line (None: an ADD) where
+    operations alone leave another order, else it is None."""
 
     operations: tuple[Operation, ...]
     order: tuple[str | None, ...] | None
 
 
 def document(library: Library) -> str:
-    """Returns the file that is edited."""
+    """The file that is edited."""
     return _document(library.version, [(one_line(e.text), e.id) for e in library])
 
 
@@ -78,9 +66,8 @@ def _document(version: Version, rows: Iterable[tuple[str, str | None]]) -> str:
 
 
 def rebased(library: Library, text: str, later: Library) -> str:
-    """Returns an edited `document` of a library as one of a later library in which the same was
-    done. Pure. Where both changed an experience the file's words stand, as a new line if it is
-    gone; without a moved line the order is the later one. Raises UnreadableEdit."""
+    """An edited `document` as one of a later library with the same done: of two changes the
+    file's words stand, without a moved line the later order. Raises UnreadableEdit."""
     lines = _identified(library, parse(text, library))
     before, now = ({e.id: one_line(e.text) for e in one} for one in (library, later))
     rows: list[tuple[str, str | None]] = []
@@ -98,12 +85,8 @@ def rebased(library: Library, text: str, later: Library) -> str:
 
 
 def edited(library: Library, text: str) -> Edited:
-    """Returns what an edited `document` of this very library asks for. Pure.
-
-    Raises UnreadableEdit, naming the line, for a file that was emptied or was made of another
-    version, a line that is no list item, an id that is unknown or there twice, and an item
-    without a text.
-    """
+    """What an edited `document` of this very library asks for. Raises UnreadableEdit, naming the
+    line, for another version's or an emptied file, and for lines that are no item, id or text."""
     lines = _identified(library, parse(text, library))
     texts = {e.id: one_line(e.text) for e in library}
     texts_by_id = {line.id: line.text for line in lines if line.id is not None}
@@ -127,7 +110,7 @@ def edited(library: Library, text: str) -> Edited:
 
 
 def _order(lines: Sequence[Line], added: Iterable[str]) -> list[str | None]:
-    """Returns the id of each line, None for each that adds a text, once for each text."""
+    """The id of each line, None for each that adds a text, once for each text."""
     new = set(added)
     order: list[str | None] = []
     for line in lines:
@@ -139,7 +122,7 @@ def _order(lines: Sequence[Line], added: Iterable[str]) -> list[str | None]:
 
 
 def parse(text: str, library: Library) -> list[Line]:
-    """Returns the lines that stand for experiences. Raises UnreadableEdit."""
+    """The lines that stand for experiences. Raises UnreadableEdit."""
     if not text.strip():
         raise UnreadableEdit(
             "the file is empty: nothing changed",
@@ -234,8 +217,7 @@ def _identified(library: Library, lines: Sequence[Line]) -> list[Line]:
 
 
 def _likeness(text: str, other: str) -> float:
-    """Returns how alike two texts are, in percent; 0 where that is below LIKE. Of long ones, whose
-    characters would take hours, words are compared."""
+    """How alike two texts are, in percent (0: below LIKE); long ones by words, to save hours."""
     if len(text) * len(other) <= LONG:
         from rapidfuzz import fuzz
 
@@ -246,7 +228,7 @@ def _likeness(text: str, other: str) -> float:
 
 
 def _split_identity(text: str) -> tuple[str, str | None]:
-    """Returns a text without the comment at its end that holds an id, and the id."""
+    """A text without the comment at its end that holds an id, and the id."""
     before, opened, comment = text.rstrip().rpartition("<!--")
     inside = comment.removesuffix("-->")
     if opened and inside != comment and is_id(inside.strip()):

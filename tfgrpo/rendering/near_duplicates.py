@@ -1,15 +1,9 @@
-"""Texts that say the same, or nearly the same: what a merge doubles, and what a run says again.
+"""Texts that say the same, or nearly: what a merge doubles, and what a run says again.
 
 No language is known here. Two texts repeat one another where they are the same words in the same
-order, wherever that begins ("Round down, when …" and "When …, round down"), except for case,
-punctuation and up to two letters at the end of a word: a plural. A word is a run of letters or of
-digits; in a script without blanks it is what stands between two punctuation marks. Only letters
-that have a case are endings: one more Chinese sign is another word. Whatever could change what is
-said makes two texts different: another word, one more or one less (a negation is one), other
-digits, another operator, sign or unit.
-
-By the share of characters' n-grams alone this cannot be told: of the pairs in five languages that
-the tests hold, "do not count" is more like "do count" than a plural is like its singular.
+cyclic order, except for case, punctuation and up to two letters at the end of a word (a plural),
+where letters have a case. Another word (a negation is one), digit, operator, sign or unit makes
+them different, which n-grams of characters alone cannot tell.
 """
 
 from __future__ import annotations
@@ -44,11 +38,7 @@ class NearDuplicate(NamedTuple):
 
 
 def near_duplicates(before: Library, after: Library) -> list[NearDuplicate]:
-    """Returns, for each experience that came or changed between two libraries, its nearest
-    neighbour among those that were there, in library order; each pair once.
-
-    Two that came together were not brought together by this.
-    """
+    """Of each experience that came or changed, the nearest that was there; each pair once."""
     old = {e.id: e.text for e in before}
     texts = {e.id: e.text for e in after.readable if e.id in old}
     pairs: dict[frozenset[str], NearDuplicate] = {}
@@ -63,8 +53,8 @@ def near_duplicates(before: Library, after: Library) -> list[NearDuplicate]:
 
 
 def repeats(text: str, texts: Mapping[str, str]) -> list[tuple[str, float]]:
-    """Returns the ids of the texts that a text repeats, and how much alike they are, in (0, 1],
-    best first; of those that are equally alike, the first ones first."""
+    """The ids of the texts that a text repeats, and how much alike they are, in (0, 1], best
+    first; of those that are equally alike, the first ones first."""
     own = _Read(text)
     likeness = {id: own.likeness(_Read(other)) for id, other in texts.items()}
     return sorted((pair for pair in likeness.items() if pair[1]), key=lambda pair: -pair[1])
@@ -79,7 +69,7 @@ class _Read:
         self._raw = text
 
     def likeness(self, other: _Read) -> float:
-        """Returns how much alike two texts are that repeat one another; 0 for any others."""
+        """How much alike two texts are that repeat one another; 0 for any others."""
         if len(self._words) != len(other._words):  # the cheapest first
             return 0.0
         if self._text != other._text and not _turned(self._words, other._words):
@@ -91,7 +81,7 @@ class _Read:
 
 
 def _words(text: str) -> list[str]:
-    """Returns the runs of letters with the marks upon them, and those of digits."""
+    """The runs of letters with the marks upon them, and those of digits."""
     return ["".join(run) for kind, run in groupby(text, _kind) if kind]
 
 
@@ -102,7 +92,7 @@ def _kind(sign: str) -> str:
 
 
 def _turned(words: list[str], others: list[str]) -> bool:
-    """Returns whether words are others in the same order, wherever that begins."""
+    """Whether words are others in the same order, wherever that begins."""
     counts = Counter(words)
     rarest = min(range(len(words)), key=lambda at: counts[words[at]], default=0)
     starts = [at - rarest for at, other in enumerate(others) if _is_form(words[rarest], other)]
@@ -112,7 +102,7 @@ def _turned(words: list[str], others: list[str]) -> bool:
 
 
 def _is_form(word: str, other: str) -> bool:
-    """Returns whether two words are the same, or one is the other with an ending."""
+    """Whether two words are the same, or one is the other with an ending."""
     if word == other:
         return True
     short, long = sorted((word, other), key=len)
@@ -125,14 +115,14 @@ def _is_form(word: str, other: str) -> bool:
 
 
 def _exact(text: str) -> Counter[str]:
-    """Returns what has to be the same whatever the words are: runs of digits, and signs that
-    reckon, compare or name a unit. Digits are read as written too: 10² is not 102."""
+    """What has to be the same whatever the words are: runs of digits, and signs that reckon,
+    compare or name a unit. Digits are read as written too: 10² is not 102."""
     plain = unicodedata.normalize("NFKC", text)
     return Counter([*_digits(text), *_digits(plain), *_operators(plain)])
 
 
 def _digits(text: str) -> list[str]:
-    """Returns the runs of decimal digits, of whatever script, as ASCII."""
+    """The runs of decimal digits, of whatever script, as ASCII."""
     return [
         "".join(str(unicodedata.decimal(sign)) for sign in run)
         for is_digits, run in groupby(text, str.isdecimal)
@@ -141,9 +131,8 @@ def _digits(text: str) -> list[str]:
 
 
 def _operators(text: str) -> list[str]:
-    """Returns the signs of a text that are more than punctuation: symbols, percent and degrees;
-    and those of ASCII between two words (`a/b`), before one (`-7`, `!x`) or alone (`a * b`).
-    Hyphens within a word, quotes, and what stands beside a wide letter are punctuation."""
+    """The signs of a text that are more than punctuation: symbols, percent and degrees, and
+    those of ASCII between two words (`a/b`), before one (`-7`) or alone."""
     return [
         sign
         for before, sign, after in zip(f" {text}", text, f"{text[1:]} ", strict=False)

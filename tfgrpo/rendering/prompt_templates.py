@@ -1,12 +1,6 @@
-"""Prompts as files that a person can read, override and cite.
-
-A prompt is a Markdown file in `tfgrpo/prompts/`, or one of the same name in a folder of the
-user's. Lines `<!-- system -->`, `<!-- user -->` and `<!-- assistant -->` begin its messages;
-`{{names}}` in them are filled in. A user and an assistant message before the last user message
-are a worked example, from which small models learn a form far better than from a description.
-A prompt is identified by the digest of its text, which stands in the evidence
-of every event that it led to.
-"""
+"""Prompts as Markdown files, ours or in a folder of the user's, known by their digest. `<!--
+system -->`, `<!-- user -->` and `<!-- assistant -->` begin messages, `{{names}}` are filled in.
+User and assistant messages before the last user's are a worked example."""
 
 from __future__ import annotations
 
@@ -42,20 +36,18 @@ class Template:
     digest: str
 
     def split(self, place: int) -> tuple[Template, Template, Template]:
-        """Returns the parts before one, it alone, and those after it, as prompts."""
+        """The parts before one, it alone, and those after it, as prompts."""
         pieces = (self.parts[:place], self.parts[place : place + 1], self.parts[place + 1 :])
         before, alone, after = (Template(self.name, parts, self.digest) for parts in pieces)
         return before, alone, after
 
     def uses(self, name: str) -> bool:
-        """Returns whether a message has `{{name}}` in it."""
+        """Whether a message has `{{name}}` in it."""
         return any(name in PLACE.findall(text) for _, text in self.parts)
 
     def render(self, values: Mapping[str, str]) -> tuple[Message, ...]:
-        """Returns the messages with every `{{name}}` filled in; parts left empty are dropped.
-
-        Raises TemplateError for a name that has no value.
-        """
+        """The messages, filled in, but for empty parts. Raises TemplateError for an unknown
+        name."""
 
         def fill(match: re.Match[str]) -> str:
             if match[1] not in values:
@@ -70,7 +62,7 @@ class Template:
 
 
 def load(name: str, *folders: Path | None) -> Template:
-    """Returns the prompt `name`, from the first folder that has one of that name, else our own."""
+    """The prompt `name`, from the first folder that has one of that name, else our own."""
     for folder in folders:
         if folder is None:
             continue

@@ -1,9 +1,5 @@
-"""A library as inference sees it: labels, prompt text, messages.
-
-Labels (`[G0]`, `[G1]` …) are given anew for every rendering; identity stays with the
-experience's id. An empty library renders into the same prompt, with a word in its place, so the
-control for "does the library help" is the same prompt with an empty library.
-"""
+"""A library as inference sees it: labels (`[G0]`, given anew for every rendering), prompt text,
+messages. An empty library is a word in the same prompt, which makes it the control."""
 
 from __future__ import annotations
 
@@ -24,22 +20,18 @@ LEARNING_OBJECTIVE = "Rules that make attempts at problems like these come out r
 
 
 def prompt_text(library: Library) -> str:
-    """Returns a line `[G0] …` for each experience, or a word for none.
-
-    What was redacted is left out; the others keep their labels.
-    """
+    """A line `[G0] …` for each experience but redacted ones, or a word for none."""
     label = library.label_of
     return "\n".join(f"[{label[e.id]}] {one_line(e.text)}" for e in library.readable) or EMPTY
 
 
 def examples_of(library: Library) -> list[ExampleParts]:
-    """Returns the examples that can be turns, in library order."""
+    """The examples that can be turns, in library order."""
     return [parts for e in library.readable if (parts := example_parts(e.text)) is not None]
 
 
 def rules_of(library: Library) -> Library:
-    """Returns a library without those, the others with the labels that they have in the whole;
-    itself where it has none."""
+    """A library without those, labelled as in the whole; itself where it has none."""
     rules = {e.id for e in library if not is_example(e.text)}
     return library if len(rules) == len(library) else Part(library, rules)
 
@@ -47,14 +39,9 @@ def rules_of(library: Library) -> Library:
 def rollout_messages(
     template: prompt_templates.Template, library: Library, problem: str, agent_objective: str
 ) -> tuple[prompt_templates.Message, ...]:
-    """Returns the messages of a rollout: the task and the library, then the problem.
-
-    The words of the library for the base prompt take the place of `agent_objective`, and those for
-    tools are told where the tools are. Examples are turns of their own before the problem, asked as
-    it is, which a small model copies far more from than from lines of the library
-    (docs/evaluation.md). Where a prompt asks for the problem in the message that holds the library,
-    they are lines of it.
-    """
+    """The messages of a rollout: the task with the library, whose words for base prompt and
+    tools win, examples as turns of their own, which small models copy far more from
+    (docs/evaluation.md), then the problem. In a prompt of one message examples are lines."""
     words = instructions(library)
     if words and template.uses("agent_objective"):
         agent_objective = words.get(OBJECTIVE, agent_objective)
@@ -81,8 +68,7 @@ def rollout_messages(
 
 
 def _turn_of_problem(template: prompt_templates.Template) -> int:
-    """Returns the number of the part that asks for the problem alone, after one that holds the
-    library; 0 where a prompt has none such."""
+    """The number of the part that asks for the problem alone, after the library's; 0 for none."""
     texts = [text if role == "user" else "" for role, text in template.parts]
     places = [number for number, text in enumerate(texts) if "{{problem}}" in text]
     holding = [number for number, (_, text) in enumerate(template.parts) if "{{library}}" in text]

@@ -1,17 +1,13 @@
-"""Where a library's text goes, by route, and what else is read from a request's body.
-
-The text goes after the application's own system text, examples go before its own turns, as in
-training's prompts (rendering/render.py), and both are the same to the byte from request to
-request, so that the prompt caches of providers, which match exact beginnings, keep working. No
-cache mark is added: a request may have four, and they are the application's.
-"""
+"""Where a library's text goes, by route: after the application's own system text, examples
+before its own turns, the same to the byte each time, so that providers' prompt caches keep
+working. No cache mark is added: a request may have four, and they are the application's."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,7 +44,7 @@ class Addition(NamedTuple):
 
 
 def addition(library: Library) -> Addition:
-    """Returns a library as it goes into requests."""
+    """A library as it goes into requests."""
     examples = examples_of(library)
     whole = escaped(f"{INTRODUCTION}\n{prompt_text(library)}")
     if not examples:
@@ -82,8 +78,7 @@ def place_in_chat(text: str, body: Members, new: Addition) -> list[Edit]:
 
 
 def _turns(text: str, messages: Value, first: int, new: Addition) -> list[Edit]:
-    """Returns the edit that puts examples before the message of a number; none where there are no
-    examples, or no such message."""
+    """The edit that puts examples before a message; none without examples, or the message."""
     if not new.turns or len(messages.value) <= first:
         return []
     at = next(islice(items(text, messages.start), first, None)).start
@@ -115,8 +110,7 @@ def place_in_responses(text: str, members: Members, new: Addition) -> list[Edit]
 
 
 def place_in_messages(text: str, members: Members, new: Addition) -> list[Edit]:
-    """Anthropic's Messages: at the end of `system`, a string or blocks; examples as turns before
-    the first message."""
+    """Anthropic's Messages: at the end of `system`; examples as turns before the first message."""
     messages = members.get("messages")
     turns: list[Edit] = []
     if messages is not None and isinstance(messages.value, list):
@@ -139,7 +133,7 @@ def _place_in_member(key: str, text: str, members: Members, added: str) -> list[
 
 
 def _appended(member: Value, added: str) -> Edit | None:
-    """Returns the edit that appends to a string or to parts of text; None for anything else."""
+    """The edit that appends to a string or to parts of text; None for anything else."""
     at = member.end - 1
     if isinstance(member.value, str):
         return at, at, f"\\n\\n{added}" if member.value else added
@@ -160,7 +154,7 @@ ROUTES: Mapping[str, Place] = {
 
 
 def place_of(method: bytes, path: str) -> Place | None:
-    """Returns how a request to this path (without its query) gets a library; None for not."""
+    """How a request to this path (without its query) gets a library; None for not."""
     if method != b"POST":
         return None
     place = ROUTES.get(path.removeprefix("/v1"))
@@ -168,8 +162,8 @@ def place_of(method: bytes, path: str) -> Place | None:
 
 
 def _route(path: str) -> str:
-    """Returns which route a path is that is written otherwise: with a slash at its end or two in
-    a row, below a gateway's or a deployment's own prefix."""
+    """Which route a path is that is written otherwise: with a slash at its end or two in a row,
+    below a gateway's or a deployment's own prefix."""
     plain = re.sub("/+", "/", path).rstrip("/")
     if plain.endswith("/chat/completions"):
         return "/chat/completions"
@@ -188,39 +182,35 @@ CHATTY = re.compile(
 
 
 def looks_like_chat(method: bytes, path: str) -> bool:
-    """Returns whether a path is probably one of a conversation, though no library goes in."""
+    """Whether a path is probably one of a conversation, though no library goes in."""
     return method == b"POST" and place_of(method, path) is None and bool(CHATTY.search(path))
 
 
 def question(members: Members) -> str:
-    """Returns what the user said last: what experiences are picked by."""
-    for key in ("messages", "input"):
-        turns = members[key].value if key in members else None
-        if isinstance(turns, str):
-            return turns
-        if isinstance(turns, list):
-            for turn in reversed(turns):
-                if isinstance(turn, dict) and turn.get("role") == "user":
-                    return _words(turn.get("content"))
-    return ""
+    """What the user said last: what experiences are picked by."""
+    return _first_words(members, reversed)
 
 
 def opening(members: Members) -> str:
-    """Returns what the user said first: the same in every request of a conversation."""
+    """What the user said first: the same in every request of a conversation."""
+    return _first_words(members, iter)
+
+
+def _first_words(members: Members, order: Callable[[list[Any]], Iterator[Any]]) -> str:
+    """What the user said in the first of its turns, in this order."""
     for key in ("messages", "input"):
         turns = members[key].value if key in members else None
         if isinstance(turns, str):
             return turns
-        for turn in turns if isinstance(turns, list) else ():
+        for turn in order(turns) if isinstance(turns, list) else ():
             if isinstance(turn, dict) and turn.get("role") == "user":
                 return _words(turn.get("content"))
     return ""
 
 
 def conversation(members: Members) -> str | None:
-    """Returns what stands for the subject of a request that names none: the words that its
-    conversation begins with, as a digest. None where it has none, or goes on with what the
-    provider keeps, whose beginning is not in it."""
+    """The subject of a request that names none: a digest of the words its conversation begins
+    with; None where it has none, or its beginning is at the provider."""
     if "previous_response_id" in members:
         return None
     words = opening(members)
@@ -230,7 +220,7 @@ def conversation(members: Members) -> str | None:
 
 
 def metadata(members: Members, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Returns those of a body's metadata that are named and have a plain value."""
+    """Those of a body's metadata that are named and have a plain value."""
     given = members["metadata"].value if "metadata" in members else None
     if not isinstance(given, dict):
         return ()
@@ -240,7 +230,7 @@ def metadata(members: Members, names: Iterable[str]) -> tuple[tuple[str, str], .
 
 
 def subject(members: Members) -> str | None:
-    """Returns whom a request is for, a conversation or a user, as far as its body says; half of a
+    """Whom a request is for, a conversation or a user, as far as its body says; half of a
     surrogate pair, which no digest can be made of, is a question mark in it."""
     named = _subject(members)
     return None if named is None else named.encode(errors="replace").decode()

@@ -1,10 +1,5 @@
-"""Retrieval: the experiences that fit a problem best, by BM25 over n-grams of characters.
-
-The usual way is to inject the whole library: every prompt then begins alike, which providers'
-prompt caches pay for, and nothing that helps is missed. A library of hundreds of experiences may
-be better served in part. Ranking is deterministic, in every language: by BM25, then by library
-order (`ngrams`).
-"""
+"""Retrieval: the experiences that fit a problem best, for libraries too large to inject whole.
+Ranking is deterministic in every language: BM25 over n-grams of characters, then library order."""
 
 from __future__ import annotations
 
@@ -42,8 +37,7 @@ class Part(Library):
 
 @lru_cache(maxsize=8)
 def index(library: Library) -> NgramIndex | PlainIndex:
-    """Returns the readable experiences of a library, ready to be ranked; those of the libraries
-    that were used last are kept."""
+    """A library's readable experiences, ready to be ranked; the last used ones are kept."""
     texts = {e.id: e.text for e in library.readable}
     return NgramIndex(texts) if find_spec("numpy") else PlainIndex(texts)
 
@@ -56,13 +50,9 @@ def relevant(
     always: Collection[str] = (),
     rank: Rank | None = None,
 ) -> Library:
-    """Returns the `top_k` experiences that fit a problem best, in library order and with the
-    labels that they have in the whole library, which comes back as it is where `top_k` is None
-    or covers it. The experiences in `always` are among them. Examples come beside them, all of
-    them: they are turns of their own, and have a largest size of their own. So do words for the
-    base prompt and for tools. `rank` takes the place
-    of BM25. Raises RetrievalFailed for what it raises, and for what are no ids.
-    """
+    """The `top_k` experiences that fit a problem best, those in `always` among them, with
+    examples and words for base prompt and tools beside them: in library order, with their
+    labels; all for None. `rank` takes BM25's place. Raises RetrievalFailed."""
     if top_k is None:
         return library
     beside = {e.id for e in library.readable if is_example(e.text)} | instruction_ids(library)
@@ -75,7 +65,7 @@ def relevant(
 
 
 def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
-    """Returns what a ranking of the user's gives, each id once."""
+    """What a ranking of the user's gives, each id once."""
     name = getattr(rank, "__name__", type(rank).__name__)
     try:
         order = list(dict.fromkeys(rank(library, problem)))

@@ -1,14 +1,6 @@
-"""How much alike texts are by the runs of characters that they share: n-grams.
-
-This holds for every language and script: a text is normalised (Unicode NFKC, case folded, white
-space folded to one blank), and each run of two to four characters in it is a term. There is no
-list of words and no rule of a language. Texts of a library are ranked by BM25 over these terms
-(Robertson and Zaragoza 2009; n-grams as terms: McNamee and Mayfield 2004), so that a run which
-every text has says little. Two texts alone are compared by the share of runs that both have.
-
-numpy is imported where it is used: `tfgrpo log` starts without it, and who has copied the part that
-reads a library has none.
-"""
+"""How much alike texts are by the runs of two to four characters that they share, normalised
+(NFKC, case and white space folded), in any language: a library is ranked by BM25 over them
+(Robertson and Zaragoza 2009; McNamee and Mayfield 2004), two texts by their shared part."""
 
 from __future__ import annotations
 
@@ -38,15 +30,13 @@ DECIMALS = 9
 
 
 def normalised(text: str) -> str:
-    """Returns a text without what is only a matter of writing it: case, width, white space."""
+    """A text without what is only a matter of writing it: case, width, white space."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).split())
 
 
 def similarity(one: str, other: str) -> float:
-    """Returns how much alike two texts are, in [0, 1]: twice the terms that both have, by how
-    often, divided by the terms of both (Dice's coefficient). Texts that are the same after
-    `normalised` are 1."""
+    """How much alike two texts are, in [0, 1]: Dice's coefficient over their terms."""
     import numpy as np
 
     (terms, counts), (others, other_counts) = _terms(one), _terms(other)
@@ -69,8 +59,7 @@ class PlainIndex:
         self._holders = Counter(term for counts in self._counts.values() for term in counts)
 
     def ranked(self, text: str) -> list[str]:
-        """Returns the ids of all texts, those that fit a text best first; of those that fit it
-        equally well, the first ones first."""
+        """The ids of all texts, those that fit a text best first, then in their order."""
         wanted, size = _plain_terms(text), len(self._counts) + 1
         scores = {
             id: sum(
@@ -117,8 +106,7 @@ class NgramIndex:
         self._weights = np.repeat(rarity, self._holders) * counts / (counts + norms[self._texts])
 
     def ranked(self, text: str) -> list[str]:
-        """Returns the ids of all texts, those that fit a text best first; of those that fit it
-        equally well, the first ones first."""
+        """The ids of all texts, those that fit a text best first, then in their order."""
         import numpy as np
 
         wanted, _ = _terms(text)
@@ -135,8 +123,8 @@ class NgramIndex:
 
 
 def _terms(text: str) -> tuple[Terms, Counts]:
-    """Returns the distinct terms of a text as numbers, in ascending order, and how often it has
-    each. The ends of a text count as blanks."""
+    """A text's distinct terms as ascending numbers, and how often each; its ends count as
+    blanks."""
     import numpy as np
 
     written = f" {normalised(text)} ".encode("utf-32-le", "surrogatepass")

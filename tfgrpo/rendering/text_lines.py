@@ -4,5 +4,5 @@ from __future__ import annotations
 
 
 def one_line(text: str) -> str:
-    """Returns a text as one line with single blanks: an experience is a line of every list."""
+    """A text as one line with single blanks: an experience is a line of every list."""
     return " ".join(text.split())

@@ -1,11 +1,5 @@
-"""The agent: a rollout that thinks, acts and looks until it can answer (ReAct, arXiv 2210.03629).
-
-Each turn the model either calls tools, whose results go into the next turn, or gives its
-answer. Turns, tokens and seconds are limited; at a limit the model is asked once more, without
-tools, for the answer it has. Seconds are those of the record, so a run that is resumed comes to
-its limits at the same turn. Every message is in the trajectory; a result that was answered from
-the record is marked `cached`.
-"""
+"""The agent: thinks, acts and looks until it can answer (ReAct, arXiv 2210.03629). At a limit of
+turns, tokens or (recorded) seconds it is asked once more, without tools."""
 
 from __future__ import annotations
 
@@ -71,7 +65,7 @@ class Agent:
         self._forced = protocol == "api"
 
     def of(self, domain: Domain) -> Domain:
-        """Returns a domain whose attempts are this agent's."""
+        """A domain whose attempts are this agent's."""
         return replace(domain, rollout=self.rollout)
 
     async def rollout(self, context: Context) -> Trajectory:
@@ -162,12 +156,8 @@ async def equipped(
     folder: Path,
     functions: Sequence[Callable[..., object]] = (),
 ) -> AsyncIterator[tuple[Domain, Agent | None]]:
-    """Yields a domain whose attempts are made as the settings say: by the user's agent, by ours,
-    with exact rewards, or as they were.
-
-    Paths of tools are relative to `folder`; `functions` are tools beside those of the settings.
-    Raises ToolError.
-    """
+    """Yields a domain attempted as settings say: by the user's agent, ours, exact rewards, or as
+    it was. `folder` is tools' own, `functions` are more tools. Raises ToolError."""
     if isinstance(domain.rollout, AgentRollout):
         async with domain.rollout.opened(settings.task_timeout) as rollout:
             yield bounded(replace(domain, rollout=rollout), settings.concurrency), None
@@ -196,7 +186,7 @@ def require_search(domain: Domain, settings: Settings) -> None:
 
 
 def sandbox_warnings(settings: Settings) -> list[str]:
-    """Returns a warning where an agent's Python does not run in the strongest sandbox."""
+    """A warning where an agent's Python does not run in the strongest sandbox."""
     if settings.mode != "agent" or "python" not in settings.tools.use:
         return []
     from tfgrpo.tools.sandbox import strength
@@ -208,12 +198,12 @@ def sandbox_warnings(settings: Settings) -> list[str]:
 
 
 def _protocol(settings: Settings) -> Protocol:
-    """Returns how tools are called: small models follow plain text better."""
+    """How tools are called: small models follow plain text better."""
     return "text" if settings.models.model.startswith(LOCAL) else "auto"
 
 
 def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
-    """Returns an answer as a chat message."""
+    """An answer as a chat message."""
     content = protocol.until_call(answer.content) if more and not by_api else answer.content
     message: dict[str, object] = {"role": "assistant", "content": content}
     if by_api and more:
@@ -224,6 +214,6 @@ def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
 
 
 def _api_message(message: Json) -> Json:
-    """Returns a message of the trajectory as the API takes it."""
+    """A message of the trajectory as the API takes it."""
     ours = ("name", "arguments", "failed", "cached", "seconds", "uncertainty")
     return {key: value for key, value in message.items() if key not in ours}

@@ -41,14 +41,10 @@ LONGEST = 400_000
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One attempt. `reward` is None when it failed or could not be judged: it teaches nothing.
-
-    `outcome` is answered, truncated (at the token limit), unverifiable or failed; `calls` the
-    journal's keys of the attempt; `reason` the verifier's, or what failed; `details` what the
-    reward is made of. `messages` is what followed the prompt where that is more than a response.
-    `belongs` is what it might have been shown, where that is not the library, and `without` what
-    was left out of its prompt (`learn/assign.py` says how both are named).
-    """
+    """One attempt. `reward` is None when it failed or could not be judged, `outcome` is
+    answered, truncated, unverifiable or failed, `calls` the journal's keys, `messages` what
+    followed the prompt where that is more than a response. `belongs` is what it might have been
+    shown, `without` what was left out (`learn/assign.py`)."""
 
     problem: Problem
     sample: int
@@ -84,14 +80,9 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The attempts at one problem in one step, in sample order, and the version they ran under.
-
-    Sides are told by what the texts themselves earned, which exact rewards are the mean of: only
-    texts can be compared. Winners are above the pivot and losers below it, and none are either when
-    all are alike. The pivot is the mean where rewards are right or wrong alone, and the median
-    where they are graded, so that one outlier makes no losers of all others (MC-GRPO, arXiv
-    2601.22582).
-    """
+    """The attempts at one problem in one step, in sample order. Winners are above the pivot and
+    losers below, by what their texts earned: the mean of rewards that are right or wrong alone,
+    the median of graded ones (MC-GRPO, arXiv 2601.22582). All alike are neither."""
 
     problem: Problem
     rollouts: tuple[Rollout, ...]
@@ -133,14 +124,14 @@ class Group:
 
 
 def own_reward(reward: float | None, details: Mapping[str, Any]) -> float | None:
-    """Returns what an attempt's own text earned, of its reward and the details of its verdict."""
+    """What an attempt's own text earned, of its reward and the details of its verdict."""
     exact = details.get(EXACT)
     own = exact.get("own_reward") if isinstance(exact, Mapping) else None
     return reward if reward is None or own is None else float(own)
 
 
 def pivot(rewards: Sequence[float]) -> float:
-    """Returns what winners of a group are above and losers below; 0 where there is no reward."""
+    """What winners of a group are above and losers below; 0 where there is no reward."""
     if not rewards:
         return 0.0
     middle = median(rewards)
@@ -155,8 +146,7 @@ class RenderFailed(DomainError):
 def rendered(
     domain: Domain, template: Template, library: Library, problem: Problem, objective: str
 ) -> tuple[Message, ...]:
-    """Returns the prompt of a problem as a domain renders it. Raises RenderFailed for whatever
-    its code raises and what are no messages."""
+    """The prompt of a problem as a domain renders it. Raises RenderFailed."""
     try:
         messages = tuple(domain.render(template, library, problem, objective))
     except TfgrpoError:
@@ -176,17 +166,14 @@ def rendered(
 
 
 def failed(problem: Problem, sample: int, reason: str) -> Rollout:
-    """Returns an attempt that could not be made, with the reason."""
+    """An attempt that could not be made, with the reason."""
     return Rollout(problem, sample, "", "failed", None, None, reason)
 
 
 async def attempt(domain: Domain, context: Context) -> Rollout:
-    """Makes one attempt at a problem and judges it, as the domain does both.
-
-    A request that cannot be answered gives a failed rollout, and so does what the domain's code
-    raises. TfgrpoErrors other than CallFailed are let through. Raises DomainError for a rollout
-    that is not `async` or gives no Trajectory.
-    """
+    """Makes one attempt at a problem and judges it, as the domain does both; CallFailed and what
+    the domain's code raises make a failed rollout. Raises other TfgrpoErrors, and DomainError
+    for a rollout that is not `async` or gives no Trajectory."""
     problem, sample = context.problem, context.sample
     try:
         trajectory = await make_trajectory(domain, context)
@@ -225,7 +212,7 @@ async def attempt(domain: Domain, context: Context) -> Rollout:
 
 
 async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
-    """Returns what a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
+    """What a domain's rollout comes to. Raises DomainError for what is no Trajectory."""
     outcome = domain.rollout(context)
     if not inspect.isawaitable(outcome):
         raise DomainError(
@@ -248,12 +235,8 @@ async def make_trajectory(domain: Domain, context: Context) -> Trajectory:
 
 
 async def judge(domain: Domain, context: Context, trajectory: Trajectory) -> Verdict:
-    """Returns the domain's verdict on a trajectory, in a worker process or by asking a model.
-
-    A judge that cannot be reached gives an unverifiable verdict, and so does one whose code raises
-    something. Raises DomainError for a reward out of [0, 1] and for what is no verdict, and
-    EndpointError.
-    """
+    """The domain's verdict, by a worker process or a model; unverifiable where the judge fails.
+    Raises DomainError for a reward out of [0, 1] or no verdict, and EndpointError."""
     try:
         verdict = await _verdict(domain, context, trajectory)
     except CallFailed as error:
@@ -278,8 +261,7 @@ async def _verdict(domain: Domain, context: Context, trajectory: Trajectory) -> 
 
 
 def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
-    """Returns a verdict as its record will give it back. Raises DomainError where none could,
-    and for a reward out of [0, 1]."""
+    """A verdict as its record gives it back. Raises DomainError, for a reward out of [0, 1] too."""
     verdict = _as_recorded_verdict(domain, verdict)
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
@@ -304,17 +286,14 @@ def _as_recorded_verdict(domain: Domain, verdict: Verdict) -> Verdict:
 
 
 def as_recorded(value: list[Any]) -> list[Any]:
-    """Returns a list of JSON values as it comes back from the record, where names are in order.
-
-    What models are shown of an attempt is so the same when its run goes on. Raises TypeError,
-    ValueError and RecursionError for what is no JSON.
-    """
+    """A list of JSON values as the record gives it back, with names in order, so that models are
+    shown the same when a run goes on. Raises TypeError, ValueError and RecursionError."""
     values: list[Any] = json.loads(canonical(value))
     return values
 
 
 def _message_text(message: Json) -> str:
-    """Returns a chat message as text, tool calls included."""
+    """A chat message as text, tool calls included."""
     text = str(message.get("content") or "")
     for call in message.get("tool_calls") or ():
         text += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)
@@ -322,6 +301,6 @@ def _message_text(message: Json) -> str:
 
 
 def mean_reward(groups: Sequence[Group]) -> float | None:
-    """Returns the mean reward over all attempts that have one."""
+    """The mean reward over all attempts that have one."""
     rewards = [reward for group in groups for reward in group.rewards]
     return sum(rewards) / len(rewards) if rewards else None

@@ -1,15 +1,9 @@
 """Exact rewards: what an attempt earns on average, where its answer is one of few.
 
-`--answers exact` asks for each answer's probability (`domains/few_answers.py`). The reward is the
-mean of what the answers earn, weighted by how likely each is at the attempt's temperature. So it
-has no sampling noise; what is left of it between attempts is their prompts' own.
-
-An attempt still says something: an answer that is drawn by those chances. What that one earns is
-kept beside the reward. A group's winners and losers are told apart by it, since their texts are
-what a lesson is drawn from; a tenth more or less of a probability is no text.
-
-Where the endpoint tells no log-probabilities, or the codes hold too little, the attempt is sampled
-as ever, and its details say so.
+`--answers exact` asks for each answer's probability (`domains/few_answers.py`), and the reward is
+the mean by those at the attempt's temperature. One answer is drawn and its reward kept: it tells
+winners from losers, since lessons are drawn from texts. Where log-probabilities are missing or hold
+too little, the attempt is sampled, and its details say so.
 """
 
 from __future__ import annotations
@@ -43,8 +37,7 @@ LETTER_TURN = 1
 
 
 def exactly(domain: Domain, settings: Settings) -> Domain:
-    """Returns a domain whose rewards are exact where they can be; itself where the settings do not
-    ask for that, or its answers are not few."""
+    """A domain with exact rewards where settings ask for them and answers are few; else itself."""
     if not is_exact(domain, settings):
         return domain
     exact = _Exact(domain)
@@ -52,7 +45,7 @@ def exactly(domain: Domain, settings: Settings) -> Domain:
 
 
 def is_exact(domain: Domain, settings: Settings) -> bool:
-    """Returns whether attempts at a domain's problems are to have exact rewards."""
+    """Whether attempts at a domain's problems are to have exact rewards."""
     return settings.answers == "exact" and settings.mode == "prompt" and domain.answers is not None
 
 
@@ -83,8 +76,7 @@ class _Exact:
         return replace(sampled, calls=(*exact.calls, *sampled.calls), sampled=exact.sampled)
 
     async def _exact(self, context: Context, answers: Sequence[str]) -> Trajectory:
-        """Returns an answer that is drawn by its chances; without them, and with the reason, where
-        they are not known."""
+        """An answer drawn by its chances; without them, and with the reason, if unknown."""
         adaptation = context.calls.endpoint.adaptation
         if not adaptation.tells_chances:
             return Trajectory("", sampled=NO_CHANCES)
@@ -96,7 +88,7 @@ class _Exact:
         return Trajectory("", (key,), sampled=unlikely if adaptation.tells_chances else NO_CHANCES)
 
     async def _ask(self, context: Context, answers: Sequence[str]) -> tuple[Chances | None, str]:
-        """Returns the chances of the answers, where they are told, and the call's key."""
+        """The chances of the answers, where they are told, and the call's key."""
         problem, sample = context.problem, context.sample
         codes = code_answers(answers, (context.sampling.seed, problem.id), sample)
         answer_of = {
@@ -117,7 +109,7 @@ class _Exact:
         return read_chances(((token, value) for token, value in listed), codes), recorded.key
 
     def _read(self, context: Context, text: str, answers: Sequence[str]) -> str | None:
-        """Returns which of the answers a turn gives, as the domain reads it; None for none."""
+        """Which of the answers a turn gives, as the domain reads it; None for none."""
         quick = self._domain.at_once
         verdict = quick(context.problem, text) if quick is not None else None
         return verdict.answer if verdict is not None and verdict.answer in answers else None
@@ -141,13 +133,13 @@ class _Exact:
 
 
 def _answers(domain: Domain, of: Context) -> Sequence[str]:
-    """Returns the answers of a problem, where there are several and a code for each."""
+    """The answers of a problem, where there are several and a code for each."""
     answers = domain.answers(of.problem) if domain.answers is not None else ()
     return answers if 1 < len(answers) <= len(CODES) else ()
 
 
 def _drawn(context: Context, chances: Chances, calls: tuple[str, ...]) -> Trajectory:
-    """Returns the trajectory of an answer that is drawn by its chances."""
+    """The trajectory of an answer that is drawn by its chances."""
     seed = (context.sampling.seed, *context.call_path, context.sample)
     answer = chances.drawn(*seed)
     message = {"role": "assistant", "content": answer}  # the call's own answer is a code

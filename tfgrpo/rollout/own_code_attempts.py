@@ -1,13 +1,6 @@
-"""Attempts that code of the user's makes: as many at once as calls, and counted where they say what
-they took.
-
-Such a rollout may start programs, hold files open and ask models that nothing here knows of. So
-`concurrency` bounds the attempts, where elsewhere it bounds calls. What an attempt tells by
-`Context.record` goes on record when it ends, however it ends.
-
-Under a budget, attempts begin one at a time until it is known whether they ask models elsewhere.
-Where they do, each one sets aside what the dearest so far has taken.
-"""
+"""Attempts that code of the user's makes: `concurrency` bounds them, not their calls, and what
+`Context.record` tells is kept. Under a budget they begin one at a time until it is known whether
+they ask models elsewhere; then each sets aside what the dearest took."""
 
 from __future__ import annotations
 
@@ -23,8 +16,7 @@ STAGE = "rollout"
 
 
 def bounded(domain: Domain, concurrency: int) -> Domain:
-    """Returns a domain of whose attempts at most `concurrency` are made at once, where an attempt
-    is more than one call."""
+    """A domain with `concurrency` attempts at once at most, where one is more than a call."""
     if domain.rollout is answer_once:
         return domain
     return replace(domain, rollout=_Bounded(domain, concurrency).rollout)

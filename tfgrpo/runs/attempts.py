@@ -1,10 +1,5 @@
-"""Looking inside: every attempt of a run or an evaluation, with what it was asked and told.
-
-One projection for the terminal, JSON, CSV, notebooks and pages. The list of attempts is read
-from the record alone. What belongs to one (question, prompt as sent, ground truth, messages)
-is read when it is asked for: the prompt and the answer from the journal, the question and the
-ground truth from the data, as long as it is the same that was attempted.
-"""
+"""Every attempt of a run or an evaluation, for all who show them: the list from the record,
+texts from the journal and the data when they are asked for."""
 
 from __future__ import annotations
 
@@ -36,12 +31,8 @@ WINNER, LOSER = "winner", "loser"
 
 
 class RecordedAttempt(NamedTuple):
-    """One attempt, as recorded. `step` counts from 1; None in an evaluation.
-
-    `reward` is None for what could not be judged. `side` says whether it is a winner or a loser
-    of its group, the attempts at one problem in one step or evaluation; it is empty where all
-    are alike. `calls` are the journal's keys, in hex.
-    """
+    """One attempt. `step` counts from 1 (None: an evaluation), `reward` is None if it was not
+    judged, `side` empty where all of its group are alike, `calls` are the journal's keys in hex."""
 
     step: int | None
     problem: str
@@ -73,11 +64,20 @@ class RecordedAttempt(NamedTuple):
         """Why it got its reward, where that is on record."""
         return str(self.verdict.get("reason") or "")
 
+    def object(self) -> dict[str, Any]:
+        """Which attempt it is and how it ended, for programs."""
+        return {
+            "step": self.step,
+            "problem": self.problem,
+            "sample": self.sample,
+            "version": f"v{self.version}",
+            "outcome": self.outcome,
+            "reward": self.reward,
+        }
+
 
 class AttemptText(NamedTuple):
-    """What an attempt was asked and what it said: the question, the answers that are right (None
-    where the data is not at hand), the prompt as it was sent, and what followed it, as (role,
-    text)."""
+    """What an attempt was asked and said; ground truths are None without the data."""
 
     question: str
     ground_truths: tuple[str, ...] | None
@@ -105,8 +105,8 @@ class AttemptList(Viewed):
         failed: bool = False,
         outcome: str | None = None,
     ) -> AttemptList:
-        """Returns those of a step (from 1), a problem, a sample or an outcome; with `failed`,
-        those that have less than the full reward."""
+        """Those of a step (from 1), a problem, a sample, an outcome, or `failed` to be all
+        right."""
         chosen = tuple(
             one
             for one in self.attempts
@@ -119,7 +119,7 @@ class AttemptList(Viewed):
         return AttemptList(self.title, self.store, chosen, self.known, self.missing)
 
     def text(self, attempt: RecordedAttempt) -> AttemptText:
-        """Returns what an attempt was asked and said. Reads the journal."""
+        """What an attempt was asked and said. Reads the journal."""
         prompt = _prompt(self.store, attempt)
         problem = self.known.get(attempt.problem)
         question = next((text for role, text in reversed(prompt) if role == "user"), "")
@@ -143,13 +143,7 @@ class AttemptList(Viewed):
         """Yields a flat row for each attempt, with texts: for CSV and tables."""
         for one in self.attempts:
             text = self.text(one)
-            yield {
-                "step": one.step,
-                "problem": one.problem,
-                "sample": one.sample,
-                "version": f"v{one.version}",
-                "outcome": one.outcome,
-                "reward": one.reward,
+            yield one.object() | {
                 "side": one.side,
                 "answer": one.answer,
                 "ground_truth": " | ".join(text.ground_truths or ()),
@@ -163,13 +157,7 @@ class AttemptList(Viewed):
         """Yields each attempt as JSON for programs."""
         for one in self.attempts:
             text = self.text(one)
-            yield {
-                "step": one.step,
-                "problem": one.problem,
-                "sample": one.sample,
-                "version": f"v{one.version}",
-                "outcome": one.outcome,
-                "reward": one.reward,
+            yield one.object() | {
                 "side": one.side or None,
                 "verdict": {k: v for k, v in one.verdict.items() if k != "messages"},
                 "question": text.question,
@@ -179,13 +167,13 @@ class AttemptList(Viewed):
             }
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns the rows as a table. Raises ImportError where pandas is not installed."""
+        """The rows as a table. Raises ImportError where pandas is not installed."""
         import pandas
 
         return pandas.DataFrame(list(self.rows()))
 
     def by_problem(self) -> View:
-        """Returns a row for each problem: how many attempts were right, and the answers given."""
+        """A row for each problem: how many attempts were right, and the answers given."""
         rows = []
         for group in self.groups():
             rewards = [one.reward for one in group if one.reward is not None]
@@ -228,8 +216,7 @@ class AttemptList(Viewed):
 def run_attempts(
     store: Store, run: Run, project: Project | None = None, *, step: int | None = None
 ) -> AttemptList:
-    """Returns the attempts of a run (of one step, from 1), with its problems where `project` is
-    given and its data is at hand and unchanged."""
+    """A run's attempts (of a step, from 1), with its problems if `project` has them unchanged."""
     rows = store.runs.rollouts(run, None if step is None else step - 1)
     attempts = [
         RecordedAttempt(
@@ -245,18 +232,14 @@ def run_attempts(
         )
         for row in rows
     ]
-    known: Mapping[str, Problem] = {}
-    missing = ""
-    if project is not None:
-        known, missing = known_run_problems(project, run)
+    known, missing = known_run_problems(project, run) if project else ({}, "")
     return AttemptList(f"run {run.name}", store, _sided(attempts), known, missing)
 
 
 def evaluation_attempts(
     store: Store, evaluation: Evaluation, project: Project | None = None
 ) -> AttemptList:
-    """Returns the attempts of an evaluation, with its problems where `project` is given and the
-    data is at hand and unchanged."""
+    """An evaluation's attempts, with its problems if `project` has them unchanged."""
     attempts = []
     for score in store.runs.scores(evaluation):
         calls = () if score.call is None else (score.call.hex(),)
@@ -275,19 +258,13 @@ def evaluation_attempts(
                 verdict,
             )
         )
-    known: Mapping[str, Problem] = {}
-    missing = ""
-    if project is not None:
-        known, missing = known_evaluation_problems(store, project, evaluation)
+    known, missing = known_evaluation_problems(store, project, evaluation) if project else ({}, "")
     title = f"v{evaluation.version} on {evaluation.dataset}"
     return AttemptList(title, store, _sided(attempts), known, missing)
 
 
 def recorded_evaluation(store: Store, version: int, dataset: str | None = None) -> Evaluation:
-    """Returns the newest evaluation of a version (on that dataset, as it was recorded).
-
-    Raises UnknownRevision listing what there is.
-    """
+    """The newest evaluation of a version, on `dataset` if named. Raises UnknownRevision."""
     there = store.runs.evaluations(version)
     fitting = [one for one in there if dataset in (None, one.dataset)]
     if not fitting:
@@ -300,7 +277,7 @@ def recorded_evaluation(store: Store, version: int, dataset: str | None = None) 
 
 
 def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
-    """Returns attempts, each with its side of its group; what only confirms a lesson has none."""
+    """Attempts, each with its side of its group; what only confirms a lesson has none."""
     rewards: dict[tuple[int | None, str], list[float]] = {}
     for one in attempts:
         if (own := one.own_reward) is not None and one.sample < CONFIRMING:
@@ -318,7 +295,7 @@ def _sided(attempts: Sequence[RecordedAttempt]) -> tuple[RecordedAttempt, ...]:
 
 
 def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], str]:
-    """Returns the problems of a run by id, or none and why the data does not have them."""
+    """The problems of a run by id, or none and why the data does not have them."""
     try:
         settings = TrainSettings(**run.config)
         loaded = reload_training(project, run, settings, project.problem_domain(settings))
@@ -330,7 +307,7 @@ def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], 
 def known_evaluation_problems(
     store: Store, project: Project, evaluation: Evaluation
 ) -> tuple[dict[str, Problem], str]:
-    """Returns the problems of an evaluation by id, or none and why the data does not have them."""
+    """The problems of an evaluation by id, or none and why the data does not have them."""
     config = evaluation.config
     try:
         version = store.version(evaluation.version)
@@ -346,7 +323,7 @@ def known_evaluation_problems(
 
 
 def _prompt(store: Store, attempt: RecordedAttempt) -> tuple[tuple[str, str], ...]:
-    """Returns the prompt in an attempt's first request."""
+    """The prompt in an attempt's first request."""
     call = store.runs.call(bytes.fromhex(attempt.calls[0])) if attempt.calls else None
     if call is None:
         return ()

@@ -19,8 +19,7 @@ State: TypeAlias = Literal["on probation", "entered", "given up"]
 
 
 class Measured(NamedTuple):
-    """An effect on the reward with its bounds, the chance that it helps, and how many attempts were
-    shown it and were not."""
+    """An effect with its bounds, its chance to help, and attempts with and without it."""
 
     effect: float
     low: float
@@ -42,7 +41,7 @@ class Candidate(NamedTuple):
 
 
 def candidates(store: Store, run: Run) -> list[Candidate]:
-    """Returns the candidates of a run, the last decided first; none of a run without any."""
+    """The candidates of a run, the last decided first; none of a run without any."""
     branches = store.branches()
     if pool_branch(run) not in branches:
         return []
@@ -91,7 +90,7 @@ def _measured(evidence: Any) -> Measured | None:
 
 
 def lessons(store: Store, run: Run) -> dict[str, str]:
-    """Returns text → experience of what a run's branch has now beyond what it began with."""
+    """Text → experience of what a run's branch has now beyond what it began with."""
     before = {e.text for e in store.library(store.version(run.base))}
     try:
         library = store.library(store.tip(run.branch))

@@ -1,11 +1,5 @@
-"""Credit over time: what was known of each experience's effect after each step of the runs that
-measured it.
-
-A moment has the attempts of its step and of all before it in the history of a version, so a
-later moment differs from an earlier one by what was attempted between them. What is credited is
-an experience with the text that it had in that step, as in `credit.py`: one that was given other
-words starts anew, and between the two there is no figure.
-"""
+"""Credit over time: each experience's effect from the attempts of a step and of all before it.
+An experience that was given other words starts anew, with no figure between."""
 
 from __future__ import annotations
 
@@ -23,9 +17,7 @@ MOST = 16
 
 
 class CreditMoment(NamedTuple):
-    """What was known after a step: `step` counts from 1, `version` had the library it was taken
-    with, and `credits` has the experiences of which something was known. The last moment, with
-    step None, is the library of the version that was asked about."""
+    """What was known after a step (from 1; None: by now) with the library of `version`."""
 
     run: str
     step: int | None
@@ -42,8 +34,7 @@ class CreditPoint(NamedTuple):
 
 
 def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple[CreditMoment, ...]:
-    """Returns what was known of every experience after each step that measured some, oldest
-    first; empty where no run measured any."""
+    """What was known of every experience after each step that measured some, oldest first."""
     if not any(measures(run) for run in store.runs.all()):
         return ()
     recorded = RecordedAttempts(store, version)
@@ -65,9 +56,8 @@ def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple
 
 
 def credit_points(moments: Sequence[CreditMoment], id: str) -> list[CreditPoint]:
-    """Returns the credit of one experience over time, from its first step on, with a point of
-    nothing known where it got other words. The last moment counts only if it tells more than the
-    step before it."""
+    """One experience's credit over time, with a point of nothing known where it got other words;
+    the last moment counts only if it tells more than the step before."""
     points: list[CreditPoint] = []
     before: str | None = None
     for moment in moments:
@@ -96,7 +86,7 @@ def _by_experience(library: Library, credits: Sequence[Credit]) -> dict[str, Cre
 
 
 def _step_ends(steps: Sequence[RecordedStep]) -> list[int]:
-    """Returns where each step is over, of which each version has a place of its own."""
+    """Where each step is over, of which each version has a place of its own."""
     of = [(one.run.uid, one.step) for one in steps]
     return [n for n in range(1, len(of) + 1) if n == len(of) or of[n] != of[n - 1]]
 

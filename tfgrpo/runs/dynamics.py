@@ -23,11 +23,8 @@ class Series(NamedTuple):
 
 
 def dynamics(store: Store, run: Run) -> list[Series]:
-    """Returns a run's figures, step by step, from its versions and its journal.
-
-    Mean reward, the share of mixed groups, rollouts, tokens the model wrote for a rollout, tool
-    calls, the size of the library, and operations by kind. A read-only operation.
-    """
+    """A run's figures by step: reward, mixed groups, rollouts, tokens, tool calls, library,
+    events."""
     versions = versions_of(store, run)
     stats = [version.meta.get("stats", {}) for version in versions]
     steps = [version.meta.get("step") for version in versions]
@@ -95,7 +92,7 @@ def _short(value: float) -> str:
 
 
 def page(run: Run, series: Sequence[Series]) -> str:
-    """Returns a web page that draws the figures, whole in itself: no script, nothing to load."""
+    """A web page that draws the figures, whole in itself: no script, nothing to load."""
     charts = "\n".join(_chart(one) for one in series if any(v is not None for v in one.values))
     name = escape(run.name)
     return (

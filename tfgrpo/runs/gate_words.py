@@ -7,7 +7,7 @@ from tfgrpo.wording import sampled
 
 
 def describe_gate(gate: Json) -> str:
-    """Returns what a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
+    """What a record says was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090
     [-0.010, +0.190], not significant (about 61 problems × 4 samples would decide)`."""
     done = "kept" if gate["verdict"] == "accepted" else "rejected"
     undecided = ", not significant" if gate.get("difference_is") == "inconclusive" else ""
@@ -18,15 +18,15 @@ def describe_gate(gate: Json) -> str:
 
 
 def gate_word(gate: Json) -> str:
-    """Returns what became of a candidate in a word or two, as a record says it. What the trial
-    could not decide is called that, and not rejected: nothing was found against it."""
+    """What became of a candidate in a word or two, as a record says it. What the trial could not
+    decide is called that, and not rejected: nothing was found against it."""
     if gate["verdict"] == "accepted":
         return "kept"
     return "not kept: inconclusive" if gate.get("difference_is") == "inconclusive" else "rejected"
 
 
 def describe_figures(gate: Json) -> str:
-    """Returns a record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190]`."""
+    """A record's numbers: `0.350 → 0.440, +0.090 [-0.010, +0.190]`."""
     mean, low, high = gate["difference"]
     bounds = "" if low is None else f" [{low:+.3f}, {high:+.3f}]"
     return f"{gate['before']:.3f} → {gate['after']:.3f}, {mean:+.3f}{bounds}"

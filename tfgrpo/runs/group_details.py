@@ -1,9 +1,5 @@
-"""One group to its ground: the attempts at a problem in a step, what they were asked and said, the
-comparison that was made of them, and what was decided because of it.
-
-Everything is read from the record: attempts and calls from the journal, decisions from the
-events of the run's versions, of what a gate turned down, and of the candidates on probation.
-"""
+"""One group, from the record: its attempts, the comparison that was made of them, and the
+events, gate's and candidates' among them, that came of it."""
 
 from __future__ import annotations
 
@@ -71,9 +67,7 @@ class ReflectionCall(NamedTuple):
 
 
 class ComparedGroup(NamedTuple):
-    """What the reflection model said of a group, in as many answers as it was asked for: what set
-    winners apart in the last, and the lessons of all, each with its reason. Lists are empty where
-    its answers cannot be read; `calls` has the words."""
+    """The reflection model's answers: what set winners apart, and lessons with their reasons."""
 
     right_did: str
     wrong_did: str
@@ -82,9 +76,8 @@ class ComparedGroup(NamedTuple):
 
 
 class GroupDecision(NamedTuple):
-    """An event that came of a group. `before` is the text that it started from; `gate` says what a
-    gate did with it, in words, and is None where there was no gate or it was not tried. It
-    `is_kept` on the run's branch; what is not and has no gate is on that of candidates."""
+    """An event of a group, the text `before` it, what a `gate` did, and whether the run's branch
+    has it."""
 
     event: Event
     version: Version
@@ -112,7 +105,7 @@ class GroupView:
     issues: tuple[Issue, ...]
 
     def side(self, name: str) -> tuple[ShownAttempt, ...]:
-        """Returns the attempts of one side: winner, loser, or the empty one."""
+        """The attempts of one side: winner, loser, or the empty one."""
         return tuple(one for one in self.attempts if one.attempt.side == name)
 
     @property
@@ -124,11 +117,7 @@ class GroupView:
 def group_view(
     store: Store, listed: AttemptList, run: Run | None = None, *, sample: int | None = None
 ) -> GroupView:
-    """Returns the view of a list of attempts at one problem in one step (`AttemptList.of`).
-
-    With `sample`, of that attempt alone. `run` is whose attempts they are; without one there is
-    no comparison. A read-only operation. Raises StoreError.
-    """
+    """The view of one problem's attempts in one step, or one `sample`'s. Raises StoreError."""
     (group,) = listed.groups()
     first = group[0]
     text = listed.text(first)
@@ -163,9 +152,7 @@ def group_view(
 def highlighted(
     prompt: Sequence[tuple[str, str]], library: Library
 ) -> tuple[tuple[str, tuple[PromptPart, ...]], ...]:
-    """Returns a prompt as (role, parts), in which the texts of a library's experiences are parts
-    of their own, and so are the problems of its examples in the turns that have an answer. An
-    experience that is not in the prompt, for only some were put in, has none."""
+    """A prompt as (role, parts); experiences and examples' problems are parts of their own."""
     rules: dict[str, Experience] = {}
     asked: dict[str, Experience] = {}
     for experience in library.readable:
@@ -227,7 +214,7 @@ class _Source(NamedTuple):
     problem: str
 
     def taught(self, event: Event) -> bool:
-        """Returns whether an event came of the group, alone or with others."""
+        """Whether an event came of the group, alone or with others."""
         evidence = event.evidence or {}
         problems = (evidence.get("problem"), *evidence.get("problems", ()))
         return self.problem in problems and evidence.get("step") == self.step
@@ -236,8 +223,8 @@ class _Source(NamedTuple):
 def _decided(
     store: Store, run: Run, step: int, problem: str
 ) -> tuple[tuple[GroupDecision, ...], tuple[Issue, ...]]:
-    """Returns what came of a step's group: in its version and later ones, in what a gate turned
-    down of it, and among candidates."""
+    """What came of a group: in its version and later, among what a gate turned down, and
+    candidates."""
     versions = [v for v in versions_of(store, run) if v.meta.get("step", 0) >= step - 1]
     if not versions or versions[0].meta.get("step") != step - 1:
         return (), ()
@@ -291,9 +278,7 @@ def _compared(
     questions: tuple[str, ...],
     decisions: Sequence[GroupDecision],
 ) -> ComparedGroup | None:
-    """Returns the calls that a group's events name, or a comparison that is about its question, the
-    first of `questions`; the others are those of its step. An event that several groups taught
-    names the comparison of the first."""
+    """A group's comparison, by its events or its question; and the others of its step."""
     sources = [one.event.evidence or {} for one in decisions]
     every, own = (
         {str(key) for evidence in part for key in evidence.get("calls", ())}
@@ -322,15 +307,14 @@ def _compared(
 
 
 def _questions_beside(store: Store, run: Run, of: RecordedAttempt) -> list[str]:
-    """Returns the other questions of a group's step."""
+    """The other questions of a group's step."""
     listed = run_attempts(store, run, step=of.step)
     firsts = {one.problem: one for one in reversed(listed.attempts) if one.problem != of.problem}
     return [listed.text(one).question for one in firsts.values()]
 
 
 def _is_about(call: Call, question: str, *others: str) -> bool:
-    """Returns whether a question is the last of those that a comparison shows: what it is about
-    comes after what stands beside it."""
+    """Whether a question is the last one in a comparison, after those that stand beside it."""
     if not question.strip():
         return False
     text = "\n".join(text for _, text in _request_messages(call))
@@ -339,7 +323,7 @@ def _is_about(call: Call, question: str, *others: str) -> bool:
 
 
 def _request_messages(call: Call) -> tuple[tuple[str, str], ...]:
-    """Returns the messages of a request; turns after them are objects."""
+    """The messages of a request; turns after them are objects."""
     try:
         sent = json.loads(call.request)
     except ValueError:

@@ -1,11 +1,6 @@
-"""What a run at work tells other processes beside its lock, and how they ask it to stop.
-
-The store has every answer, every attempt and every version the moment they are there; what it
-cannot have is what is under way: the phase of a step, calls in flight, trouble with an endpoint.
-Once a second a run writes that into a small file beside its lock, whose name ends in `.live`, and
-looks for one that ends in `.stop`. Both go with the run. No text of a model or a problem is in
-them, and a run that cannot write them goes on without.
-"""
+"""What a run at work tells other processes, in a `.live` file beside its lock, once a second:
+what the store cannot have, such as calls in flight. A `.stop` file asks it to stop. Neither has
+a text of a model or a problem, and a run that cannot write them goes on."""
 
 from __future__ import annotations
 
@@ -43,9 +38,8 @@ class RunStopped(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class EndpointHealth:
-    """How an endpoint does: requests in flight, how many it is sent at most now (`limit`) and at
-    best (`most`), and whether it is `answering`, `failing` or `given up`. Of several that serve a
-    model it has the address, and what it has answered here: calls and tokens of their prompts."""
+    """An endpoint: requests in flight, their `limit` now and at `most`; of several that serve a
+    model also its address, calls and prompt tokens."""
 
     model: str
     in_flight: int
@@ -60,13 +54,8 @@ class EndpointHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFigures:
-    """Where a run at work is. `step` counts from 0 and `time` in microseconds since 1970.
-
-    `attempts`, `groups`, `lessons` are those of the present step, `mean_reward` is its mean so
-    far. `fraction` is the share of the run that is done; seconds and dollars left are None where
-    nothing can be said yet. `evaluating` is how many attempts of a comparison at the end are done,
-    and of how many. `trouble` is what the last request met, until one is answered.
-    """
+    """Where a run is: `step` from 0, `time` in microseconds since 1970, counts of the step, what
+    is left (None: unknown), `evaluating` as (done, of), the last request's `trouble`."""
 
     time: int
     step: int
@@ -96,17 +85,17 @@ class LiveFigures:
 
 
 def live_path(runs: Runs, run: Run) -> Path:
-    """Returns the file in which a run at work tells where it is."""
+    """The file in which a run at work tells where it is."""
     return runs.lock_path(run).with_suffix(".live")
 
 
 def stop_path(runs: Runs, run: Run) -> Path:
-    """Returns the file whose presence asks a run to stop."""
+    """The file whose presence asks a run to stop."""
     return runs.lock_path(run).with_suffix(".stop")
 
 
 def read_live(store: Store, run: Run) -> LiveFigures | None:
-    """Returns where a run is; None where it tells nothing. Whether it is at work at all is for
+    """Where a run is; None where it tells nothing. Whether it is at work at all is for
     `store.runs.state` to say: what a run told before it was killed may still be there."""
     try:
         values = json.loads(live_path(store.runs, run).read_bytes())
@@ -118,11 +107,8 @@ def read_live(store: Store, run: Run) -> LiveFigures | None:
 
 
 def ask_to_stop(store: Store, run: Run, author: str) -> None:
-    """Asks a run that is at work in whatever process to stop, as Ctrl-C does: what is in flight is
-    recorded first. It is asked in the name of `author`, which its record then has.
-
-    Raises InvalidOperation where the run is not at work, and OSError.
-    """
+    """Asks a run in whatever process to stop as Ctrl-C does, in the name of `author`. Raises
+    InvalidOperation where it is not at work, and OSError."""
     state = store.runs.state(run)
     if state != "running":
         raise InvalidOperation(f"run {run.name} is {state}: there is nothing to stop")

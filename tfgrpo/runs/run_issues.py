@@ -40,7 +40,7 @@ class RunReport(NamedTuple):
 
 
 def issues(version: Version) -> tuple[Issue, ...]:
-    """Returns what a version has on record as refused or failed."""
+    """What a version has on record as refused or failed."""
     return tuple(
         Issue(
             version,
@@ -55,8 +55,7 @@ def issues(version: Version) -> tuple[Issue, ...]:
 
 
 def nothing_learned(store: Store, run: Run) -> str | None:
-    """Returns why a run has changed nothing in the library, in words; None where it has, or where
-    it has made no version yet."""
+    """Why a run's versions changed nothing in the library, in words; else None."""
     from tfgrpo.settings import PROBATION, TRIAL
 
     versions = versions_of(store, run)
@@ -103,8 +102,8 @@ def nothing_learned(store: Store, run: Run) -> str | None:
 
 
 def request_notes(store: Store, run: Run) -> list[str]:
-    """Returns how each model of a run had to be asked, beside what it was asked: with room for
-    thinking, with schemas in words, without parameters that it refused."""
+    """How each model of a run had to be asked, beside what it was asked: with room for thinking,
+    with schemas in words, without parameters that it refused."""
     adaptations: dict[str, Adaptation] = {}
     for model, sent in store.runs.sent(run):
         adaptations.setdefault(model, Adaptation(model)).restore(sent)
@@ -112,14 +111,14 @@ def request_notes(store: Store, run: Run) -> list[str]:
 
 
 def report(store: Store, run: Run) -> RunReport:
-    """Returns what went wrong in a run, so far."""
+    """What went wrong in a run, so far."""
     versions = versions_of(store, run)
     listed = tuple(issue for version in versions for issue in issues(version))
     return RunReport(listed, sum(version.meta.get("repaired", 0) for version in versions))
 
 
 def issue_counts(account: RunReport) -> str:
-    """Returns what went wrong in a run, in one line; nothing where nothing did."""
+    """What went wrong in a run, in one line; nothing where nothing did."""
     parts = [
         plural(count, noun) + end
         for count, noun, end in (

@@ -1,7 +1,4 @@
-"""The problems of a run: those it learns from, and those for the gate, the end, and sealed ones.
-
-They are checked before anything is paid for, and a run that resumes has to find the very same.
-"""
+"""The problems of a run, checked before it is paid for; one that resumes has to find the same."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ class RunProblems:
     skipped: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, kind: str) -> tuple[Problem, ...]:
-        """Returns the problems of a kind: train, heldout, gate or sealed."""
+        """The problems of a kind: train, heldout, gate or sealed."""
         chosen: tuple[Problem, ...] = getattr(self, kind)
         return chosen
 
@@ -59,7 +56,7 @@ class RunProblems:
         return (*self.train, *self.heldout, *self.gate, *self.sealed)
 
     def digests(self) -> dict[str, Any]:
-        """Returns the settings that hold a run to these very problems."""
+        """The settings that hold a run to these very problems."""
         digests = {
             f"{kind}_digest": problems.digest(self.of(kind))
             for kind in ("gate", "sealed")
@@ -71,11 +68,9 @@ class RunProblems:
 def load_problems(
     store: Store, settings: TrainSettings, domain: Domain
 ) -> tuple[RunProblems, list[str]]:
-    """Returns the problems that settings name, and warnings about them.
-
-    Names in `settings` are as seen from the working folder. Raises DatasetError, TemplateError,
-    and SettingsError where sealed problems serve for something else too.
-    """
+    """The problems of settings, relative to the working folder, and warnings. Raises
+    DatasetError, TemplateError, and SettingsError for sealed problems that serve for something
+    else too."""
     warnings: list[str] = []
     train = domain.problems(settings.data, settings.fields)
     names = {kind: getattr(settings, kind) for kind in KINDS if getattr(settings, kind)}
@@ -113,7 +108,7 @@ def load_problems(
 def reload_problems(
     project: Project, run: Run, settings: TrainSettings, domain: Domain
 ) -> RunProblems:
-    """Returns the problems of a run on record. Raises DatasetError where they have changed."""
+    """The problems of a run on record. Raises DatasetError where they have changed."""
     kinds = [kind for kind in KINDS if getattr(settings, kind)]
     there = {kind: _reload(project, run, settings, domain, kind) for kind in ("data", *kinds)}
     return RunProblems(
@@ -128,7 +123,7 @@ def reload_problems(
 def reload_training(
     project: Project, run: Run, settings: TrainSettings, domain: Domain
 ) -> tuple[Problem, ...]:
-    """Returns the problems that a run learns from. Raises DatasetError where they have changed."""
+    """The problems that a run learns from. Raises DatasetError where they have changed."""
     return _reload(project, run, settings, domain, "data")
 
 
@@ -149,7 +144,7 @@ def _reload(
 
 
 def _check_sealed(store: Store, name: str, loaded: RunProblems) -> Sequence[str]:
-    """Returns warnings about sealed problems. Raises SettingsError where they are not apart."""
+    """Warnings about sealed problems. Raises SettingsError where they are not apart."""
     digest = problems.digest(loaded.sealed)
     others = (loaded.train, loaded.heldout, loaded.gate)
     if digest in {problems.digest(other) for other in others if other}:

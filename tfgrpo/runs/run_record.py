@@ -29,8 +29,8 @@ class ListedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What is on record of a run. `asked` says how its models had to be asked; `sealed` is None
-    where it has no sealed problems."""
+    """What is on record of a run: also how models had to be `asked`, and `sealed` problems if
+    any."""
 
     run: Run
     state: str
@@ -49,7 +49,7 @@ class RunRecord:
         return {k: v for k, v in (models | config).items() if v not in (None, "", {})}
 
     def object(self) -> dict[str, Any]:
-        """Returns the record as JSON for programs."""
+        """The record as JSON for programs."""
         run = self.run
         return {
             "name": run.name,
@@ -76,7 +76,7 @@ class RunRecord:
 
 
 def run_record(store: Store, run: Run) -> RunRecord:
-    """Returns what is on record of a run. A read-only operation."""
+    """What is on record of a run. A read-only operation."""
     return RunRecord(
         run,
         store.runs.state(run),
@@ -90,6 +90,6 @@ def run_record(store: Store, run: Run) -> RunRecord:
 
 
 def listed_runs(store: Store, *, removed: bool = False) -> list[ListedRun]:
-    """Returns the runs, oldest first; with `removed`, those that are hidden too."""
+    """The runs, oldest first; with `removed`, those that are hidden too."""
     runs = store.runs.all() if removed else store.runs.listed()
     return [ListedRun(one, store.runs.state(one), len(versions_of(store, one))) for one in runs]

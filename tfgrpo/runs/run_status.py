@@ -1,13 +1,5 @@
-"""Following a run from another process, from the store alone.
-
-`RunFollower.look()` asks first whether anything was committed, which takes microseconds, and then
-reads what is new: the calls and attempts after those it has seen. A run of a million calls costs a
-watcher no more than one of ten. What is under way comes from the file that a run at work writes
-beside its lock (`live_run.py`). Nothing is written.
-
-A figure that is not known is None and never 0: a price that no catalogue has, a step whose
-attempts could not be judged, the steps of a run that has not made one yet.
-"""
+"""Following a run from another process: what is new in the store since the last look, and what
+`live_run.py` tells. A figure that is not known is None, never 0."""
 
 from __future__ import annotations
 
@@ -32,8 +24,7 @@ WINDOW = 60_000_000
 
 
 class LearnedStep(NamedTuple):
-    """What a step came to: its version, the size of its library, events by kind, and what was
-    refused or failed."""
+    """A step's version, library size, events by kind, and what was refused or failed."""
 
     version: Version
     library: int
@@ -49,11 +40,8 @@ class LearnedStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
-    """One step, counted from 1. `reward` is the mean over problems with its 95 % interval, None
-    where nothing could be judged; `mixed` of `groups` have winners and losers so far.
-
-    `outcomes` counts attempts by what became of them. `learned` is None until the step is done.
-    """
+    """One step, counted from 1: `reward` with its 95 % interval, how many of its groups are
+    `mixed`, attempts by outcome, and what was `learned` (None: not done)."""
 
     step: int
     attempts: int
@@ -96,8 +84,7 @@ class RunFigures:
 
     @property
     def budget_spent(self) -> float | None:
-        """What counts against the budget so far, in its unit; None where there is no budget, or a
-        price is unknown."""
+        """What counts against the budget, in its unit; None without one, or a price."""
         if self.budget is None:
             return None
         if self.budget.in_tokens:
@@ -131,7 +118,7 @@ class RunFigures:
         return tuple(reversed(issues))
 
     def object(self) -> dict[str, Any]:
-        """Returns the figures as JSON for programs."""
+        """The figures as JSON for programs."""
         return {
             "run": self.run.name,
             "state": self.state,
@@ -220,10 +207,7 @@ class RunFollower:
         self._states: tuple[RunState, ...] = ()
 
     def look(self) -> RunFigures | None:
-        """Returns the run as it is now, or None where nothing has changed since the last look.
-
-        Raises StoreError and PriceInvalid.
-        """
+        """The run as it is now, None if unchanged. Raises StoreError and PriceInvalid."""
         state = self._store.runs.state(self._run)
         changed = _changed_at(self._store, self._run) if state == "running" else 0
         changes = self._store.port.changes()
@@ -307,7 +291,7 @@ class RunFollower:
         return step.figures
 
     def _steps_total(self, live: LiveFigures | None) -> int | None:
-        """Returns how many steps there will be: as the run tells, or as its versions say."""
+        """How many steps there will be: as the run tells, or as its versions say."""
         if live is not None:
             return live.steps
         learned = [step.learned for step in self._steps.values() if step.learned is not None]
@@ -318,7 +302,7 @@ class RunFollower:
         return len(learned) if self._states and self._states[-1].state == "finished" else None
 
     def _minute(self, live: LiveFigures | None, calls: int) -> float | None:
-        """Returns the calls of a minute, going by what this watcher has seen; None at first."""
+        """The calls of a minute, going by what this watcher has seen; None at first."""
         if live is None:
             self._pace.clear()
             return None
@@ -330,7 +314,7 @@ class RunFollower:
 
 
 def run_figures(store: Store, run: Run, prices: Mapping[str, Any]) -> RunFigures:
-    """Returns a run as it is now. A read-only operation. Raises StoreError and PriceInvalid."""
+    """A run as it is now. A read-only operation. Raises StoreError and PriceInvalid."""
     figures = RunFollower(store, run, prices).look()
     assert figures is not None, "the first look always finds something"
     return figures

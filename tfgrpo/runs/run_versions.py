@@ -15,7 +15,7 @@ BASE = "base"
 
 
 def versions_of(store: Store, run: Run) -> list[Version]:
-    """Returns the versions a run made, oldest first."""
+    """The versions a run made, oldest first."""
     moves = store.port.names.refs(f"{TAG}{run.name}/step_")
     numbers = {move.version for move in moves if move.version is not None}
     versions = [store.version(number) for number in sorted(numbers)]
@@ -23,12 +23,12 @@ def versions_of(store: Store, run: Run) -> list[Version]:
 
 
 def pool_branch(run: Run) -> str:
-    """Returns the name of a run's branch of candidates."""
+    """The name of a run's branch of candidates."""
     return f"{run.name}/candidates"
 
 
 def pool_versions(store: Store, run: Run) -> list[Version]:
-    """Returns the versions of a run's pool, oldest first; none where it has no pool."""
+    """The versions of a run's pool, oldest first; none where it has no pool."""
     if (name := pool_branch(run)) not in store.branches():
         return []
     listed = takewhile(lambda version: BASE in version.meta, first_parents(store, store.tip(name)))
