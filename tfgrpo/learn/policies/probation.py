@@ -16,6 +16,8 @@ what no longer helps, a KEEP for what a group came to again) and on its branch o
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tfgrpo.learn.candidates import Proposals, free_places
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.contrast import contrasted
@@ -30,6 +32,8 @@ from tfgrpo.learn.propose import proposing
 
 class Probation:
     """The policy `probation`. `rule` decides what becomes of candidates."""
+
+    prompts: ClassVar[tuple[str, ...]] = ("summary", "lesson")
 
     def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
         self._parts, self._collector, self._rule = parts, collector, rule or ByChance()
