@@ -22,6 +22,7 @@ from tfgrpo.domains.mathematics.bases import based
 from tfgrpo.domains.mathematics.calculation import flaw
 from tfgrpo.domains.mathematics.dates import clock, date
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending
+from tfgrpo.domains.mathematics.literal import literal
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
 from tfgrpo.domains.mathematics.parsing import READ
 from tfgrpo.domains.mathematics.quantities import (
@@ -42,7 +43,7 @@ SPELLED = re.compile(
 )
 CHOICE = re.compile(
     r"(?:(?:option|answer|choice)\s*:?\s*)?"
-    r"(?:\(([A-J])\)(?!\s*(?:[-+*/^=_]|(?:[,;]|and\b|or\b)\s*(?:and\b|or\b)?\s*\(?[A-J]\b))"
+    r"(?:\(([A-J])\)(?!\s.*\([A-J]\)\s)(?!\s*(?:[-+*/^=_]|(?:[,;]|and\b|or\b)\s*(?:and\b|or\b)?\s*\(?[A-J]\b))"
     r"(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
     re.IGNORECASE,
 )
@@ -57,19 +58,6 @@ LONG = re.compile(r"[^\W\d_]{3,}")
 STATED = re.compile(r"final answer is:?\s*(\$[^$]+\$)", re.IGNORECASE)
 """Where a whole solution says which of its formulas is the answer."""
 UNCLOSED = re.compile(r"\A\s*\\{1,2}boxed\{")
-VECTOR = (
-    r"\\(?:(?:vec|overrightarrow|hat|mathbf|boldsymbol|bm)\s*(?:\{[^{}]*\}|[a-zA-Z])|nabla)"
-    r"(?:_(?:\w|\{[^{}]*\}))?"
-)
-LITERAL = re.compile(
-    r"\\(?:angle|measuredangle|triangle|overrightarrow\{\s*[A-Z]{2}|widehat)(?![a-zA-Z])|[∠△]"
-    rf"|{VECTOR}\s*\\times(?![a-zA-Z])|[)}}\]a-zA-Z]\s*\\times\s*{VECTOR}"
-    r"|(?:\\|\{\s*)(?:gcd|lcm)(?![a-zA-Z])\s*\}?\s*(?:\\left\s*)?\((?=[^()]*[a-zA-Z])"
-)
-"""What a parser would read as a product, or reckon with though nothing is known of it: figures,
-a product of vectors, divisors of symbols."""
-AMONG = re.compile(r"(?<=\d)\s+([a-zA-Z]{2,})(?=\s+-?\d)")
-"""A word between two numbers: `3 to 5`."""
 BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNORECASE)
 """Words that make a bound of a number: `5 or more`."""
 DOUBT = re.compile(
@@ -293,12 +281,6 @@ def in_words(text: str) -> str | None:
     """
     bare = " ".join(WRAPPING.sub(r"\1", text).split()).rstrip(".!")
     return bare.casefold() if WORDS.match(bare) else None
-
-
-def literal(text: str) -> bool:
-    """Whether a text is compared letter by letter, because a parser would read it wrongly."""
-    among = (READ.fullmatch(match[1]) for match in AMONG.finditer(text))
-    return LITERAL.search(text) is not None or not all(among)
 
 
 def differs(answer: str, gold: str) -> str:

@@ -9,12 +9,13 @@ a few points say little: of functions with steps.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
-from tfgrpo.domains.mathematics.symbols import encoded
+from tfgrpo.domains.mathematics.symbols import encoded, indices_of
 
 PRECISION = 60
 """Digits to which constants are worked out."""
@@ -359,9 +360,10 @@ def _worked_out(formula: Any) -> Any:
 
 
 def _with_symbols(expression: Any) -> Any:
-    """Returns an expression with a symbol for each derivative of what is only named: dy/dx is not
-    0, though no x stands in y."""
+    """Returns an expression with a symbol for each derivative and sum of what is only named: dy/dx
+    is not 0, though no x stands in y, and a sum over a_i has an i in each."""
     from sympy import Derivative
+    from sympy.concrete.expr_with_limits import ExprWithLimits
     from sympy.core.function import AppliedUndef
 
     if not hasattr(expression, "atoms"):
@@ -371,6 +373,10 @@ def _with_symbols(expression: Any) -> Any:
         for part in expression.atoms(Derivative)
         if part.expr.has(AppliedUndef) or not part.expr.has(*part.variables)
     }
+    for part in expression.atoms(ExprWithLimits):
+        written = " ".join(indices_of(symbol.name) for symbol in part.free_symbols)
+        if {str(bound) for bound in part.bound_symbols} & set(re.findall("[a-zA-Z]", written)):
+            unknown[part] = _symbol_of(part)
     return expression.xreplace(unknown) if unknown else expression
 
 

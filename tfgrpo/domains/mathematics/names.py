@@ -14,14 +14,17 @@ GREEK = (
     "|chi|psi|omega|Gamma|Delta|Theta|Lambda|Sigma|Phi|Psi|Omega|hbar"
 )
 ARC = "a(?:rc)?(sin|cos|tan)"
-FUNCTIONS = "sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log|max|min|gcd|lcm"
+FUNCTIONS = "sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log"
+OF_SEVERAL = "max|min|gcd|lcm"
+"""Functions that are written with brackets, and words without."""
 INFINITE = "oo|inf|infinity|Infinity"
 KNOWN = (
-    rf"{GREEK}|{ARC}|{FUNCTIONS}|{INFINITE}|exp|sqrt|cbrt|abs|log(?:2|10)|mod|and|or|pct|percent"
+    rf"{GREEK}|{ARC}|{FUNCTIONS}|{OF_SEVERAL}|{INFINITE}|exp|sqrt|cbrt|abs|log(?:2|10)|mod|and|or"
+    "|pct|percent"
 )
 ALONE = r"(?<![a-zA-Z\\{_])"
 NAME = re.compile(
-    rf"{ALONE}(?:(?P<greek>{GREEK})|(?P<arc>{ARC})|(?P<function>{FUNCTIONS})"
+    rf"{ALONE}(?:(?P<greek>{GREEK})|(?P<arc>{ARC})|(?P<function>{FUNCTIONS}|(?:{OF_SEVERAL})(?=\s*[({{_]))"
     rf"|(?P<infinite>{INFINITE}))(?![a-zA-Z{{]|(?:2|10)\s*\()"
 )
 CALL = re.compile(rf"{ALONE}(exp|sqrt|cbrt|abs|log2|log10)\s*\(|\^\s*\(")

@@ -21,11 +21,14 @@ TABLE: dict[str, dict[str, str]] = {
         "ft foot feet": "0.3048",
         "yd yard": "0.9144",
         "mi mile": "1609.344",
+        "AU": "149597870700",
+        "ly light-year": "9460730472580800",
     },
     "mass": {
         "tonne": "1000",
         "lb pound-mass": "0.45359237",
         "oz ounce": "0.028349523125",
+        "u dalton amu": "1.66053906660e-27",
     },
     "time": {"minute min": "60", "h hour hr": "3600", "day": "86400", "week": "604800"},
     "years": {"month": "1/12", "year yr": "1"},
@@ -40,6 +43,9 @@ TABLE: dict[str, dict[str, str]] = {
     "francs": {"franc chf": "1"},
     "degrees": {"degree deg": "1"},
     "radians": {"radian rad": "1"},
+    "turns": {"rev revolution turn": "1"},
+    "parts": {"ppm": "1e-6", "ppb": "1e-9"},
+    "level": {"dB decibel": "1"},
     "celsius": {"celsius": "1"},
     "fahrenheit": {"fahrenheit": "1"},
 }
@@ -59,6 +65,19 @@ SI: dict[str, tuple[Kinds, str]] = {
     "W watt": ({"mass": 1, "length": 2, "time": -3}, "1"),
     "Pa pascal": ({"mass": 1, "length": -1, "time": -2}, "1"),
     "bar": ({"mass": 1, "length": -1, "time": -2}, "100000"),
+    "atm": ({"mass": 1, "length": -1, "time": -2}, "101325"),
+    "mmHg torr": ({"mass": 1, "length": -1, "time": -2}, "133.322387415"),
+    "psi": ({"mass": 1, "length": -1, "time": -2}, "6894.757293168"),
+    "cal calorie": ({"mass": 1, "length": 2, "time": -2}, "4.184"),
+    "Wh": ({"mass": 1, "length": 2, "time": -2}, "3600"),
+    "BTU": ({"mass": 1, "length": 2, "time": -2}, "1055.05585262"),
+    "hp horsepower": ({"mass": 1, "length": 2, "time": -3}, "745.69987158227"),
+    "Ah": ({"current": 1, "time": 1}, "3600"),
+    "ha hectare": ({"length": 2}, "10000"),
+    "acre": ({"length": 2}, "4046.8564224"),
+    "rpm": ({"turns": 1, "time": -1}, "1/60"),
+    "bit": ({"information": 1}, "1"),
+    "B byte": ({"information": 1}, "8"),
     "Hz hertz": ({"time": -1}, "1"),
     "Bq becquerel": ({"time": -1}, "1"),
     "C coulomb": ({"current": 1, "time": 1}, "1"),
@@ -121,6 +140,10 @@ TEXT = re.compile(
     re.DOTALL,
 )
 """A unit that is set as text, in one piece or in several, also as a fraction."""
+SYMBOL = re.compile(r"\\(?:mathrm|rm)(?![a-zA-Z])")
+"""How signs of units are set, and words are not."""
+BARE_OHM = re.compile(rf"[\d}}](?:\\[,;: ]|[\s~])+[kMGmu]?{OHM}{POWER}\s*\.?\Z")
+"""An ohm that is not set as text, which is a symbol without a number and a blank before it."""
 FLATTENED = (
     (re.compile(r"\\mu(?![a-zA-Z])\s*|[\u00b5\u03bc]"), "u"),
     (re.compile(rf"{FACE}\{{\s*([pnumkMGT])\s*\}}\s*(?={OHM})"), r"\1"),
@@ -165,11 +188,10 @@ class Unit(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A text without its unit, the unit, and whether words were left off that are none."""
+    """A text without its unit or the words that count in its place, and the unit, if it is one."""
 
     text: str
     units: tuple[Unit, ...] = ()
-    counted: bool = False
 
 
 @cache
@@ -232,6 +254,8 @@ def _in_text(text: str) -> Measured | None:
     if match is None:
         return None
     words = match["unit"]
+    if "{" not in words and not BARE_OHM.search(text):
+        return None
     for pattern, plain in FLATTENED:
         words = pattern.sub(plain, words)
     words = " ".join(words.split())
@@ -240,7 +264,12 @@ def _in_text(text: str) -> Measured | None:
     units = named(words, as_text=True)
     if units:
         return Measured(match["before"], units)
-    return Measured(match["before"], (), True) if re.match(r"[^\W\d_]", words) else None
+    if not re.match(r"[^\W\d_]", words):
+        return None
+    if SYMBOL.search(match["unit"]):  # a sign of a unit, and no word that counts
+        own = frozenset({(f"?{words.casefold().removesuffix('s')}", 1)})
+        return Measured(match["before"], (Unit(own, Fraction(1)),))
+    return Measured(match["before"])
 
 
 def _in_words(text: str) -> Measured | None:
@@ -259,7 +288,7 @@ def _in_words(text: str) -> Measured | None:
         return Measured(before, units)
     plain = re.search(r"\d\Z", before) and re.fullmatch(r"[a-zA-Z]{3,}", words)
     if match["blank"] and plain and not (CHANGES.search(words) or FORMULA_WORD.fullmatch(words)):
-        return Measured(before, (), True)
+        return Measured(before)
     return None
 
 
