@@ -149,14 +149,14 @@ def prompts_without_effect(
 ) -> tuple[str, ...]:
     """Returns a line for each file in the folder of prompts that a run does not ask: those of
     another policy, and those of no name. Nothing of a policy that does not say what it asks."""
-    asked: Collection[str] | None = getattr(policy, "prompts", None)
-    if not settings.prompts or asked is None:
+    own: Collection[str] | None = getattr(policy, "prompts", None)
+    if not settings.prompts or own is None:
         return ()
-    asked = ["rollout", *(name for name in asked if name != "reconcile" or domain.reconcile)]
+    names = ["rollout", *(name for name in own if name != "reconcile" or domain.reconcile)]
     return tuple(
-        f"{file} has no effect: the policy {settings.policy} asks {', '.join(asked)}"
+        f"{file} has no effect: the policy {settings.policy} asks {', '.join(names)}"
         for file in sorted(Path(settings.prompts).glob("*.md"))
-        if file.stem not in asked
+        if file.stem not in names
     )
 
 
