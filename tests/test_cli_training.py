@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 import time
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,29 @@ def test_objectives_reach_the_prompts(cli: Cli, data: Path, endpoint: ScriptedEn
     texts = [json.dumps(request["messages"]) for request in endpoint.requests]
     assert all("AGENTGOAL" in text for text in texts if "op" in text and "What is" in text)
     assert any("LEARNINGGOAL" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("policy", "idle"),
+    [
+        ("probation", ["comparison", "plan", "reconcile", "answer", "lessons"]),
+        ("paper", ["lesson", "reconcile", "answer", "lessons"]),
+    ],
+)
+def test_prompts_that_a_policy_does_not_ask_are_told_of_at_the_start(
+    cli: Cli, data: Path, endpoint: ScriptedEndpoint, policy: str, idle: list[str]
+) -> None:
+    folder = data / "mine"
+    folder.mkdir()
+    for name in ("rollout", "summary", "lesson", "comparison", "plan", "reconcile", "answer"):
+        text = resources.files("tfgrpo.prompts").joinpath(f"{name}.md").read_text("utf-8")
+        (folder / f"{name}.md").write_text(text)
+    (folder / "lessons.md").write_text(text)
+    flags = ("--base-url", endpoint.base_url, "--model", "m", "--prompts", "mine")
+    told = cli("train", "problems.jsonl", *flags, "--policy", policy, "--estimate").stderr
+    said = " ".join(told.split())
+    assert [name for name in idle if f"mine/{name}.md has no effect" in said] == idle
+    assert said.count("has no effect") == len(idle)
 
 
 def test_prompts_can_be_overridden_by_a_folder(

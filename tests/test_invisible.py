@@ -33,6 +33,11 @@ HIDDEN = {
     "a musical mark": "a\U0001d173b",
     "two joiners in Persian": "می\u200c\u200cخواهم",
     "a language tag": "a\U000e0001b",
+    "a mark of direction in a Latin word": "a\u200eb",
+    "marks of direction in a row": "שלום\u200e\u200f\u200e world",
+    "a mark of shorthand": "a\U0001bca0b",
+    "what is not assigned": "a\u2065b\U000e0fffc",
+    "a selector of Mongolian elsewhere": "a\u180bb",
     "tags after a flag that do not end": f"\U0001f3f4{TAGS}",
 }
 NEEDED = {
@@ -49,6 +54,9 @@ NEEDED = {
     "French": "Où est l’été ?",
     "Arabic": "مرحبا",
     "Korean": "안녕하세요",
+    "Hebrew with a mark of direction": "שלום\u200e 12",
+    "a mark of direction before Latin": "שלום \u200eLatin",
+    "Mongolian": "\u1820\u180b",
     "Chinese": "你好",
     "combined marks": "e\u0301",
 }

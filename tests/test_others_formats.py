@@ -24,6 +24,8 @@ FRONTS = {
     "a quote that goes on": 'title: "Plan" review',
     "a bracket that stays open": "hint: [file",
     "an exclamation mark": "when: !always",
+    "a sign of a folded text": "description: > folded",
+    "a bar": "tools: | Read",
 }
 RULES = ["Read the whole plan.", "Name the file of each remark."]
 
@@ -42,7 +44,7 @@ def test_front_matter_is_read_as_tools_write_it(tmp_path: Path, name: str) -> No
     assert held == value
 
 
-IDS = ("7", "S8", "ctx-1699-ab12", "str-00001", "a.b", "12:3", "x_1", "00042")
+IDS = ("7", "S8", "ctx-1699-ab12", "str-00001", "a.b", "12:3", "x_1", "00042", "#1", "x/1")
 
 
 @pytest.mark.parametrize("dash", ["", "- "])
@@ -82,6 +84,19 @@ def test_active_memories_alone_are_read_and_the_others_listed(tmp_path: Path, fo
     assert [item.text for item in document.items] == ["Memory number 0.", "Memory number 4."]
     left = sorted(one.what for one in document.skipped)
     assert left == ["is archived", "is deleted", "is paused"]
+
+
+@pytest.mark.parametrize("state", ["deleted", "archived"])
+def test_a_memory_with_the_time_of_its_end_is_left_out(tmp_path: Path, state: str) -> None:
+    rows = [
+        {"id": "m1", "content": "Keep it.", "state": "active", f"{state}_at": None},
+        {"id": "m2", "content": "Leave it.", "state": "active", f"{state}_at": "2026-01-01"},
+    ]
+    path = tmp_path / "memories.json"
+    path.write_text(json.dumps({"memories": rows}))
+    document = interchange.read(path)
+    assert [item.text for item in document.items] == ["Keep it."]
+    assert [one.what for one in document.skipped] == [f"is {state}"]
 
 
 TRACES = {

@@ -48,6 +48,16 @@ RIGHT: dict[str, Callable[[int], dict[str, Any]]] = {
     "opa": lambda n: {**_columns("opa|opb|opc", n), "cop": 1},
     "ending0": lambda n: {**_columns("ending0|ending1|ending2", n), "label": 1},
     "option1": lambda n: {**_columns("option1|option2|option3", n), "answer": "2"},
+    "camel case": lambda n: {"options": _options(n), "correctAnswer": "B"},
+    "camel case columns": lambda n: {**_columns("optionA|optionB|optionC", n), "answer": "B"},
+    "columns with numbers": lambda n: {**_columns("option_1|option_2|option_3", n), "answer": 2},
+    "a list of one letter": lambda n: {"options": _options(n), "answers": ["B"]},
+    "a list of one index": lambda n: {
+        "choices": [f"({a}){t}" for a, t in zip("ABC", _options(n), strict=True)],
+        "gold": [1],
+    },
+    "JSON as text": lambda n: {"options": json.dumps(_options(n)), "answer": "B"},
+    "as Python prints it": lambda n: {"options": str(_options(n)), "answer": "B"},
     "GPQA": lambda n: _columns("Incorrect Answer 1|Correct Answer|Incorrect Answer 2", n),
     "SciQ": lambda n: _columns("distractor1|correct_answer|distractor2", n),
     "a list of wrong ones": lambda n: {
@@ -57,7 +67,10 @@ RIGHT: dict[str, Callable[[int], dict[str, Any]]] = {
 }
 ABOUT = {
     name: {name: "The hut stands at 300 metres."}
-    for name in ("context", "passage", "article", "document", "Context", "background")
+    for name in (
+        *("context", "passage", "article", "document", "Context", "background"),
+        *("story", "Body", "table", "scenario", "facts"),
+    )
 }
 
 
@@ -100,6 +113,23 @@ def test_an_instruction_is_asked_with_its_input(tmp_path: Path) -> None:
     assert load(path)[3].problem == "Even or odd?\n\n3"
     train = plan_files(path, read_table(path), OwnData()).files["data/train.jsonl"]
     assert "Even or odd?\\n\\n" in train.split("\n")[0]
+
+
+def test_an_instruction_is_asked_with_its_context(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": "How high?", "context": f"Hut {n}.", "response": str(n), "category": "qa"}
+        for n in range(3)
+    ]
+    got = load(write(tmp_path / "data.jsonl", rows))
+    assert [(one.problem, one.answer) for one in got] == [
+        (f"Hut {n}.\n\nHow high?", str(n)) for n in range(3)
+    ]
+
+
+def test_a_stem_is_a_question(tmp_path: Path) -> None:
+    row = {"question_stem": "Which?", "choices": {"text": ["x", "y"], "label": ["A", "B"]}}
+    (one,) = load(write(tmp_path / "data.jsonl", [{**row, "answerKey": "B"}]))
+    assert (one.problem.startswith("Which?\n\nA. x\nB. y"), one.answer) == (True, "B")
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,34 @@ def test_a_column_of_codes_is_never_the_answer(tmp_path: Path, codes: str, heade
     assert plan_files(path, read_table(path), OwnData()).columns.answers == ()
 
 
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ("hash", "{0:08x}"),
+        ("nummer", "10{0:03}"),
+        ("n°", "{0}"),
+        ("web", "https://example.org/{0}"),
+        ("contact", "person{0}@example.org"),
+    ],
+)
+def test_what_tells_rows_apart_is_never_the_answer(tmp_path: Path, header: str, code: str) -> None:
+    rows = [{"message": f"Message {n} in words.", header: code.format(n * 97)} for n in range(30)]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert plan_files(path, read_table(path), OwnData()).columns.answers == ()
+
+
+def test_a_column_of_codes_is_not_asked_whatever_it_is_called(tmp_path: Path) -> None:
+    rows = [
+        {"ticket": f"K{n}x", "Anfrage": f"Message {n} in words.", "Thema": "abc"[n % 3]}
+        for n in range(30)
+    ]
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = plan_files(path, read_table(path), OwnData()).columns
+    assert (columns.problem, columns.answers) == ("Anfrage", ("Thema",))
+
+
 @pytest.mark.parametrize("language", HEADERS)
 def test_headers_of_other_languages_are_known(tmp_path: Path, language: str) -> None:
     asked, answered = HEADERS[language]

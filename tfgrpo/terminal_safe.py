@@ -10,10 +10,13 @@ COMMANDING = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udff
 when a text has one. The marks of direction U+061C, U+200E and U+200F are none: they are part of
 ordinary Arabic and Hebrew, and turn nothing but themselves."""
 UNSEEN = (
-    "[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e01ef]"
+    "(?:[\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+    "|(?<=[A-Za-z\u061c\u200e\u200f])[\u061c\u200e\u200f](?=[A-Za-z\u061c\u200e\u200f]))"
 )
-"""Characters that nobody sees and a model reads: tags, joiners, marks, selectors and fillers."""
+"""Characters that nobody sees and a model reads: those that Unicode calls default ignorable, and
+annotations; marks of direction among Latin letters, which have one already, and in a row."""
 _SCRIPTS = "[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc]"
 _SYMBOLS = "[\u00a9\u00ae\u203c-\u329f\U0001f000-\U0001faff]"
 _HAN = "[\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -23,6 +26,7 @@ NEEDED = (
     f"|(?<={_SYMBOLS})[\ufe00\ufe0e\ufe0f](?:\u200d(?={_SYMBOLS}))?"
     f"|(?<={_SYMBOLS})\u200d(?={_SYMBOLS})"
     "|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    "|(?<=[\u1820-\u18aa])[\u180b-\u180d\u180f]"
     f"|(?<={_HAN})[\ufe00-\ufe02\U000e0100-\U000e01ef]"
 )
 """What scripts, emoji and variants of characters need of them."""

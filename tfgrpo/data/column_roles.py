@@ -45,8 +45,13 @@ NUMBER = re.compile(
 )
 DECIMAL_COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+),\d+ ?%?")
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+ ?%?")
-ID_NAME = re.compile(r"(?:^|_)(?:id|uuid|uid|key|nr|no|number|ref|code)$")
-CODE = re.compile(r"(?=.*\d)(?=.*[A-Za-z_-])[\w-]{2,40}|[0-9a-fA-F-]{16,}")
+ID_NAME = re.compile(
+    r"(?:^|_)(?:id|uuid|uid|key|nr|no|number|ref|code|url|link|e_?mail|nummer|kennung|n°|num"
+    r"|num[eé]ro|n[uú]mero|clé|clave|c[oó]digo)$"
+)
+CODE = re.compile(
+    r"(?=.*\d)(?=.*[A-Za-z_-])[\w-]{2,40}|[0-9a-fA-F-]{8,}|\w+://\S+|[^\s@]+@[^\s@]+\.\w+"
+)
 LONG_ANSWER = 160
 """Characters from which on an answer is a text that no comparison judges."""
 LABEL_LENGTH = 60
@@ -86,7 +91,7 @@ def guess_columns(
     left = [name for name in filled if name not in (id, *answers)]
     why = []
     if problem is None:
-        problem = _named(left, QUESTIONS)
+        problem = _named([name for name in left if not _is_id(rows, name, False)], QUESTIONS)
         if problem is None:
             rest = left or filled
             problem = max(rest, key=lambda name: fmean(len(as_text(r.get(name))) for r in rows))

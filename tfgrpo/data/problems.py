@@ -38,7 +38,7 @@ USUAL = {
             "groundtruth",
         ),
         *("reward_model.ground_truth", "extra_info.answer", "solution", "ideal"),
-        *("label", "output"),
+        *("label", "output", "response", "completion"),
     ),
     "id": ("unique_id", "ID", "uid"),
 }

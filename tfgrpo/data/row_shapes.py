@@ -13,15 +13,21 @@ the problem has said what is asked, and gets that alone.
 
 from __future__ import annotations
 
+import ast
+import json
 import random
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from string import ascii_uppercase
 from typing import Any
 
 from tfgrpo.data.contents import DatasetError
 
-QUESTIONS = ("problem", "question", "query", "prompt", "stem", "input", "text", "sentence", "ctx")
+QUESTIONS = (
+    *("problem", "question", "query", "prompt", "stem", "question_stem", "input", "text"),
+    *("sentence", "ctx", "instruction"),
+)
 LISTS = (
     "choices",
     "options",
@@ -34,8 +40,12 @@ LISTS = (
 KEYS = (
     *("answerkey", "answer_key", "answer", "label", "correct", "correct_answer", "correct_option"),
     *("answer_index", "answer_idx", "correct_index", "correct_choice", "gold", "target", "cop"),
+    "answers",
 )
-CONTEXTS = ("context", "passage", "article", "document", "background", "paragraph", "premise")
+CONTEXTS = (
+    *("context", "passage", "article", "document", "background", "paragraph", "premise"),
+    *("story", "body", "table", "scenario", "facts"),
+)
 RIGHT = ("correct_answer", "best_answer")
 WRONG = re.compile(
     r"(?:incorrect|wrong)[ _]?(?:answers?|choices?|options?)[ _]?\d*|distractors?[ _]?\d*"
@@ -98,7 +108,7 @@ def index_base(rows: Iterable[Mapping[str, Any]]) -> int:
         if int(key) == len(options_of_row[1]):
             bases.add(1)
         first = min(map(fold, options_of_row[3]))
-        numbered = numbered or (first.endswith("1") and isinstance(row[options_of_row[2]], str))
+        numbered = numbered or first.endswith("1")
     return 1 if bases or numbered else 0
 
 
@@ -151,6 +161,7 @@ def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
 
 def _listed(value: Any) -> tuple[list[str], list[str]]:
     """Labels and texts of options: a list, an object of two lists, or of texts by label."""
+    value = _unpacked(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         texts = [_text(one) for one in value["text"]]
         labels = [str(one) for one in value.get("label") or _letters(len(texts))]
@@ -169,10 +180,23 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
             return labels if known else _letters(len(pairs)), [_text(text) for _, text in pairs]
         return [], []
     texts = [_text(one) for one in value]
-    head = [re.match(r"\(?([A-J])[).:]\s+", text) for text in texts]
-    if texts and all(one and one[1] == ascii_uppercase[n] for n, one in enumerate(head)):
+    head = [re.match(r"\(([A-J])\)\s*|([A-J])[).:]\s+", text) for text in texts]
+    if texts and all(
+        one and (one[1] or one[2]) == ascii_uppercase[n] for n, one in enumerate(head)
+    ):
         texts = [text[one.end() :] for text, one in zip(texts, head, strict=True) if one]
     return _letters(len(texts)), texts
+
+
+def _unpacked(value: Any) -> Any:
+    """Returns options that a table holds as text, in JSON or as Python prints them, as what they
+    are; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
+        return value
+    for read in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError):
+            return read(value.strip())
+    return value
 
 
 def _label(key: Any, labels: list[str], options: list[str], where: str, base: int) -> str:
@@ -221,4 +245,5 @@ def _filled(row: Mapping[str, Any], name: str | None) -> bool:
 
 def fold(name: str, gap: str = "_") -> str:
     """A field's name as names are compared: without regard to case and to what joins its words."""
-    return re.sub(r"[\s_\-]+", gap, str(name).strip().casefold())
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", str(name).strip())
+    return re.sub(r"[\s_\-]+", gap, apart.casefold())

@@ -51,7 +51,7 @@ def front_matter(source: SourceFile, text: str, first: int = 1) -> dict[object, 
 
 def _quoted(line: str) -> str:
     match = UNQUOTED.fullmatch(line)
-    if match is None or match[2][0] in "|>" or _is_plain(line):
+    if match is None or re.fullmatch(r"[|>][-+\d]*(?:\s+#.*)?", match[2]) or _is_plain(line):
         return line
     return f"{match[1]}: {json.dumps(match[2].strip(), ensure_ascii=False)}"
 

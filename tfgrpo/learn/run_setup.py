@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.lookup import with_data
 from tfgrpo.learn.fitted_defaults import fit
-from tfgrpo.learn.policies.protocol import find_policy
+from tfgrpo.learn.policies.protocol import Policy, find_policy
 from tfgrpo.model import budget as budgets
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.fleet import ListedEndpoint
@@ -125,7 +125,7 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
     chosen = ""
     if next((layer["preset"] for layer in layers if layer.get("preset")), "fit") == "fit":
         settings, chosen = fit(settings, problems, named(*layers))
-    find_policy(settings.policy)
+    warnings += prompts_without_effect(settings, find_policy(settings.policy), domain)
     recorded = {
         key: project.record_path(getattr(settings, key)) for key in PATHS if getattr(settings, key)
     }
@@ -141,6 +141,22 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
         (*notes, *sandbox_warnings(settings), *warnings),
         chosen,
         project.endpoints(settings.models),
+    )
+
+
+def prompts_without_effect(
+    settings: TrainSettings, policy: type[Policy], domain: Domain
+) -> tuple[str, ...]:
+    """Returns a line for each file in the folder of prompts that a run does not ask: those of
+    another policy, and those of no name. Nothing of a policy that does not say what it asks."""
+    own: Collection[str] | None = getattr(policy, "prompts", None)
+    if not settings.prompts or own is None:
+        return ()
+    names = ["rollout", *(name for name in own if name != "reconcile" or domain.reconcile)]
+    return tuple(
+        f"{file} has no effect: the policy {settings.policy} asks {', '.join(names)}"
+        for file in sorted(Path(settings.prompts).glob("*.md"))
+        if file.stem not in names
     )
 
 

@@ -21,7 +21,8 @@ from tfgrpo.domains.mathematics import expressions, lists, parsing, units
 from tfgrpo.domains.mathematics.bases import based
 from tfgrpo.domains.mathematics.calculation import flaw
 from tfgrpo.domains.mathematics.dates import clock, date
-from tfgrpo.domains.mathematics.extract import Ending, ending
+from tfgrpo.domains.mathematics.extract import CUT, Ending, ending
+from tfgrpo.domains.mathematics.literal import literal
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
 from tfgrpo.domains.mathematics.parsing import READ
 from tfgrpo.domains.mathematics.quantities import (
@@ -42,7 +43,7 @@ SPELLED = re.compile(
 )
 CHOICE = re.compile(
     r"(?:(?:option|answer|choice)\s*:?\s*)?"
-    r"(?:\(([A-J])\)(?!\s*(?:[-+*/^=_]|(?:[,;]|and\b|or\b)\s*(?:and\b|or\b)?\s*\(?[A-J]\b))"
+    r"(?:\(([A-J])\)(?!\s.*\([A-J]\)\s)(?!\s*(?:[-+*/^=_]|(?:[,;]|and\b|or\b)\s*(?:and\b|or\b)?\s*\(?[A-J]\b))"
     r"(?:\W.*)?|([A-J])(?:[.):](?:\s.*)?)?)\Z",
     re.IGNORECASE,
 )
@@ -57,8 +58,6 @@ LONG = re.compile(r"[^\W\d_]{3,}")
 STATED = re.compile(r"final answer is:?\s*(\$[^$]+\$)", re.IGNORECASE)
 """Where a whole solution says which of its formulas is the answer."""
 UNCLOSED = re.compile(r"\A\s*\\{1,2}boxed\{")
-GEOMETRY = re.compile(r"\\(?:angle|measuredangle|triangle|overrightarrow|widehat)(?![a-zA-Z])|[∠△]")
-"""Names of figures, in which the order of letters counts."""
 BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNORECASE)
 """Words that make a bound of a number: `5 or more`."""
 DOUBT = re.compile(
@@ -128,11 +127,15 @@ def at_once(gold: str, response: str) -> Verdict | None:
     start = response.rfind("\\boxed{")
     if start < 0 or not INTEGER.match(gold) or response.count("boxed") > 1:
         return None
-    if "<" in response or "fbox" in response or "think]" in response.lower():
+    if re.search("<|fbox|framebox", response) or "think]" in response.lower():
         return None
     end = response.find("}", start)
     answer = response[start + 7 : end]
-    if not INTEGER.match(answer) or DOUBT.search(response, max(0, start - 40)):
+    if (
+        not INTEGER.match(answer)
+        or CUT.search(response, max(end, 0))
+        or DOUBT.search(response, max(0, start - 40))
+    ):
         return None
     if int(gold) == int(answer):
         rule = "text" if gold == answer else "number"
@@ -163,6 +166,7 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
         ("time", _same_time),
         ("base", _same_base),
         ("ratio", _same_ratio),
+        ("cases", lambda one, other: _same_cases(one, other, rules)),
         ("choice", _same_choice),
         ("choice", _same(choices)),
         ("words", _same_words),
@@ -174,11 +178,11 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
         return _verdict("words", False, gold, answer)
     if in_words(gold) is not None and SPELLED.search(gold) and plain(answer) is not None:
         return Verdict(None, answer, f"unverifiable: {gold!r} spells a number out")
-    literal = (in_words(gold), clock(gold), date(answer), sentence(answer))
-    if GEOMETRY.search(gold) or GEOMETRY.search(answer):
+    worded = (in_words(gold), clock(gold), date(answer), sentence(answer))
+    if literal(gold) or literal(answer):
         right = written(gold).replace(" ", "") == written(answer).replace(" ", "")
         return _verdict("text", right, gold, answer)
-    if any(kind is not None for kind in literal):
+    if any(kind is not None for kind in worded):
         return Verdict(0.0, in_words(answer) or answer, f"words: {differs(answer, gold)}")
     try:
         return _solutions(gold, answer, rules) or _by_sympy(gold, answer, rules)
@@ -202,7 +206,12 @@ def judgeable(gold: str) -> str | None:
     gold, _ = _as_products(plainly(gold), "")
     if any(kind(gold) is not None for kind in (quantity, clock, date, based, choice, in_words)):
         return None
-    if choices(gold) is not None or quantity(BOUND.sub(" ", gold)) is not None:
+    if (
+        literal(gold)
+        or lists.cases(gold)
+        or choices(gold) is not None
+        or quantity(BOUND.sub(" ", gold)) is not None
+    ):
         return None
     try:
         return None if parsed(gold) is not None else NOT_READ
@@ -368,6 +377,31 @@ def _same_choice(gold: str, answer: str) -> bool | None:
     if len(gold.strip()) == len(answer.strip()) == 1:  # b is not B, but (b) chooses B
         return want == have
     return want.casefold() == have.casefold()
+
+
+def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
+    """Compares functions that are defined case by case; None where one of them is none.
+
+    Words alone, as against a relation, say that no other condition holds.
+    """
+    want, have = lists.cases(gold), lists.cases(answer)
+    if not want or not have:
+        return None
+
+    def same(one: lists.Case, other: lists.Case) -> bool:
+        if compare(one.value, other.value, rules).reward != 1.0:
+            return False
+        if not one.condition and not other.condition:
+            return one.words == other.words
+        if one.condition and compare(one.condition, other.condition, rules).reward == 1.0:
+            return True
+        there, here = (
+            lists.where(case.condition, (each.condition for each in rows), parsing.parse)
+            for case, rows in ((one, want), (other, have))
+        )
+        return there is not None and there == here
+
+    return expressions.matched(want, have, same)
 
 
 def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:

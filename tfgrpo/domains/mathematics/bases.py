@@ -9,15 +9,18 @@ import re
 
 NAMES = ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 NUMBERS = {name: str(number) for number, name in enumerate(NAMES, 2)} | {"sixteen": "16"}
+NUMBERS |= {"bin": "2", "oct": "8", "hex": "16"}
 BASE = rf"(\d{{1,2}}|{'|'.join(NUMBERS)})"
+DIGITS = r"(?:\d[\dA-F]*|(?-i:[A-F][\dA-F]+))"
+"""Digits; where a letter is the first, small ones are symbols, and so is one alone: `F_{16}`."""
 BASED = re.compile(
-    rf"([+-]?)(\d[\dA-F]*)(?:_(?:\{{\(?(?:base)?{BASE}\)?\}}|(\d))|(?:in|\()*base-?{BASE}\)?)\Z",
+    rf"([+-]?)({DIGITS})(?:_(?:\{{\(?(?:base)?{BASE}\)?\}}|(\d))|(?:in|\()*base-?{BASE}\)?)\Z",
     re.I,
 )
 PREFIXED = re.compile(r"([+-]?)0([box])([\dA-F]+)\Z", re.I)
 PREFIXES = {"b": "2", "o": "8", "x": "16"}
 SET = re.compile(r"\\(?:overline|text|mathrm|mathit|textrm)\s*\{([^{}]*)\}")
-BRACKETED = re.compile(r"\A([+-]?)\(([+-]?\d[\dA-F]*)\)(?=_)", re.I)
+BRACKETED = re.compile(rf"\A([+-]?)\(([+-]?{DIGITS})\)(?=_)", re.I)
 
 
 def based(text: str) -> tuple[str, str] | None:
@@ -30,8 +33,11 @@ def based(text: str) -> tuple[str, str] | None:
     match = BASED.match(bare)
     if match is None:
         return None
-    base = (match[3] or match[4] or match[5]).casefold()
-    return _digits(match[1], match[2]), NUMBERS.get(base, base)
+    name = (match[3] or match[4] or match[5]).casefold()
+    base = NUMBERS.get(name, name)
+    if match[2][0].isalpha() and int(max(match[2]), 16) >= int(base):
+        return None  # a product of which one symbol has an index: `AB_2`
+    return _digits(match[1], match[2]), base
 
 
 def _digits(sign: str, digits: str) -> str:

@@ -9,11 +9,13 @@ a few points say little: of functions with steps.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar
 
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
+from tfgrpo.domains.mathematics.symbols import encoded, indices_of
 
 PRECISION = 60
 """Digits to which constants are worked out."""
@@ -32,6 +34,12 @@ POINTS = (
 
 Each unknown is drawn apart: where they are evenly spaced, a - b is b - c.
 """
+AXES = [
+    [letter, *(encoded(f"{mark} {form}") for mark in ("hat", "vec") for form in {letter, dotless})]
+    for letter, dotless in (("i", "imath"), ("j", "jmath"), ("k", "k"))
+]
+"""The names of the unit vectors, by axis."""
+AXES[0].append("imaginary unit")
 T = TypeVar("T")
 
 
@@ -40,7 +48,8 @@ def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules
 
     May raise whatever sympy does.
     """
-    gold, answer = _with_imaginary_unit(_exact(gold), _exact(answer))
+    gold, answer = (_with_symbols(_each_root(_exact(side))) for side in (gold, answer))
+    gold, answer = _with_imaginary_unit(gold, answer)
     if undefined(gold) or undefined(answer):
         return False
     if _is_constant(gold) and _is_constant(answer):
@@ -64,6 +73,15 @@ def _with_imaginary_unit(gold: Any, answer: Any) -> tuple[Any, Any]:
     if powers or (gold.free_symbols and i not in gold.free_symbols):
         return gold, answer
     return gold.xreplace({i: unit}), answer.xreplace({i: unit})
+
+
+def _each_root(expression: Any) -> Any:
+    """Returns `x = 1 ± 2i`, which is read as a name of a set, as an equation for each root."""
+    from sympy import Eq, FiniteSet
+
+    if isinstance(expression, Eq) and isinstance(expression.rhs, FiniteSet):
+        return FiniteSet(*(Eq(expression.lhs, root, evaluate=False) for root in expression.rhs))
+    return expression
 
 
 def _unit() -> Any:
@@ -116,7 +134,7 @@ def undefined(expression: Any) -> bool:
 
 def confirmed(gold: Any, answer: Any) -> bool:
     """Whether two expressions are of one kind and shown to be the same; False for any other two."""
-    from sympy import Eq, Expr, FiniteSet, MatrixBase, Set, Tuple
+    from sympy import Eq, Expr, FiniteSet, MatrixBase, S, Set, Tuple
     from sympy.core.relational import Relational
     from sympy.logic.boolalg import And, BooleanAtom
 
@@ -124,6 +142,12 @@ def confirmed(gold: Any, answer: Any) -> bool:
         return False
     if isinstance(gold, MatrixBase) and isinstance(answer, MatrixBase):
         return gold.shape == answer.shape and _all(gold.flat(), answer.flat())
+    for one, other in ((gold, answer), (answer, gold)):
+        point = _coordinates(one) if isinstance(one, MatrixBase) else _in_order(one)
+        column = _coordinates(other)
+        if point is not None and column is not None:
+            size = len(point)
+            return not any(column[size:]) and _all(point, (*column, *[S.Zero] * size)[:size])
     if isinstance(gold, Relational) and isinstance(answer, Relational):
         return _same_relations(gold, answer)
     if isinstance(gold, And) and isinstance(answer, And):
@@ -236,6 +260,27 @@ def _in_order(collection: Any) -> tuple[Any, ...] | None:
     return None
 
 
+def _coordinates(vector: Any) -> tuple[Any, ...] | None:
+    """Returns the coordinates of a column, a row or a sum of unit vectors, `2i + 3j`; None for
+    anything else. Beside j or k, i is a vector."""
+    from sympy import Expr, MatrixBase, S, Symbol
+
+    if isinstance(vector, MatrixBase):
+        return tuple(vector.flat()) if 1 in vector.shape else None
+    if not isinstance(vector, Expr):
+        return None
+    names = {each.name: each for each in vector.free_symbols if isinstance(each, Symbol)}
+    axes = [[names[name] for name in axis if name in names] for axis in AXES]
+    vectors = [each for axis in axes for each in axis]
+    if not vectors or set(vectors) <= {Symbol("i", real=True), _unit()}:
+        return None
+    terms = vector.expand()
+    coordinates = tuple(sum(map(terms.coeff, axis), S.Zero) for axis in axes)
+    rest = terms.subs(dict.fromkeys(vectors, 0))
+    whole = not rest and not any(each.has(*vectors) for each in coordinates if each)
+    return coordinates if whole else None
+
+
 def _same_formulas(gold: Any, answer: Any) -> bool:
     """Whether two formulas have the same values, at every point where both of them have one.
 
@@ -302,16 +347,43 @@ def _is_infinite(expression: Any) -> bool:
 
 
 def _worked_out(formula: Any) -> Any:
-    """Returns a formula without sums and integrals that have a value, and with a symbol for each
-    function of which nothing is known: f(x)."""
-    from sympy import Symbol
+    """Returns a formula without sums, integrals and derivatives that have a value, and with a
+    symbol for each function of which nothing is known: f(x)."""
+    from sympy import Derivative
     from sympy.concrete.expr_with_limits import ExprWithLimits
     from sympy.core.function import AppliedUndef
 
-    if formula.has(ExprWithLimits):
+    if formula.has(ExprWithLimits, Derivative):
         formula = formula.doit()
-    unknown = {part: Symbol(f"value of {part}", real=True) for part in formula.atoms(AppliedUndef)}
+    unknown = {part: _symbol_of(part) for part in formula.atoms(AppliedUndef)}
     return formula.xreplace(unknown) if unknown else formula
+
+
+def _with_symbols(expression: Any) -> Any:
+    """Returns an expression with a symbol for each derivative and sum of what is only named: dy/dx
+    is not 0, though no x stands in y, and a sum over a_i has an i in each."""
+    from sympy import Derivative
+    from sympy.concrete.expr_with_limits import ExprWithLimits
+    from sympy.core.function import AppliedUndef
+
+    if not hasattr(expression, "atoms"):
+        return expression
+    unknown = {
+        part: _symbol_of(part)
+        for part in expression.atoms(Derivative)
+        if part.expr.has(AppliedUndef) or not part.expr.has(*part.variables)
+    }
+    for part in expression.atoms(ExprWithLimits):
+        written = " ".join(indices_of(symbol.name) for symbol in part.free_symbols)
+        if {str(bound) for bound in part.bound_symbols} & set(re.findall("[a-zA-Z]", written)):
+            unknown[part] = _symbol_of(part)
+    return expression.xreplace(unknown) if unknown else expression
+
+
+def _symbol_of(part: Any) -> Any:
+    from sympy import Symbol
+
+    return Symbol(f"value of {part}", real=True)
 
 
 def _near(one: Any, other: Any) -> bool:

@@ -18,7 +18,12 @@ MATHS = re.compile(
     r"\$\$(.+?)(?<!\\)\$\$|(?<!\\)\$(?!\d[\d,.]*\s+\w)(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)",
     re.DOTALL,
 )
-BEGUN = re.compile(r"\\(?:boxed|fbox)\s*\{|<answer>", re.IGNORECASE)
+BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*\{")
+BEGUN = re.compile(BOX.pattern + "|<answer>", re.IGNORECASE)
+CUT = re.compile(
+    r"(?:\\(?:bo(?:x(?:ed?)?)?|f(?:rame)?b(?:ox?)?)|<an(?:s(?:w(?:er?)?)?)?)\s*\Z", re.IGNORECASE
+)
+"""The end of a response that was cut off within what begins an answer."""
 BARE_BOX = re.compile(r"\\boxed\s+(-?\d+(?:\.\d+)?|[a-zA-Z])(?=\s*(?:[$.,]|\\[)\]]|\n|\Z))")
 """A box without braces around a number or a letter that is all of it: `$\\boxed 3$`."""
 NUMBER = r"(?<![\w.,])-?(?:\d+,\d{1,2}|\d+(?:,\d{3})*(?:\.\d+)?(?:/\d+)?)%?(?!\d|[.,/]\d)"
@@ -86,7 +91,8 @@ def ending(response: str) -> Ending:
     response = BARE_BOX.sub(r"\\boxed{\1}", spoken(response))
     tag = _tag(response)
     boxes, unended = _boxes(response)
-    if _is_begun(response, max([unended, *(end for _, end, _ in boxes[-1:])]), tag, unended):
+    after = max([unended, *(end for _, end, _ in boxes[-1:])])
+    if CUT.search(response[-NEARBY:]) or _is_begun(response, after, tag, unended):
         return Ending(())
     if tag is not None and (not boxes or tag[0] > boxes[-1][0]):
         body = tag[1].strip()
@@ -169,12 +175,12 @@ def _boxes(text: str) -> tuple[list[tuple[int, int, str]], int]:
 
     Beside them is where the last one was begun that is not closed, or -1.
 
-    An `\\fbox{…}` is one too. One pass over the braces, so that a long malformed text takes no
-    longer than a good one.
+    An `\\fbox{…}` is one too, and a `\\framebox{…}`. One pass over the braces, so that a long
+    malformed text takes no longer than a good one.
     """
     boxes: list[tuple[int, int, str]] = []
     opened: list[int] = []
-    starts = {m.end() - 1: m.start() for m in re.finditer(r"\\(?:boxed|fbox)\s*\{", text)}
+    starts = {m.end() - 1: m.start() for m in BOX.finditer(text)}
     for match in re.finditer(r"[{}]", text):
         at = match.start()
         if match[0] == "{":

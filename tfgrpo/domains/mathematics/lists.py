@@ -8,8 +8,8 @@ read as one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 JOINT = re.compile(
     r"(?P<open>\\\{|[([{])|(?P<close>\\\}|[)\]}])"
@@ -23,7 +23,22 @@ PROSE = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{3,}")
 GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?\s*\Z")
 BRACKETED = re.compile(r"(?<![a-zA-Z])[(\[][^()\[\]{},;]*(?:;[^()\[\]{},;]*)+[)\]]")
 EQUATION = re.compile(r"\s*\\?([a-zA-Z]+(?:_\{?\w+\}?)?)\s*=(?!=)\s*(.+?)\s*\Z", re.DOTALL)
+CASES = re.compile(
+    r"\s*(?:[a-zA-Z](?:\([a-z]\))?\s*=)?\s*\\begin\{cases\}(.*?)\\end\{cases\}\s*\Z", re.DOTALL
+)
+CONDITION_WORDS = re.compile(
+    r"\\(?:text|mathrm|mbox|textrm)\s*\{[^{}]*\}|(?<![a-zA-Z\\])[a-zA-Z]{2,}(?![a-zA-Z])"
+)
+"""Words of a condition."""
 RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|lt|gt|neq?|cup|cap)(?![a-zA-Z])")
+
+
+class Case(NamedTuple):
+    """A value, the relation under which it holds, if it is one, and all that is said of when."""
+
+    value: str
+    condition: str
+    words: list[str]
 
 
 def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
@@ -99,6 +114,35 @@ def _split(text: str, separator: str) -> list[str]:
             pieces.append(text[start : match.start()])
             start = match.end()
     return [*pieces, text[start:]]
+
+
+def cases(text: str) -> list[Case]:
+    """Returns a function that is defined case by case; nothing for any other text."""
+    match = CASES.match(text)
+    rows = [row.split("&") for row in match[1].split(r"\\") if row.strip()] if match else []
+    if not rows or any(len(row) != 2 for row in rows):
+        return []
+    related = [RELATION.search(condition) or "=" in condition for _, condition in rows]
+    return [
+        Case(
+            value.strip(" ,\n"),
+            CONDITION_WORDS.sub("", when).strip(" ,.\n") if there else "",
+            when.split(),
+        )
+        for (value, when), there in zip(rows, related, strict=True)
+    ]
+
+
+def where(condition: str, others: Iterable[str], parse: Callable[[str], Any | None]) -> Any:
+    """Returns the numbers for which a condition holds, without one those for which none of the
+    others does; None where that cannot be told."""
+    from sympy import S, Union
+
+    sets = [region(each, parse) for each in ([condition] if condition else others) if each]
+    if None in sets:
+        return None
+    known = [each[0] for each in sets if each is not None]
+    return known[0] if condition else S.Reals - Union(*known)
 
 
 def tuples(solutions: list[dict[str, str]]) -> str:

@@ -14,17 +14,21 @@ GREEK = (
     "|chi|psi|omega|Gamma|Delta|Theta|Lambda|Sigma|Phi|Psi|Omega|hbar"
 )
 ARC = "a(?:rc)?(sin|cos|tan)"
-FUNCTIONS = "sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log|max|min|gcd|lcm"
+FUNCTIONS = "sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log"
+OF_SEVERAL = "max|min|gcd|lcm"
+"""Functions that are written with brackets, and words without."""
 INFINITE = "oo|inf|infinity|Infinity"
 KNOWN = (
-    rf"{GREEK}|{ARC}|{FUNCTIONS}|{INFINITE}|exp|sqrt|cbrt|abs|log(?:2|10)|mod|and|or|pct|percent"
+    rf"{GREEK}|{ARC}|{FUNCTIONS}|{OF_SEVERAL}|{INFINITE}|exp|sqrt|cbrt|abs|log(?:2|10)|mod|and|or"
+    "|pct|percent"
 )
 ALONE = r"(?<![a-zA-Z\\{_])"
 NAME = re.compile(
-    rf"{ALONE}(?:(?P<greek>{GREEK})|(?P<arc>{ARC})|(?P<function>{FUNCTIONS})"
+    rf"{ALONE}(?:(?P<greek>{GREEK})|(?P<arc>{ARC})|(?P<function>{FUNCTIONS}|(?:{OF_SEVERAL})(?=\s*[({{_]))"
     rf"|(?P<infinite>{INFINITE}))(?![a-zA-Z{{]|(?:2|10)\s*\()"
 )
 CALL = re.compile(rf"{ALONE}(exp|sqrt|cbrt|abs|log2|log10)\s*\(|\^\s*\(")
+ROOT = re.compile(rf"{ALONE}sqrt\s*(\d+(?:\.\d+)?)(?![\w.])")
 CALLS = {
     "exp": "e^{%s}",
     "sqrt": "\\sqrt{%s}",
@@ -46,7 +50,7 @@ def in_latex(text: str) -> str:
     words = WORD.findall(SET_AS_TEXT.sub(" ", text))
     if any(not re.fullmatch(KNOWN, word) for word in words):
         return text
-    text = NAME.sub(_command, text)
+    text = ROOT.sub(r"\\sqrt{\1}", NAME.sub(_command, text))
     at = 0
     while (call := CALL.search(text, at)) is not None:
         end = _closing(text, call.end())

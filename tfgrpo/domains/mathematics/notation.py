@@ -44,7 +44,7 @@ VULGAR = re.compile(r"[¼-¾⅐-⅞]")
 ROOT = re.compile(r"√\s*(?:(\d+(?:\.\d+)?|[a-zA-Z])|\(([^()]*)\)|(?=\{))")
 EURO = re.compile(r"\\(?:euro|texteuro)(?![a-zA-Z])\s*(?:\{\s*\})?")
 SIZE = re.compile(r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![a-zA-Z])")
-EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])")
+EMPTY = re.compile(r"\\varnothing(?![a-zA-Z])|\\\{\s*\\\}")
 STRESS = re.compile(r"\A\s*(\*\*|\*|__|_|`|\"|“)(?=\S)([^*`\"”]+)(?<=\S)(?:\1|”)\s*\.?\s*\Z")
 LEAD = re.compile(
     r"\A\s*(?:\\text(?:bf|rm)?\s*\{)?\s*(?:so\s+|thus,?\s+|hence,?\s+)?the\s+(?:final\s+|correct\s+)?"
@@ -82,11 +82,22 @@ JOINED = re.compile(r"(?<=\d)(and|or)(?=\s|-?\d|[a-zA-Z]\()")
 TURNED = re.compile(r"\A\s*(-?\d+(?:\.\d+)?)\s*=\s*([a-zA-Z])\s*\Z")
 
 
+ROW_END = re.compile(r"\\cr(?![a-zA-Z])")
+SYSTEM = re.compile(
+    r"\A\s*(?:\\left\s*\\\{)?\s*\\begin\{(cases|aligned|array|gathered)\}(?:\{[lcr]+\})?"
+    r"((?:(?!&\s*[^&=\s]).)*?)(?:\\\\)?\s*\\end\{\1\}\s*(?:\\right\s*\.)?\s*\Z",
+    re.DOTALL,
+)
+"""Equations that hold together, one below the other."""
+COLUMN = re.compile(
+    r"(\([^()]*,[^()]*\))\s*\^\s*\{?\s*(?:T|\\top|\\mathsf\s*\{?T\}?|\\intercal)\s*\}?\s*\Z"
+)
+"""A point that is transposed into a column."""
 ROW_SPACE = re.compile(r"(\\\\)\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|px)\s*\]")
 DRESS = re.compile(
     r"\\(?:text)?color\s*(?:\[[^\]]*\])?\s*\{[^{}]*\}|\\colorbox\s*\{[^{}]*\}|\\bbox\s*\[[^\]]*\]"
     r"|\\fcolorbox\s*\{[^{}]*\}\s*\{[^{}]*\}|\\(?:style|class|enclose)\s*\{(?![^{}]*strike)[^{}]*\}|\\phantom\s*\{[^{}]*\}"
-    r"|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|(?:display|text|script)style)(?![a-zA-Z])"
+    r"|\\(?:tiny|small|normalsize|large|Large|LARGE|huge|Huge|(?:display|text|script)style|middle)(?![a-zA-Z])"
 )
 """Colours, frames and sizes, which stand before what they dress."""
 FACED = re.compile(
@@ -98,7 +109,8 @@ BRACED = re.compile(r"\A\s*\{+\s*\$?([^{}$]*)\$?\s*\}+\s*\Z")
 ANGLES = re.compile(r"(?:\\left\s*)?\\langle(?![a-zA-Z])(.*?)(?:\\right\s*)?\\rangle(?![a-zA-Z])")
 BUILDER = re.compile(
     r"\A\s*(?:\\left\s*)?\\\{\s*([a-zA-Z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
-    r"(?:\\mid|\\vert|\\colon|:|\|)\s*((?=[^{}]*\1)[^{}]*?)\s*(?:\\right\s*)?\\\}\s*\Z"
+    r"(?:\\[,;: ])*(?:\\mid|\\vert|\\colon|:|\|)(?:\\[,;: ]|\s)*"
+    r"((?=[^{}]*\1)[^{}]*?)\s*(?:\\right\s*)?\\\}\s*\Z"
 )
 """A set that a condition on a real number describes: `\\{x \\mid x > 2\\}`."""
 ENDS = re.compile(r"([\[\]])([^\[\]()]*[,;](?:[^\[\]()]|\([^()]*\))*)([\[\]])")
@@ -149,7 +161,8 @@ def plainly(text: str) -> str:
 def _others(text: str) -> str:
     """Returns an answer without colours and spaces of rows, and with brackets, separators and
     joints as they are compared."""
-    text = FACED.sub(r"\1", DRESS.sub("", ROW_SPACE.sub(r"\1 ", text)))
+    text = FACED.sub(r"\1", DRESS.sub("", ROW_SPACE.sub(r"\1 ", ROW_END.sub(r"\\\\ ", text))))
+    text = COLUMN.sub(r"\1", SYSTEM.sub(_joined, text))
     text = BRACED.sub(r"\1", BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text)))
     sided = SIDE.sub("", text)
     if any((one, other) != ("[", "]") for one, _, other in ENDS.findall(sided)):
@@ -161,6 +174,12 @@ def _others(text: str) -> str:
     for sign, word in LOGIC if RELATED.search(text) or BETWEEN.search(text) else ():
         text = sign.sub(word, text)
     return THIN.sub(" ", text if text.isascii() else in_latin(text))
+
+
+def _joined(match: re.Match[str]) -> str:
+    """Returns the equations of a system as a list."""
+    rows = match[2].replace("&", "").split(r"\\")
+    return ", ".join(row.strip(" \n,") for row in rows)
 
 
 def _inward(match: re.Match[str]) -> str:

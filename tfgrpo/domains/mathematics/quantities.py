@@ -15,9 +15,9 @@ from tfgrpo.domains.mathematics import arithmetic, units
 from tfgrpo.domains.mathematics.arithmetic import Extreme, Value
 from tfgrpo.domains.mathematics.dates import YEAR_FIRST
 
-PLAIN = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
+PLAIN = re.compile(r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")
-THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+THOUSANDS = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:,\d{3})+(?![\d,])")
 LONGEST = 1000
 """A number of more digits than this is left to sympy, which is killed when it takes too long."""
 HEDGE = re.compile(
@@ -30,7 +30,7 @@ SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
 PERCENT = re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?|pct))[\s.$}]*\Z", re.I)
 EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")
-COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))")
+COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))|(?<=\b0),(?=\d{3}(?!\d))")
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""

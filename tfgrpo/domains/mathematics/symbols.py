@@ -112,6 +112,12 @@ def _before_bracket(sign: str, text: str, at: int) -> str:
     return f"{sign}\\cdot " if BRACKET.match(text, at) else sign
 
 
+def indices_of(name: str) -> str:
+    """Returns the index of a variable as it was written; nothing for one without an index."""
+    written = bytes.fromhex(name[1:]).decode() if re.fullmatch(r"v(?:[0-9a-f]{2})+", name) else ""
+    return written.partition("_")[2]
+
+
 def encoded(name: str) -> str:
     """Returns a name in the letters that a variable may have, the same for the same name."""
     return name if len(name) == 1 and name.isascii() else f"v{name.encode().hex()}"

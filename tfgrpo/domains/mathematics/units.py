@@ -10,38 +10,27 @@ from __future__ import annotations
 import re
 from collections import Counter
 from fractions import Fraction
-from functools import cache
-from typing import NamedTuple
+from functools import cache, reduce
+from itertools import product
+from typing import NamedTuple, TypeAlias
 
 TABLE: dict[str, dict[str, str]] = {
     "length": {
-        "nm nanometer nanometre": "1/1000000000",
-        "um micrometer micrometre micron": "1/1000000",
-        "mm millimeter millimetre": "1/1000",
-        "cm centimeter centimetre": "1/100",
-        "m meter metre": "1",
-        "km kilometer kilometre": "1000",
+        "micron": "1e-6",
         "in inch inche": "0.0254",
         "ft foot feet": "0.3048",
         "yd yard": "0.9144",
         "mi mile": "1609.344",
+        "AU": "149597870700",
+        "ly light-year": "9460730472580800",
     },
     "mass": {
-        "mg milligram": "1/1000000",
-        "g gram": "1/1000",
-        "kg kilogram": "1",
         "tonne": "1000",
         "lb pound-mass": "0.45359237",
         "oz ounce": "0.028349523125",
+        "u dalton amu": "1.66053906660e-27",
     },
-    "time": {
-        "ms millisecond": "1/1000",
-        "s second sec": "1",
-        "minute min": "60",
-        "h hour hr": "3600",
-        "day": "86400",
-        "week": "604800",
-    },
+    "time": {"minute min": "60", "h hour hr": "3600", "day": "86400", "week": "604800"},
     "years": {"month": "1/12", "year yr": "1"},
     "dollars": {"cent": "1/100", "dollar buck usd": "1"},
     "pounds": {"pence penny": "1/100", "gbp": "1"},
@@ -54,37 +43,64 @@ TABLE: dict[str, dict[str, str]] = {
     "francs": {"franc chf": "1"},
     "degrees": {"degree deg": "1"},
     "radians": {"radian rad": "1"},
+    "turns": {"rev revolution turn": "1"},
+    "parts": {"ppm": "1e-6", "ppb": "1e-9"},
+    "level": {"dB decibel": "1"},
     "celsius": {"celsius": "1"},
     "fahrenheit": {"fahrenheit": "1"},
-    "kelvin": {"kelvin": "1"},
 }
-VOLUMES = {
-    "ml milliliter millilitre": "1/1000000",
-    "l liter litre": "1/1000",
-    "gallon": "0.003785411784",
-}
-SI: dict[str, tuple[dict[str, int], str]] = {
+VOLUMES = {"l": "1/1000", "ml": "1/1000000", "gallon": "0.003785411784"}
+Kinds: TypeAlias = dict[str, int]
+SI: dict[str, tuple[Kinds, str]] = {
+    "m meter metre": ({"length": 1}, "1"),
+    "g gram": ({"mass": 1}, "1/1000"),
+    "s second sec": ({"time": 1}, "1"),
+    "A ampere amp": ({"current": 1}, "1"),
+    "K kelvin": ({"kelvin": 1}, "1"),
+    "mol mole": ({"amount": 1}, "1"),
+    "cd candela": ({"light": 1}, "1"),
+    "L liter litre": ({"length": 3}, "1/1000"),
     "N newton": ({"mass": 1, "length": 1, "time": -2}, "1"),
     "J joule": ({"mass": 1, "length": 2, "time": -2}, "1"),
     "W watt": ({"mass": 1, "length": 2, "time": -3}, "1"),
     "Pa pascal": ({"mass": 1, "length": -1, "time": -2}, "1"),
+    "bar": ({"mass": 1, "length": -1, "time": -2}, "100000"),
+    "atm": ({"mass": 1, "length": -1, "time": -2}, "101325"),
+    "mmHg torr": ({"mass": 1, "length": -1, "time": -2}, "133.322387415"),
+    "psi": ({"mass": 1, "length": -1, "time": -2}, "6894.757293168"),
+    "cal calorie": ({"mass": 1, "length": 2, "time": -2}, "4.184"),
+    "Wh": ({"mass": 1, "length": 2, "time": -2}, "3600"),
+    "BTU": ({"mass": 1, "length": 2, "time": -2}, "1055.05585262"),
+    "hp horsepower": ({"mass": 1, "length": 2, "time": -3}, "745.69987158227"),
+    "Ah": ({"current": 1, "time": 1}, "3600"),
+    "ha hectare": ({"length": 2}, "10000"),
+    "acre": ({"length": 2}, "4046.8564224"),
+    "rpm": ({"turns": 1, "time": -1}, "1/60"),
+    "bit": ({"information": 1}, "1"),
+    "B byte": ({"information": 1}, "8"),
     "Hz hertz": ({"time": -1}, "1"),
-    "A ampere amp": ({"current": 1}, "1"),
+    "Bq becquerel": ({"time": -1}, "1"),
     "C coulomb": ({"current": 1, "time": 1}, "1"),
     "V volt": ({"mass": 1, "length": 2, "time": -3, "current": -1}, "1"),
     "ohm": ({"mass": 1, "length": 2, "time": -3, "current": -2}, "1"),
+    "S siemens": ({"mass": -1, "length": -2, "time": 3, "current": 2}, "1"),
     "F farad": ({"mass": -1, "length": -2, "time": 4, "current": 2}, "1"),
+    "H henry": ({"mass": 1, "length": 2, "time": -2, "current": -2}, "1"),
     "T tesla": ({"mass": 1, "time": -2, "current": -1}, "1"),
+    "Wb weber": ({"mass": 1, "length": 2, "time": -2, "current": -1}, "1"),
+    "lm lumen": ({"light": 1}, "1"),
+    "lx lux": ({"light": 1, "length": -2}, "1"),
+    "Gy gray": ({"length": 2, "time": -2}, "1"),
+    "Sv sievert": ({"length": 2, "time": -2}, "1"),
+    "kat katal": ({"amount": 1, "time": -1}, "1"),
     "eV electronvolt": ({"mass": 1, "length": 2, "time": -2}, "1.602176634e-19"),
-    "mol mole": ({"amount": 1}, "1"),
-    "K": ({"kelvin": 1}, "1"),
+    "M molar": ({"amount": 1, "length": -3}, "1000"),
 }
-"""Units of physics: a symbol, whose case counts, and its word."""
-SPELT = {"N": "newton", "J": "joule", "W": "watt", "A": "ampere", "V": "volt"}
-SPELT |= {"T": "tesla", "K": "kelvin"}
-SYMBOL = re.compile(rf"(?<![a-zA-Z])[{''.join(SPELT)}](?![a-zA-Z])")
-"""A letter that is a unit where it is set as text, and a symbol elsewhere."""
-PREFIXES = {"n": "1e-9", "u": "1e-6", "m": "1e-3", "k": "1e3", "M": "1e6", "G": "1e9"}
+"""Units with prefixes: a symbol, whose case counts, and its words."""
+PREFIXES = {
+    "p pico": "1e-12", "n nano": "1e-9", "u micro": "1e-6", "m milli": "1e-3", "c centi": "1e-2",
+    "d deci": "1e-1", "k kilo": "1e3", "M mega": "1e6", "G giga": "1e9", "T tera": "1e12",
+}  # fmt: skip
 SPEEDS = {"mph": "0.44704", "kmh kph kmph": "5/18"}
 FORMULA_WORD = re.compile(
     r"mod|a?sinh?|a?cosh?|a?tanh?|cot|sec|csc|log|exp|sqrt|gcd|lcm|max|min|det|pct|percent"
@@ -106,21 +122,47 @@ LETTERS = frozenset("mgslhL")
 POWERS = {"square": 2, "sq": 2, "cubic": 3, "squared": 2, "cubed": 3}
 
 WORD = r"[a-zA-Z]+"
-POWER = r"(?:\^\{?-?[1-6]\}?)?"
+POWER = r"(?:\s*\^\s*\{?\s*-?[1-6]\s*\}?)?"
 ONE = rf"(?:(?:square|sq\.?|cubic)\s+)?{WORD}\.?{POWER}(?:\s+(?:squared|cubed)\b)?"
 END = re.compile(
     rf"(?P<before>.*?[\d)}}\]!\w])(?P<blank>[\s~]*)(?P<unit>{ONE}(?:\s*(?:/|\bper\b)\s*{ONE})?)\Z",
     re.DOTALL,
 )
+FACE = r"\\(?:text|mathrm|mbox|textrm|textbf|textnormal|rm)\s*"
+INNER = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+OHM = "(?:\\\\Omega(?![a-zA-Z])|\u03a9|\u2126)"
+PIECE = rf"(?:(?:\\mu\s*)?{FACE}\{{{INNER}\}}|[kMGmu]?{OHM}){POWER}"
+GAP = r"(?:\\[,;:! ]|\\cdot(?![a-zA-Z])|[\s~/*.\u00b7\u22c5])*"
 TEXT = re.compile(
-    r"(?P<before>.*?[\d)}\]!\w.])(?:\\[,;: ]|[\s~])*"
-    r"\\(?:text|mathrm|mbox|textrm|textbf|textnormal|rm)\s*"
-    r"\{[\s~]*(?P<unit>[^{}\d]*?)[\s.~]*\}(?P<power>\^\{?-?[1-6]\}?)?"
-    r"(?:\s*/\s*\\(?:text|mathrm)\s*\{\s*(?P<per>[^{}\d]*?)\s*\}(?P<below>\^\{?-?[1-6]\}?)?)?\s*\.?\Z",
+    rf"(?P<before>.*?[\d)}}\]!\w.])(?P<unit>(?:{GAP}"
+    rf"(?:{PIECE}|\\[dt]?frac\s*\{{(?:{GAP}{PIECE})+{GAP}\}}\s*\{{(?:{GAP}{PIECE})+{GAP}\}}))+)"
+    r"\s*\.?\Z",
     re.DOTALL,
 )
+"""A unit that is set as text, in one piece or in several, also as a fraction."""
+SYMBOL = re.compile(r"\\(?:mathrm|rm)(?![a-zA-Z])")
+"""How signs of units are set, and words are not."""
+BARE_OHM = re.compile(rf"[\d}}](?:\\[,;: ]|[\s~])+[kMGmu]?{OHM}{POWER}\s*\.?\Z")
+"""An ohm that is not set as text, which is a symbol without a number and a blank before it."""
+FLATTENED = (
+    (re.compile(r"\\mu(?![a-zA-Z])\s*|[\u00b5\u03bc]"), "u"),
+    (re.compile(rf"{FACE}\{{\s*([pnumkMGT])\s*\}}\s*(?={OHM})"), r"\1"),
+    (re.compile(OHM), "ohm "),
+    (re.compile(rf"(?<=u){FACE}\{{\s*({INNER})\}}"), r"\1 "),
+    (re.compile(rf"{FACE}\{{({INNER})\}}"), r" \1 "),
+    (re.compile(r"\\[dt]?frac\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}\s*\{([^{}]*(?:\{[^{}]*\}[^{}]*)*)\}"),
+     r" (\1)/(\2)"),
+    (re.compile(r"\\cdot|\\times|\\[,;:! ]|[~*\u00b7\u22c5]"), " "),
+    (re.compile(r"\\%"), "%"),
+    (re.compile(r"[{}$]"), ""),
+)  # fmt: skip
+"""How a unit that is set as text becomes plain, in order."""
+FACTOR = re.compile(
+    rf"\s*(?:(?P<sign>[/()]|per\b)|(?:(?P<square>square|sq|cubic)\b\.?\s*)?(?P<word>{WORD}(?:-{WORD})*)\.?"
+    r"(?:\s*\^\s*(?P<power>-?\d))?(?:\s+(?P<squared>squared|cubed)\b)?)\s*"
+)
 DEGREE = re.compile(
-    r"\s*(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree)\s*"
+    r"\s*(?:\\(?:text|mathrm)\s*\{\s*)?(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree)\s*"
     r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
 )
 PREFIX = re.compile(rf"\A([+-]?)\s*(?:\\?({MONEY})|({'|'.join(CODES)})\s)\s*(?=[\d.+-])")
@@ -131,19 +173,7 @@ SUFFIX = re.compile(
 )
 
 
-SET = r"\\(?:text|mathrm|mbox|textrm)\s*\{[^{}]*\}(?:\^\{?-?\d\}?)?"
-OVER = re.compile(rf"\\[dt]?frac\s*\{{\s*({SET})\s*\}}\s*\{{\s*({SET})\s*\}}\s*\Z")
-MICRO = re.compile(
-    r"(?:\\mu|µ|μ)\s*\\(?:text|mathrm)\s*\{\s*([a-zA-Z]+)\s*\}"
-    r"|\\(?:text|mathrm)\s*\{\s*(?:\\mu|µ|μ)\s*([a-zA-Z]+)\s*\}"
-)
-OHM = re.compile(
-    r"(?<=[\d}])(?:\\[,;: ]|[\s~])+(?:\\(?:text|mathrm)\s*\{\s*([kMGmu])\s*\}|([kMG]))?"
-    r"\s*(?:\\Omega|Ω|Ω)\s*\Z|\\(?:text|mathrm)\s*\{\s*(?:[kMG])?\\Omega\s*\}\s*\Z"
-)
-WITHIN = re.compile(
-    r"\\(?:text|mathrm|mbox|textrm)\s*\{([^{}^$]*[a-zA-Z])\s*\$?\^\{?(-?\d)\}?\$?\s*\}\s*\Z"
-)
+MICRO = re.compile("(?<=[\\d\\s~])[\u00b5\u03bc](?=[a-zA-Z])")
 
 
 class Unit(NamedTuple):
@@ -158,31 +188,33 @@ class Unit(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A text without its unit, the unit, and whether words were left off that are none."""
+    """A text without its unit or the words that count in its place, and the unit, if it is one."""
 
     text: str
     units: tuple[Unit, ...] = ()
-    counted: bool = False
 
 
 @cache
 def _known() -> dict[str, Unit]:
-    known: dict[str, Unit] = {}
-    rows = [
+    rows: list[tuple[Kinds, str, str]] = [
         ({kind: 1}, words, size) for kind, table in TABLE.items() for words, size in table.items()
     ]
     rows += [({"length": 3}, words, size) for words, size in VOLUMES.items()]
     rows += [({"length": 1, "time": -1}, words, size) for words, size in SPEEDS.items()]
-    for kinds, words, size in rows:
-        for word in words.split():
-            known[word] = Unit(frozenset(kinds.items()), Fraction(size))
-    for words, (kinds, size) in SI.items():
-        for word in words.split():
-            known[word] = Unit(frozenset(kinds.items()), Fraction(size))
-        symbol = words.split()[0]
-        for prefix, factor in PREFIXES.items():
-            larger = Unit(frozenset(kinds.items()), Fraction(size) * Fraction(factor))
-            known.setdefault(prefix + symbol, larger)
+    rows += [(kinds, words, size) for words, (kinds, size) in SI.items()]
+    known = {
+        word: Unit(frozenset(kinds.items()), Fraction(size))
+        for kinds, words, size in rows
+        for word in words.split()
+    }
+    for prefix, factor in PREFIXES.items():
+        short, long = prefix.split()
+        for words in SI:
+            symbol, *names = words.split()
+            unit = known[symbol]
+            larger = unit._replace(size=unit.size * Fraction(factor))
+            for word in (short + symbol, *(long + name for name in names)):
+                known.setdefault(word, larger)
     return known
 
 
@@ -194,7 +226,7 @@ def split(text: str) -> Measured:
     text = text.strip()
     if text.startswith("$") and text.endswith("$") and len(text) > 1:
         text = text.strip("$").strip()
-    text = FORMULA.sub(r"\1 \2", typeset(text))
+    text = FORMULA.sub(r"\1 \2", MICRO.sub("u", text))
     currency = PREFIX.match(text)
     if currency is not None:
         kind = SIGNS[currency[2]] if currency[2] else CODES[currency[3]]
@@ -202,15 +234,6 @@ def split(text: str) -> Measured:
         own = Unit(frozenset({(kind, 1)}), Fraction(1))
         return Measured(rest.text, tuple(_product(own, unit) for unit in rest.units) or (own,))
     return _end(text)
-
-
-def typeset(text: str) -> str:
-    r"""Returns a text with its unit as `\text{m}/\text{s}^2`, however it was set: `\mathrm{m/s^2}`,
-    `\frac{\text{m}}{\text{s}^2}`, `\text{cm$^2$}`, `\Omega`, `\mu\mathrm{m}`."""
-    text = OVER.sub(lambda match: f"{match[1]}/{match[2]}", text)
-    text = MICRO.sub(r"\\text{u\1}", text)
-    text = OHM.sub(lambda match: f" \\text{{{match[1] or match[2] or ''}ohm}}", text)
-    return WITHIN.sub(lambda match: f"\\text{{{match[1]}}}^{match[2]}", text)
 
 
 def _end(text: str) -> Measured:
@@ -230,15 +253,23 @@ def _in_text(text: str) -> Measured | None:
     match = TEXT.match(text)
     if match is None:
         return None
-    words = match["unit"] + (match["power"] or "")
-    if CHANGES.search(words):
+    words = match["unit"]
+    if "{" not in words and not BARE_OHM.search(text):
         return None
-    if match["per"]:
-        words += "/" + match["per"] + (match["below"] or "")
-    units = named(SYMBOL.sub(lambda symbol: SPELT[symbol[0]], words))
+    for pattern, plain in FLATTENED:
+        words = pattern.sub(plain, words)
+    words = " ".join(words.split())
+    if CHANGES.search(words) or re.search(r"\d", re.sub(r"\^\s*-?\d", "", words)):
+        return None
+    units = named(words, as_text=True)
     if units:
         return Measured(match["before"], units)
-    return Measured(match["before"], (), True) if re.match(r"[^\W\d_]", words) else None
+    if not re.match(r"[^\W\d_]", words):
+        return None
+    if SYMBOL.search(match["unit"]):  # a sign of a unit, and no word that counts
+        own = frozenset({(f"?{words.casefold().removesuffix('s')}", 1)})
+        return Measured(match["before"], (Unit(own, Fraction(1)),))
+    return Measured(match["before"])
 
 
 def _in_words(text: str) -> Measured | None:
@@ -252,54 +283,52 @@ def _in_words(text: str) -> Measured | None:
         return None
     if number is None:
         return None
-    units = named(words)
+    units = named(re.sub(r"[{}]", "", words))
     if units:
         return Measured(before, units)
     plain = re.search(r"\d\Z", before) and re.fullmatch(r"[a-zA-Z]{3,}", words)
     if match["blank"] and plain and not (CHANGES.search(words) or FORMULA_WORD.fullmatch(words)):
-        return Measured(before, (), True)
+        return Measured(before)
     return None
 
 
-def named(words: str) -> tuple[Unit, ...]:
-    """Returns the units that words may name; none where they name none.
+def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
+    r"""Returns the units that words may name: `m/s^2`, `kg m^-3`, `miles per hour`, `W/(m^2 K)`.
 
-    "pounds" are two: money and mass.
+    None where they name none; "pounds" are two: money and mass. Beside a quotient a word that is no
+    unit is a kind of its own. A single capital is a unit only where it was set `as_text`.
     """
-    above, per, below = (part.strip() for part in _per(words))
-    over = _single(above)
-    if not per:
-        return over
-    under = _single(below)
-    if not over and not under:
-        return ()
-    unknown = (Unit(frozenset({(f"?{words}", 1)}), Fraction(1)),)
-    return tuple(_product(a, _inverse(b)) for a in over or unknown for b in under or unknown)
+    quotient = "/" in words or " per " in words
+    units: list[tuple[Unit, ...]] = [(Unit(frozenset(), Fraction(1)),)]
+    levels, over, at, known = [1], 1, 0, False
+    while at < len(words):
+        match = FACTOR.match(words, at)
+        if match is None:
+            return ()
+        at = match.end()
+        if match["sign"] == "(":
+            levels.append(levels[-1] * over)
+        elif match["sign"] == ")" and len(levels) > 1:
+            levels.pop()
+        elif match["sign"] == ")":
+            return ()
+        elif not match["sign"]:
+            name = match["word"]
+            power = POWERS.get(match["square"] or match["squared"] or "", int(match["power"] or 1))
+            word = _word(name, as_text)
+            if not word and not quotient:
+                return ()
+            known = known or bool(word)
+            own = Unit(frozenset({(f"?{name.removesuffix('s')}", 1)}), Fraction(1))
+            units.append(tuple(_power(unit, levels[-1] * over * power) for unit in word or (own,)))
+        over = -1 if match["sign"] in ("/", "per") else 1
+    return tuple(reduce(_product, factors) for factors in product(*units)) if known else ()
 
 
-def _per(words: str) -> tuple[str, str, str]:
-    for sign in ("/", " per "):
-        if sign in words:
-            above, _, below = words.partition(sign)
-            return above, sign, below
-    return words, "", ""
-
-
-def _single(words: str) -> tuple[Unit, ...]:
-    match = re.fullmatch(
-        rf"(?:(square|sq|cubic)\.?\s+)?({WORD})\.?(?:\^\{{?(-?\d)\}}?)?(?:\s+(squared|cubed))?",
-        words,
-    )
-    if match is None:
-        return ()
-    power = POWERS.get(match[1] or match[4] or "", 0) or int(match[3] or 1)
-    return tuple(_power(unit, power) for unit in _word(match[2]))
-
-
-def _word(word: str) -> tuple[Unit, ...]:
+def _word(word: str, as_text: bool) -> tuple[Unit, ...]:
     known = _known()
-    if len(word) == 1:
-        return (known[word.lower()],) if word in LETTERS else ()
+    if len(word) == 1 and not as_text and word not in LETTERS:
+        return ()
     if word in known:
         return (known[word],)
     lower = word.lower()
@@ -318,10 +347,6 @@ def _unit(name: str) -> Unit:
 
 def _power(unit: Unit, power: int) -> Unit:
     return Unit(frozenset((kind, n * power) for kind, n in unit.kinds), unit.size**power)
-
-
-def _inverse(unit: Unit) -> Unit:
-    return _power(unit, -1)
 
 
 def _product(one: Unit, other: Unit) -> Unit:

@@ -19,8 +19,8 @@ from tfgrpo.store.history.blame import blame
 from tfgrpo.store.records import Event, Json
 
 SECTION = re.compile(r"##+(.*)")
-ID = r"[\w.:-]+"
-"""What an id may look like where counters follow it: `7`, `S8`, `ctx-1699-ab12`."""
+ID = r"[^\s\[\]]+"
+"""What an id may look like where counters follow it: `7`, `S8`, `ctx-1699-ab12`, `err/2`."""
 BULLET = re.compile(
     rf"\s*(?:[-*]\s+)?\[([A-Za-z_]+-\d+|{ID}(?=\]\s*(?:[a-z_]+=\S+\s+)+::))\](?![(\[:])(.*)",
     re.DOTALL,

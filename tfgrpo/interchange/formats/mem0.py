@@ -59,8 +59,11 @@ def read(source: SourceFile) -> Content:
         if not isinstance(memory, dict) or not isinstance(text, str):
             raise source.wrong(f"memory {number} has no text", 1, hint="is the file complete?")
         at = source.line_of(str(memory.get("id", ""))) if memory.get("id") else None
-        if memory.get("state", "active") != "active":
-            texts.skipped.append(Skipped(at or 0, at or 0, f"is {memory['state']}", text[:60]))
+        gone = [state for state in ("deleted", "archived") if memory.get(f"{state}_at")]
+        state = memory.get("state", "active")
+        if state != "active" or gone:
+            state = state if state != "active" else gone[0]
+            texts.skipped.append(Skipped(at or 0, at or 0, f"is {state}", text[:60]))
             continue
         evidence = short(memory, ABOUT)
         metadata = memory.get("metadata")

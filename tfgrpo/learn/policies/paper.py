@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel
 
@@ -56,6 +56,8 @@ class EditPlan(BaseModel):
 
 class Published:
     """The policy `paper`."""
+
+    prompts: ClassVar[tuple[str, ...]] = ("summary", "comparison", "reconcile", "plan")
 
     def __init__(self, parts: RunParts, collector: Collector) -> None:
         self._parts, self._collector = parts, collector

@@ -16,6 +16,8 @@ what no longer helps, a KEEP for what a group came to again) and on its branch o
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tfgrpo.learn.candidates import Proposals, free_places
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.contrast import contrasted
@@ -36,6 +38,8 @@ help is taken: in simulations of short runs that gains more than it loses
 class Probation:
     """The policy `probation`. `rule` decides what becomes of candidates; without one, it is
     `ByChance`, and `AT_THE_END` in the last step."""
+
+    prompts: ClassVar[tuple[str, ...]] = ("summary", "lesson")
 
     def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
         self._parts, self._collector, self._rule = parts, collector, rule

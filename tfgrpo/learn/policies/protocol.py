@@ -74,7 +74,10 @@ class Learned:
 
 
 class Policy(Protocol):
-    """Learns from the steps of one run. It is made with the run's parts and its collector."""
+    """Learns from the steps of one run. It is made with the run's parts and its collector.
+
+    One may say in `prompts`, a tuple of the class, which prompts it asks besides the attempts'.
+    """
 
     def __init__(self, parts: RunParts, collector: Collector) -> None: ...
 

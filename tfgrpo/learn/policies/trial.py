@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tfgrpo.evaluation.paired_test import Judged, judge
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
@@ -54,6 +54,8 @@ class Attempt(NamedTuple):
 
 class Trial:
     """The policy. See `Policy`."""
+
+    prompts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parts: RunParts, collector: Collector) -> None:
         self._store, self._run, self._collector = parts.session.store, parts.run, collector

@@ -1,0 +1,61 @@
+"""Verdicts on siblings of what was reported, and on answers that mean something else."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from other_meanings import FORMULA, WHOLE, other_meanings
+
+from tfgrpo.domains.choice import Labels, read
+from tfgrpo.domains.mathematics.answers import judge
+from tfgrpo.domains.mathematics.extract import bare
+
+HERE = Path(__file__).parent
+KINDS = ("symbol", "complex", "plain-names", "units", "notation", "begun", "other")
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    """Returns the rows of a corpus: id, gold, pred and what is expected."""
+    lines = (HERE / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+SIBLINGS = rows("verdict_siblings.jsonl")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_siblings_of_a_kind_are_judged_right(kind: str) -> None:
+    """At least thirty of each kind."""
+    own = [row for row in SIBLINGS if row["id"].rpartition("-")[0] == kind]
+    assert len(own) >= 30
+    failed = [
+        row for row in own if (_reward(row["gold"], row["pred"]) == 1.0) is not row["expected"]
+    ]
+    assert failed == []
+
+
+def test_every_sibling_is_of_a_kind() -> None:
+    assert {row["id"].rpartition("-")[0] for row in SIBLINGS} == set(KINDS)
+
+
+def test_labels_are_read_where_the_prompt_asks_for_them() -> None:
+    own = rows("label_siblings.jsonl")
+    assert len(own) >= 30
+    labels = Labels(("A", "B", "C", "D"))
+    failed = [row for row in own if (read(row["pred"], labels) == "D") is not row["expected"]]
+    assert failed == []
+
+
+def test_no_answer_that_means_something_else_earns_a_reward() -> None:
+    sample = list(other_meanings())[::211]
+    assert set(Counter(pair.kind for pair in sample)) == FORMULA.keys() | WHOLE.keys()
+    rewarded = [pair for pair in sample if _reward(pair.gold, rf"\boxed{{{pair.answer}}}") == 1.0]
+    assert rewarded == []
+
+
+def _reward(gold: str, response: str) -> float | None:
+    return judge(gold, bare(response)).reward
