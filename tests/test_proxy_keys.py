@@ -51,7 +51,7 @@ def provider() -> Iterator[Provider]:
 def settings(store: Store, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> ProxySettings:
     monkeypatch.setenv("PROVIDER_KEY", OWN)
     openai = with_key(parse_upstream(provider.url), "PROVIDER_KEY")
-    anthropic = with_key(parse_upstream(provider.url, anthropic=True), "PROVIDER_KEY")
+    anthropic = with_key(parse_upstream(provider.url, "anthropic"), "PROVIDER_KEY")
     libraries = {"d": Choice(store.path)}
     return ProxySettings(libraries, "d", openai, anthropic, port=0, prices=PRICES)
 

@@ -26,15 +26,17 @@ LOOKED_AT = 4_000
 QUOTED = 80
 STATUSES = (
     (429, ("insufficient_quota", "exceeded_quota", "rate_limit", "resource_exhausted", "too_many")),
+    (429, ("throttl",)),
     (402, ("credit", "billing", "payment", "balance")),
     (401, ("api_key", "apikey", "authenticat", "unauthorized")),
-    (403, ("permission", "forbidden")),
+    (403, ("permission", "forbidden", "accessdenied")),
     (404, ("not_found", "notfound")),
     (529, ("overloaded",)),
     (503, ("unavailable",)),
     (504, ("timeout", "deadline_exceeded")),
     (500, ("server_error", "internal", "api_error")),
     (400, ("invalid", "bad_request", "badrequest", "context_length", "content_filter")),
+    (400, ("validation",)),
 )
 """HTTP statuses by what providers call such an error in its code or type, the first that fits."""
 

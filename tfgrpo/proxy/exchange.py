@@ -28,9 +28,12 @@ from tfgrpo.proxy.recorded_call import CUT
 from tfgrpo.proxy.subject_kinds import Asking, Undecided
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.rendering.request_placement import (
+    BEDROCK,
+    GOOGLE,
     Members,
     conversation,
     metadata,
+    named_by,
     opening,
     place_of,
     question,
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tfgrpo.proxy")
 VANISHED = 499
 """The status on record where the client was gone before its answer."""
+NAMED_BY_PATH = (GOOGLE, BEDROCK)
+"""The APIs whose paths name the model."""
 ENDING = "the proxy was told to end, and the answer took longer than it waits"
 
 
@@ -51,19 +56,15 @@ class Exchange:
     """A request under way."""
 
     __slots__ = (
-        *("_anthropic", "_body", "_connecting", "_connection", "_fed", "_framing", "_out", "_over"),
-        *("_slow", "_streaming", "_tried", "_wire", "call", "client", "proxy", "request"),
-        "upstream",
+        *("_body", "_connecting", "_connection", "_fed", "_framing", "_out", "_over", "_slow"),
+        *("_streaming", "_tried", "_wire", "call", "client", "proxy", "request", "upstream"),
     )
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         self.proxy = proxy
         self.client = client
         self.request = request
-        anthropic = b"anthropic-version" in request.index
-        self._anthropic = anthropic or request.path.startswith(("/v1/messages", "/messages"))
-        settings = proxy.settings
-        self.upstream = settings.anthropic if self._anthropic else settings.openai
+        self.upstream = proxy.upstreams.get(request.api) or proxy.settings.openai
         self.call = Call(proxy.call_id(), time.time_ns() // 1000, request)
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -88,6 +89,8 @@ class Exchange:
         try:
             if self.proxy.open > self.proxy.settings.limits.requests:
                 raise BadRequest(503, "too many requests are under way")
+            if request.api not in self.proxy.upstreams or request.api == BEDROCK:
+                self._check_api()
             if desk is not None:
                 desk.admit(self.call, request)
             if body is None:
@@ -113,6 +116,15 @@ class Exchange:
             return
         self.proxy.begin(self.call)
         self._send()
+
+    def _check_api(self) -> None:
+        """Raises BadRequest for an API that nobody serves, and for a signed request: neither its
+        body nor the name of its host could change."""
+        request = self.request
+        if request.api not in self.proxy.upstreams:
+            raise BadRequest(404, f"no provider is named here for the API of {request.api}")
+        if request.index.get(b"authorization", b"").startswith(b"AWS4-"):
+            raise BadRequest(400, "a signed request cannot be changed: use an API key of Bedrock's")
 
     def _aim(self, body: bytes | None) -> None:
         """Writes the head as it goes to the provider. Raises BadRequest."""
@@ -172,6 +184,8 @@ class Exchange:
         if who is None:
             who = conversation(members)
         call.read(members, who)
+        if request.api in NAMED_BY_PATH:
+            call.model, call.streamed = named_by(request.path) or (call.model, call.streamed)
         if self.proxy.settings.tags:
             call.metadata = metadata(members, self.proxy.settings.tags)
         if self.proxy.keeps_words(call):
@@ -179,7 +193,7 @@ class Exchange:
         name, model, classifier = self.proxy.chooser.named(request.index, members)
         if classifier is not None:
             words, headers = opening(members), request.index
-            asking = Asking(classifier, who, words, headers, self.upstream, self._anthropic)
+            asking = Asking(classifier, who, words, headers, self.upstream, request.api)
             name = self.proxy.kinds.library(asking, name)
         chosen = self._chosen(name, members)
         edits: list[Edit] = []

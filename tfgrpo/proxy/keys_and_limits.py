@@ -17,16 +17,16 @@ import struct
 import time
 from collections.abc import Mapping
 
-from tfgrpo.proxy.http_message import BadRequest, Request, virtual_key
+from tfgrpo.proxy.http_message import BadRequest, Request, sent_key, virtual_key
 from tfgrpo.proxy.library_choice import NONE
-from tfgrpo.proxy.passing_call import Call, sent_key
+from tfgrpo.proxy.passing_call import Call
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.rendering.request_placement import place_of
 from tfgrpo.store.activity.key_ledger import Budget, VirtualKey, allows, key_digest
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_ledger
 
-OPEN_PATHS = ("/v1/models", "/v1/models/*", "/models", "/models/*")
+OPEN_PATHS = ("/v1/models", "/v1/models/*", "/models", "/models/*", "/v1beta/models*")
 """What any virtual key may ask for with GET, beside the routes that get a library."""
 _plain = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+)+/?").fullmatch
 """A path that means one thing to everybody: no dots to go up by, nothing encoded."""

@@ -24,7 +24,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tfgrpo.proxy.call_counter import Counter, counter_path
-from tfgrpo.proxy.passing_call import Call, sent_key
+from tfgrpo.proxy.http_message import sent_key
+from tfgrpo.proxy.passing_call import Call
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.telemetry import Telemetry

@@ -55,6 +55,7 @@ class Proxy:
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
+        self.upstreams = settings.upstreams
         self.router: Router | None = None
         self.exchange: type[Exchange] = Exchange
         self._route()
@@ -119,6 +120,7 @@ class Proxy:
             tags=settings.tags,
             openai=settings.openai,
             anthropic=settings.anthropic,
+            others=settings.others,
             providers=settings.providers,
             retries=settings.retries,
             timeouts=settings.timeouts,
@@ -127,6 +129,7 @@ class Proxy:
             raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
         chooser, before = Chooser(settings), self.chooser
         self.settings, self.chooser = settings, chooser
+        self.upstreams = settings.upstreams
         self._route()
         self.keys = KEYS | fields_of(settings.rules)
         # A name may be another store's by now: records are found by their paths again.

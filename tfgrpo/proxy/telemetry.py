@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, route_of
 from tfgrpo.store.activity.traffic import CallRecord, Feedback
 
 SCHEMA = "https://opentelemetry.io/schemas/gen-ai-dev/1.42"
@@ -63,7 +64,13 @@ SERVICE_NAME = "OTEL_SERVICE_NAME"
 RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
 CLIENT, FAILED, DELTA = 3, 2, 1
 """A span's kind and its status, and sums since the last message, by OTLP's numbers."""
-OPERATIONS = {"/messages": "chat", "/chat/completions": "chat", "/responses": "chat"}
+GENERATE, CHAT = "generate_content", "chat"
+OPERATIONS = {
+    **dict.fromkeys(("/messages", "/chat/completions", "/responses"), CHAT),
+    **dict.fromkeys(("/converse", "/converse-stream"), CHAT),
+    **dict.fromkeys((":generateContent", ":streamGenerateContent"), GENERATE),
+}
+PROVIDERS = {GOOGLE: "gcp.gemini", BEDROCK: "aws.bedrock"}
 
 
 class Histogram:
@@ -237,9 +244,10 @@ def span(call: CallRecord) -> dict[str, Any]:
 
 def _common(call: CallRecord) -> dict[str, str | None]:
     """What spans and metrics of a call are told apart by."""
+    api = api_of(call.route)
     return {
-        OPERATION: OPERATIONS.get(call.route.removeprefix("/v1")),
-        PROVIDER: "anthropic" if "/messages" in call.route else "openai",
+        OPERATION: OPERATIONS.get(route_of(call.route).removeprefix("/v1")),
+        PROVIDER: PROVIDERS.get(api, api),
         REQUEST_MODEL: call.model,
         PROMPT_NAME: call.library,
         PROMPT_VERSION: call.digest,
