@@ -122,6 +122,9 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.openai.shown("/v1/chat/completions")
         printing.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
+        if settings.openai.through is not None:
+            way = settings.openai.through
+            printing.echo(f"by way of the proxy {way.host}:{way.port}", err=True)
         usual = str(settings.openai), settings.openai.before_v1
         for api, (name, path) in ROUTES.items():
             other = settings.upstreams.get(api)

@@ -229,6 +229,15 @@ def test_budgets_alert_once_at_the_webhook_and_stop(settings: ProxySettings, sto
     assert all("budget of" in one["text"] for one in events)
 
 
+def test_a_budget_that_stops_holds_on_every_path(settings: ProxySettings, store: Store) -> None:
+    limits = (SpendLimit(Budget(EACH / 2, "day"), stop=True),)
+    with ProxyThread(replace(settings, budgets=limits)) as proxy:
+        assert ask(proxy, "sk-own") == 200
+        wait(lambda: spent(store, "all") > 0)
+        for path in (CHAT, "/v1/embeddings", "/v1/files", "/v1/realtime"):
+            assert ask(proxy, "sk-own", path) == 402, path
+
+
 def test_a_webhook_that_is_away_is_told_later(
     settings: ProxySettings, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -85,23 +85,17 @@ class Exchange:
 
     def start(self, body: bytes | None) -> None:
         """Sends the request on. With None as the body, `feed` brings it piece by piece."""
-        request, desk = self.request, self.proxy.desk
+        request = self.request
         try:
-            if self.proxy.open > self.proxy.settings.limits.requests:
-                raise BadRequest(503, "too many requests are under way")
-            if request.api not in self.proxy.upstreams or request.api == BEDROCK:
-                self._check_api()
-            if desk is not None:
-                desk.admit(self.call, request)
+            self._admit()
+            self._streaming = body is None
             if body is None:
-                self._streaming = True
-                self._aim(None)
                 self.proxy.note_passed(request)
             else:
                 self._body = body = self._placed(body)
-                if desk is not None:
-                    desk.check(self.call, request)
-                self._aim(body)
+            if self.proxy.desk is not None:
+                self.proxy.desk.check(self.call, request)
+            self._aim(body)
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal), refusal.after)
             return
@@ -117,14 +111,19 @@ class Exchange:
         self.proxy.begin(self.call)
         self._send()
 
-    def _check_api(self) -> None:
-        """Raises BadRequest for an API that nobody serves, and for a signed request: neither its
-        body nor the name of its host could change."""
-        request = self.request
-        if request.api not in self.proxy.upstreams:
+    def _admit(self) -> None:
+        """Raises BadRequest for a request that its head refuses already. One that is signed is
+        among them: neither its body nor the name of its host could change."""
+        request, proxy = self.request, self.proxy
+        if proxy.open > proxy.settings.limits.requests:
+            raise BadRequest(503, "too many requests are under way")
+        if request.api not in proxy.upstreams:
             raise BadRequest(404, f"no provider is named here for the API of {request.api}")
-        if request.index.get(b"authorization", b"").startswith(b"AWS4-"):
+        signed = request.api == BEDROCK and request.index.get(b"authorization", b"")
+        if signed and signed.startswith(b"AWS4-"):
             raise BadRequest(400, "a signed request cannot be changed: use an API key of Bedrock's")
+        if proxy.desk is not None:
+            proxy.desk.admit(self.call, request)
 
     def _aim(self, body: bytes | None) -> None:
         """Writes the head as it goes to the provider. Raises BadRequest."""

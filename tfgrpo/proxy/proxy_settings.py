@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tfgrpo.production.webhook import checked_webhook
+from tfgrpo.proxy.outbound_proxy import OutboundProxy, outbound_proxy
 from tfgrpo.proxy.personal_data import checked_regions
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
@@ -73,6 +74,7 @@ class Upstream:
     key: str = field(default="", repr=False)
     """The provider's own key, for callers with a virtual one."""
     api: str = OPENAI
+    through: OutboundProxy | None = None
 
     def __hash__(self) -> int:
         return hash(self.authority)  # which is asked for in every request
@@ -332,6 +334,7 @@ def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
         parts.query,
         name,
         api=api,
+        through=outbound_proxy(parts.hostname) if tls else None,
     )
 
 

@@ -154,7 +154,7 @@ class Recorder:
             os.set_blocking(self._pipe, False)
             self.process = process = child_processes.start(
                 child_processes.python("-c", COMMAND, settings),
-                child_processes.without_keys("OTEL_"),
+                child_processes.without_keys("OTEL_", *child_processes.NETWORK),
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 pass_fds=[descriptor],

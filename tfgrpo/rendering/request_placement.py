@@ -289,17 +289,21 @@ def route_of(path: str) -> str:
     return f"/{route}" if below else plain
 
 
-CHATTY = re.compile(
-    r"(?:completions?|responses|messages|chat|generate[-_]?content|converse(?:-stream)?|invoke"
-    r"(?:-with-response-stream)?)/*\Z",
-    re.IGNORECASE,
-)
-"""What the paths of conversations end in, here and at other providers."""
+CHATTY = {
+    b"POST": re.compile(
+        r"(?:completions?|responses|messages|chat|generate[-_]?content|converse(?:-stream)?|invoke"
+        r"(?:-with-response-stream)?)/*\Z",
+        re.IGNORECASE,
+    ),
+    b"GET": re.compile(r"/realtime/*\Z"),
+}
+"""What the paths of conversations end in, here and at other providers, by method."""
 
 
 def looks_like_chat(method: bytes, path: str) -> bool:
     """Returns whether a path is probably one of a conversation, though no library goes in."""
-    return method == b"POST" and place_of(method, path) is None and bool(CHATTY.search(path))
+    chatty = CHATTY.get(method)
+    return chatty is not None and place_of(method, path) is None and bool(chatty.search(path))
 
 
 def question(members: Members) -> str:
