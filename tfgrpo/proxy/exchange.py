@@ -296,8 +296,8 @@ class Exchange:
     def ended(self) -> None:
         if self._framing is not None and self._framing.chunked:
             self._out.append(b"0\r\n\r\n")
-        self.flush()
         self._finish()
+        self.flush()
         self.client.finished(self.request)
 
     def failed(self, why: str, *, untouched: bool) -> None:
@@ -363,8 +363,8 @@ class Exchange:
         keep = self.request.keep_alive and not self._streaming
         self.request.keep_alive = keep
         body = error_body(message)
-        self.client.write(own_answer(status, body, closing=not keep, after=after))
         self._finish()
+        self.client.write(own_answer(status, body, closing=not keep, after=after))
         self.client.finished(self.request)
 
     def _finish(self) -> None:

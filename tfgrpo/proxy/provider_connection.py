@@ -38,7 +38,7 @@ class Asker(Protocol):
         """A piece of its body is here."""
 
     def flush(self) -> None:
-        """All that arrived at once has been told."""
+        """All that arrived at once has been told, and there is more to come."""
 
     def ended(self) -> None:
         """The answer is whole. The connection may be used again."""
@@ -104,8 +104,9 @@ class UpstreamConnection(asyncio.Protocol):
             self.leave()
             asker.failed(f"the provider's answer is not HTTP: {error}", untouched=False)
             return
-        asker.flush()
-        if self._done:
+        if not self._done:
+            asker.flush()
+        else:
             self.asker = None
             if self._lasting:
                 self._pool.keep(self._upstream, self)
