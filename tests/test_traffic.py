@@ -584,7 +584,7 @@ def test_a_killed_recorder_loses_nothing_and_another_takes_its_place(
 def test_a_recorder_that_is_killed_before_the_end_loses_nothing(
     settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch, seen: bool
 ) -> None:
-    for pause in ("SOON", "AGAIN"):  # none takes its place until the end
+    for pause in ("AT_ONCE", "AGAIN"):  # none takes its place until the end
         monkeypatch.setattr(f"tfgrpo.proxy.recorder.{pause}", 600.0)
     with ProxyThread(settings) as proxy:
         recorder, process = stopped_recorder(proxy, store)

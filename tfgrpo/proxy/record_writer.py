@@ -42,8 +42,8 @@ from tfgrpo.store.records import REDACTED
 
 UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
 """What is told when the file cannot be written, before the reason, and when it can be again."""
-PAUSE = 0.1
-"""Seconds between batches."""
+PAUSE, SLICES = 0.1, 5
+"""Seconds between batches, and how often in them the pipe is emptied."""
 PRUNE = 30.0
 """Seconds between two looks for calls that are too old."""
 BATCH = 250
@@ -111,7 +111,10 @@ class RecordWriter:
         while not ended or (self._waiting and not self._trouble):
             idle = self._trouble or not self._waiting
             if idle and select.select([pipe], [], [], self._patience())[0]:
-                ending.poll(PAUSE * 1000)  # so that one batch has what comes meanwhile
+                for _ in range(SLICES):  # so that one batch has what comes meanwhile
+                    if ending.poll(PAUSE / SLICES * 1000):
+                        break
+                    self._read(pipe)
             ended = self._read(pipe) or ended
             self._write(last=ended and len(self._waiting) <= BATCH)
             if not caught_up and not self._waiting:

@@ -39,15 +39,16 @@ WAITING = 32 << 20
 later ones are lost, and counted."""
 PIPE = 1 << 20
 """Bytes that the system holds between the two, where it can be told so."""
-SOON, AGAIN = 0.03, 1.0
-"""Seconds after which a process that died is replaced; twice as many for each one before it that
-had written nothing either, up to so many."""
+AT_ONCE, SOON, AGAIN = 0.0, 0.03, 1.0
+"""Seconds after which a process is replaced that died before it had written anything, the more the
+more of them did; up to so many. Another is replaced at once."""
 TRIES = 3
 """Processes that are given the last calls, at the end, where each is killed."""
 FLUSH = 5.0
+HELD = 2000
+"""Calls that may be sent and not written yet, before that process is given time."""
 BEHIND, STUCK = 0.05, 1.0
-"""Seconds that a worker waits at a call for a process that is behind, which without that gets too
-little of a processor; and after which it does so again, where that was in vain."""
+"""Seconds that it is given at a call; and after which it is again, where that was in vain."""
 LEAVE = 60.0
 """Seconds that feedback waits for its call, and that the end waits for the last ones."""
 COMMAND = "from tfgrpo.proxy.record_writer import main; main()"
@@ -130,10 +131,22 @@ class Recorder:
         if self.process is None:
             return
         self._send()
-        if self._pending and self._reported and time.monotonic() > self._stuck_until:
-            if not select.select([], [self._pipe], [], BEHIND)[1]:
-                self._stuck_until = time.monotonic() + STUCK
+        if (self._pending or len(self._sent) > HELD) and self._reported:
+            self._let_catch_up()
+
+    def _let_catch_up(self) -> None:
+        """Gives the process that writes a moment, which gets too little of a processor without
+        that: what it has not written yet fits into the pipe to the next one if it is killed."""
+        if time.monotonic() < self._stuck_until:
+            return
+        full = bool(self._pending)
+        room = select.select([], [self._pipe], [], BEHIND)[1] if full else []
+        if room:
             self._send()
+        elif not full and select.select([self._lines], [], [], BEHIND)[0]:
+            self._listen()
+        else:
+            self._stuck_until = time.monotonic() + STUCK
 
     def flush(self) -> None:
         """Waits until what is over by now is on record, if it can be. For another thread than the
@@ -241,7 +254,7 @@ class Recorder:
             process.stdout.close()
         self._failed = 0 if self._reported else self._failed + 1
         self._take_back(process.returncode)
-        pause = min(AGAIN, SOON * 2**self._failed)
+        pause = min(AGAIN, AT_ONCE + SOON * self._failed**2)
         self._again = self._loop.call_later(pause, self._start)
 
     def _end(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
@@ -275,8 +288,6 @@ class Recorder:
         log.warning("the process that records calls ended with %s; starting another", status)
 
     # what goes to it:
-
-
 
     def _send(self) -> bool:
         """Sends what the pipe has room for; returns whether there is anybody to read it."""
