@@ -169,6 +169,12 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values.setdefault("default", next(iter(libraries)))
     if values.get("providers") and (flags["upstream"] or flags["anthropic"]):
         raise SettingsError(f"{config} lists the providers", hint="set them there")
+    if flags["upstream"] or flags["anthropic"]:
+        listed = (values.get("openai"), values.get("anthropic"), *values.get("others", {}).values())
+        if any(one and one.key for one in listed) and not flags["key_env"]:
+            raise SettingsError(
+                f"{config} has the key of another provider", hint="name one with --key-env"
+            )
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
         values |= upstreams({"openai": flags["upstream"], "anthropic": flags["anthropic"]})
     with_keys(values, {"openai": flags["key_env"], "anthropic": flags["anthropic_key_env"]})

@@ -88,8 +88,9 @@ class Desk:
         """Takes a request as its body was read, with the library that it gets. Raises
         BadRequest."""
         library = NONE if call.chosen is None else call.chosen.name
+        whole = library.partition("@")[0] or self._settings.default.partition("@")[0]
         for budget in self._settings.budgets:
-            if budget.stop and budget.library in (None, library):
+            if budget.stop and budget.library in (None, whole):
                 self._check_budget(budget.scope, budget.budget)
         if call.key is None or place_of(request.method, request.path) is None:
             return
@@ -97,7 +98,6 @@ class Desk:
         if limits.models is not None and not allows(limits.models, call.model or ""):
             model = call.model or "in a body that cannot be read"
             raise BadRequest(403, f"the key {call.key} may not ask {model}")
-        whole = library.partition("@")[0] or self._settings.default
         if not allows(limits.libraries, library) and not allows(limits.libraries, whole):
             raise BadRequest(403, f"the key {call.key} may not use the library {library}")
 

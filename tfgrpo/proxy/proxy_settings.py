@@ -18,7 +18,7 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -274,6 +274,15 @@ class ProxySettings:
                 hint=f"use {SHORTEST_TOKEN} or more, such as what `openssl rand -hex 32` prints",
             )
 
+    def reloaded(self, other: ProxySettings) -> tuple[ProxySettings, list[str]]:
+        """Returns these settings with what may change while the proxy runs as another has it, and
+        the names of what else is not as there: it waits for a restart. Raises SettingsError."""
+        if other.has_keys and not self.has_keys and not self.budgets:
+            raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
+        names = [one.name for one in fields(self) if one.name not in RELOADED]
+        waiting = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return replace(self, **{name: getattr(other, name) for name in RELOADED}), waiting
+
     @property
     def upstreams(self) -> dict[str, Upstream]:
         """The providers by API; of several the first."""
@@ -284,6 +293,13 @@ class ProxySettings:
         """Whether virtual keys are taken: the key of a provider is here."""
         listed = (one.upstream for one in self.providers)
         return any(one.key for one in (*self.upstreams.values(), *listed))
+
+
+RELOADED = (
+    *("libraries", "default", "rules", "tags", "openai", "anthropic", "others"),
+    *("providers", "retries", "timeouts", "drain", "sample"),
+)
+"""What a reload takes: not where the proxy listens, who may ask, or what is recorded where."""
 
 
 def with_key(upstream: Upstream, variable: str | None) -> Upstream:

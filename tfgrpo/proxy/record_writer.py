@@ -120,6 +120,10 @@ class RecordWriter:
             if not caught_up and not self._waiting:
                 caught_up = True  # before that, what comes is lost where the worker is killed
                 os.nice(NICE)
+        if self._spending is not None:
+            self._spending.close()
+        if self._telemetry is not None:
+            self._telemetry.close()
         if self._traffic is not None:
             settings = self._settings
             with suppress(StoreError):
@@ -250,7 +254,7 @@ class RecordWriter:
                     self._identity(subject) if subject else None,
                     call.arm,
                     _whole(call.model),
-                    call.path,
+                    self._patterns.sub(REDACTED, call.path),
                     status,
                     int(call.streamed),
                     *tokens,
@@ -284,13 +288,15 @@ class RecordWriter:
         return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
 
     def _words(self, call: SeenCall) -> CallContent:
-        request, (answer, whole) = (call.request or b""), call.answer()
+        request, (answer, whole, streamed) = (call.request or b""), call.answer()
         own = without_identities(request.decode(errors="replace"), self._identity)
+        text = answer.decode(errors="replace")
+        if not streamed:  # some answers repeat whom they are for
+            text = without_identities(text, self._identity)
         return CallContent(
             call.id,
             without_secrets(own, self._patterns),
-            without_secrets(answer.decode(errors="replace"), self._patterns)
-            + ("" if whole else CUT_OFF),
+            without_secrets(text, self._patterns) + ("" if whole else CUT_OFF),
         )
 
 
@@ -311,8 +317,8 @@ def _whole(text: str | None) -> str | None:
 def main() -> None:
     """Writes what comes in on standard input: what is for the log goes to standard output, and a
     line with a number after each batch says how many calls were written so far."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # those under way are still to be recorded
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # calls under way are still to be recorded
 
     def tell(line: str) -> None:
         with suppress(OSError):  # the worker is gone

@@ -190,9 +190,10 @@ class SeenCall(NamedTuple):
                         total[key] = value
         return _tokens(total), None
 
-    def answer(self) -> tuple[bytes, bool]:
-        """Returns the answer's words, where they are kept: its body, or of a stream the text; and
-        whether they are all of it. They are empty where it cannot be read: `tokens` says why.
+    def answer(self) -> tuple[bytes, bool, bool]:
+        """Returns the answer's words, where they are kept: its body, or of a stream the text;
+        whether they are all of it; and whether it is a stream. They are empty where it cannot be
+        read: `tokens` says why.
 
         What a pattern is to take out may be split between the events of a stream.
         """
@@ -202,11 +203,13 @@ class SeenCall(NamedTuple):
             try:
                 content = unpacking.decompress(content, RECORDED)
             except zlib.error:
-                return b"", True
+                return b"", True, False
             whole = whole and not unpacking.unconsumed_tail
         elif self.packing:
-            return b"", True
-        return (streamed_text(content) if is_stream(content) else content), whole
+            return b"", True, False
+        if is_stream(content):
+            return streamed_text(content), whole, True
+        return content, whole, False
 
 
 def streamed_text(stream: bytes | bytearray) -> bytes:
@@ -233,6 +236,10 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
     return "".join(pieces).encode("utf-8", "surrogatepass")
 
 
+ANSWERED = (b'"choices"', b'"content"', b'"output"', b'"candidates"', b'"data"')
+"""What the routes have an answer under."""
+
+
 def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
     """Returns whether an answer under status 200 may be none. This is looked for in every answer,
     and so is quick: what it passes is read by `_failure`."""
@@ -251,6 +258,8 @@ def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
         return not any(end in ending for end in (b"response.completed", b"response.incomplete"))
     start, end = beginning[:64].removeprefix(MARK).lstrip()[:1], ending.rstrip()[-1:]
     if start in (b"", b"<") or (start == b"{" and end != b"}"):
+        return True
+    if start == b"{" and not any(name in beginning for name in ANSWERED):
         return True
     return _null_end(ending) is not None
 

@@ -169,6 +169,8 @@ class Recorder:
         else:
             log.warning("the last calls were not recorded: %d processes died over them", TRIES)
         self._counter.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
 
     # the process that writes:
 

@@ -262,7 +262,7 @@ def api_of(path: str, headers: Collection[bytes] = ()) -> str:
 def named_by(path: str) -> tuple[str, bool] | None:
     """Returns the model that a path names, and whether its answer comes as a stream; None where
     the body says both."""
-    match = _named(path)
+    match = _named(path) or _named(unquote(path))
     return None if match is None else (unquote(match[1]), "tream" in match[2])
 
 
@@ -276,9 +276,9 @@ def place_of(method: bytes, path: str) -> Place | None:
 
 def route_of(path: str) -> str:
     """Returns which route a path is, also one that is written otherwise: with a slash at its end or
-    two in a row, below a gateway's or a deployment's own prefix."""
-    plain = re.sub("/+", "/", path).rstrip("/")
-    named = _named(plain)
+    two in a row, letters in codes, below a gateway's or a deployment's own prefix."""
+    plain = re.sub("/+", "/", unquote(path)).rstrip("/")
+    named = _named(path) or _named(plain)
     if named is not None:
         return named[2]
     if plain.endswith("/chat/completions"):
@@ -292,7 +292,8 @@ def route_of(path: str) -> str:
 CHATTY = {
     b"POST": re.compile(
         r"(?:completions?|responses|messages|chat|generate[-_]?content|converse(?:-stream)?|invoke"
-        r"(?:-with-response-stream)?)/*\Z",
+        r"(?:-with-response-stream)?|[/:]generate|predict|responses/compact|messages/batches)"
+        r"(?:/|;[^/]*)*\Z",
         re.IGNORECASE,
     ),
     b"GET": re.compile(r"/realtime/*\Z"),
