@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import os
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment  # type: ignore[attr-defined]
 
 from tfgrpo.store.errors import SettingsError
 
 VARIABLE = "HTTPS_PROXY"
+VARIABLES = (VARIABLE.lower(), "all_proxy")
 END = b"\r\n\r\n"
 LONGEST = 64 << 10
 """Bytes of the head of a proxy's answer."""
@@ -32,6 +33,13 @@ class OutboundProxy:
 def outbound_proxy(host: str) -> OutboundProxy | None:
     """Returns the proxy to a host that the environment names; None for none. Raises
     SettingsError."""
+    if not any(name.lower() in VARIABLES for name in os.environ):
+        return None
+    from urllib.request import (  # type: ignore[attr-defined]  # 2 MB
+        getproxies_environment,
+        proxy_bypass_environment,
+    )
+
     named = getproxies_environment()
     url = named.get("https") or named.get("all")
     if not url or proxy_bypass_environment(host):

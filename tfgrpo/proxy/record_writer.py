@@ -19,13 +19,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from marshal import loads
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.proxy.call_counter import count_lost, settle
 from tfgrpo.proxy.metrics import Labels, sums_of
 from tfgrpo.proxy.passing_call import LENGTH
 from tfgrpo.proxy.recorded_call import SeenCall
-from tfgrpo.proxy.spending import Spending
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.proxy.withheld_words import finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
@@ -39,6 +38,9 @@ from tfgrpo.store.activity.traffic import (
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.spending import Spending
 
 UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
 """What is told when the file cannot be written, before the reason, and when it can be again."""

@@ -45,7 +45,7 @@ more of them did; up to so many. Another is replaced at once."""
 TRIES = 3
 """Processes that are given the last calls, at the end, where each is killed."""
 FLUSH = 5.0
-HELD = 2000
+HELD = 1000
 """Calls that may be sent and not written yet, before that process is given time."""
 BEHIND, STUCK = 0.05, 1.0
 """Seconds that it is given at a call; and after which it is again, where that was in vain."""
