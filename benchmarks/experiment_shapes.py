@@ -58,6 +58,19 @@ def drift(dice: np.random.Generator, size: int) -> Array:
     return (dice.random(size) < rates).astype(float)
 
 
+def outage(dice: np.random.Generator, size: int) -> Array:
+    """Returns true and false, among them fifty that are false one after the other."""
+    values = (dice.random(size) < 0.9).astype(float)
+    begin = int(dice.integers(size))
+    values[begin : begin + 50] = 0
+    return values
+
+
+def rising(dice: np.random.Generator, size: int) -> Array:
+    """Returns latencies that become longer all the time."""
+    return dice.normal(0, 1, size) + np.arange(size) / size * 5
+
+
 def cached(dice: np.random.Generator, size: int) -> Array:
     """Returns logarithms of latencies of which 3 % are hits of a cache."""
     return -np.where(dice.random(size) < 0.03, 8.3, dice.normal(13.7, 0.05, size))
@@ -78,8 +91,10 @@ SHAPES = (
     Shape("skewed (beta .3, 8)", lambda dice, size: dice.beta(0.3, 8, size)),
     Shape("all the same", lambda dice, size: np.full(size, 0.7)),
     Shape("right, from 0.8 to 0.4 at a time", drift),
+    Shape("right at 0.9, but for an outage", outage),
     Shape("latency, lognormal", lambda dice, size: dice.normal(0, 0.6, size), ranked=True),
     Shape("latency, 3 % cache hits", cached, ranked=True),
+    Shape("latency that rises", rising, ranked=True),
     Shape("tokens, Pareto 1.2", lambda dice, size: -np.log1p(dice.pareto(1.2, size)), ranked=True),
     Shape(
         "tokens, five sizes",

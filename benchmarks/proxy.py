@@ -574,7 +574,8 @@ def main() -> None:
     page = "\n".join(["# The proxy", "", *lines]) + "\n"
     print(page)
     if options.write:
-        RESULTS.write_text(page)
+        _, mark, others = RESULTS.read_text().partition("\n## ")
+        RESULTS.write_text(page + mark + others)
 
 
 if __name__ == "__main__":

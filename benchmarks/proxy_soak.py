@@ -32,6 +32,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import closing, suppress
+from glob import glob
 from pathlib import Path
 
 from proxy import family_of, free_port, memory_of  # beside this file
@@ -188,6 +189,14 @@ class Soak:
         self.moves += 1
 
 
+def until_written(traffic: str) -> None:
+    """Waits until the processes that outlive killed workers have written what these had handed
+    over: each has a file until then."""
+    deadline = time.monotonic() + 300
+    while glob(f"{traffic}-worker-*") and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
 def _is_worker(process: int, soak: Soak) -> bool:
     with suppress(OSError):
         stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -216,6 +225,7 @@ async def main() -> None:
         end = memory_of(soak.proxy.pid)
         soak.proxy.terminate()
         await asyncio.to_thread(soak.proxy.wait, 120)
+        await asyncio.to_thread(until_written, traffic_path(soak.store.path))
         with closing(open_traffic(traffic_path(soak.store.path))) as traffic:
             recorded = {one.call.id for one in traffic.calls(CallFilter(), ALL)}
             lost = traffic.lost()

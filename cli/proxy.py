@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 TOKEN = "TFGRPO_PROXY_TOKEN"
 FILE = "proxy.toml"
+ROUTES = {
+    "anthropic": ("Anthropic", "/v1/messages"),
+    "gemini": ("Gemini", "/v1beta/models"),
+    "bedrock": ("Bedrock", "/model"),
+}
+"""By API, the company's name and what its paths begin with."""
 
 
 @click.command()
@@ -85,11 +91,12 @@ FILE = "proxy.toml"
 def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
     """Put the library in force into an application's requests to a provider.
 
-    Point the client's base URL here: http://127.0.0.1:8484/v1. Chat completions, Responses and
-    Anthropic's Messages get the library after their own system text, its examples as turns before
-    their own (lines in Responses); all else is passed through as it is. After a commit, a checkout
-    or a rollback the next request has the new library. To listen beyond this machine, set
-    TFGRPO_PROXY_TOKEN: clients send it as the header x-tfgrpo-token. See docs/production.md.
+    Point the client's base URL here: http://127.0.0.1:8484/v1. Chat completions, Responses,
+    Anthropic's Messages, Gemini's generateContent and Bedrock's converse get the library after
+    their own system text, its examples as turns before their own (lines in Responses); all else is
+    passed through as it is. After a commit, a checkout or a rollback the next request has the new
+    library. To listen beyond this machine, set TFGRPO_PROXY_TOKEN: clients send it as the header
+    x-tfgrpo-token. See docs/production.md.
 
     \b
     Examples:
@@ -109,10 +116,14 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         address = settings.openai.shown("/v1/chat/completions")
         printing.echo(f"listening on http://{host}:{port}/v1, asking {address}", err=True)
-        ways = [(str(one), one.before_v1) for one in (settings.openai, settings.anthropic)]
-        if ways[0] != ways[1]:
-            address = settings.anthropic.shown("/v1/messages")
-            printing.echo(f"Anthropic's routes: {address}", err=True)
+        if settings.openai.through is not None:
+            way = settings.openai.through
+            printing.echo(f"by way of the proxy {way.host}:{way.port}", err=True)
+        usual = str(settings.openai), settings.openai.before_v1
+        for api, (name, path) in ROUTES.items():
+            other = settings.upstreams.get(api)
+            if other is not None and (str(other), other.before_v1) != usual:
+                printing.echo(f"{name}'s routes: {other.shown(path)}", err=True)
 
     run(settings, workers, ready, lambda: settings_of(app, config, flags))
 
@@ -125,7 +136,7 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
         either,
         read_file,
         upstreams,
-        with_key,
+        with_keys,
     )
 
     if config is None and os.path.isfile(beside := app.root / FILE):
@@ -152,10 +163,15 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
     values.setdefault("default", next(iter(libraries)))
     if values.get("providers") and (flags["upstream"] or flags["anthropic"]):
         raise SettingsError(f"{config} lists the providers", hint="set them there")
+    if flags["upstream"] or flags["anthropic"]:
+        listed = (values.get("openai"), values.get("anthropic"), *values.get("others", {}).values())
+        if any(one and one.key for one in listed) and not flags["key_env"]:
+            raise SettingsError(
+                f"{config} has the key of another provider", hint="name one with --key-env"
+            )
     if flags["upstream"] or flags["anthropic"] or "openai" not in values:
-        values["openai"], values["anthropic"] = upstreams(flags["upstream"], flags["anthropic"])
-    for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
-        values[api] = with_key(values[api], flags[variable])
+        values |= upstreams({"openai": flags["upstream"], "anthropic": flags["anthropic"]})
+    with_keys(values, {"openai": flags["key_env"], "anthropic": flags["anthropic_key_env"]})
     plain = ["host", "port", "record", "redact", "personal", "sample", "drain", "access_log"]
     plain.append("require_key")
     values |= {key: flags[key] for key in plain if flags[key] is not None}

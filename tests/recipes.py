@@ -91,6 +91,8 @@ def instructions_of(request: Received) -> str:
     """Returns the text that a request brings as its instructions."""
     body = json.loads(request.body)
     found = body.get("instructions") or body.get("system")
+    if "systemInstruction" in body:
+        found = body["systemInstruction"]["parts"]
     if found is None:
         turns = body.get("messages") or body["input"]
         found = next(turn["content"] for turn in turns if turn["role"] in ("system", "developer"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import product
 
 import numpy
 import pytest
 
 from tfgrpo.evaluation.anytime_tests import (
+    Blocks,
+    Floats,
     Outcome,
     block_sizes,
     blocks_of,
@@ -214,3 +217,33 @@ def test_evidence_of_a_mismatch_is_at_most_one_on_average() -> None:
         assert mean == pytest.approx(1)
     assert log_mismatch(0, 0, 0.3) == 0
     assert log_mismatch(500, 500, 0.1) > math.log(1000) > log_mismatch(900, 100, 0.1)
+
+
+def outage(dice: numpy.random.Generator) -> Floats:
+    values = (dice.random(1000) < 0.9).astype(float)
+    begin = int(dice.integers(1000))
+    values[begin : begin + 50] = 0
+    return values
+
+
+def rising(dice: numpy.random.Generator) -> Floats:
+    return dice.normal(0, 1, 1000) + numpy.arange(1000) / 200
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+@pytest.mark.parametrize(("draw", "test"), [(outage, means), (rising, ranks)])
+def test_what_changes_with_time_for_both_arms_decides_in_at_most_one_of_twenty(
+    draw: Callable[[numpy.random.Generator], Floats],
+    test: Callable[[Blocks], Callable[[bool, float], float]],
+    share: float,
+) -> None:
+    dice, size, decided = numpy.random.default_rng(7), block_sizes(share), 0
+    for _ in range(120):
+        values, arms = draw(dice), dice.random(1000) < share
+        blocks = blocks_of(
+            Outcome(arm, value, size)
+            for arm, value in zip(arms.tolist(), values.tolist(), strict=True)
+        )
+        evidence = test(blocks)
+        decided += max(evidence(False, 0.0), evidence(True, 0.0)) >= math.log(40)
+    assert decided <= 12, "6 of 120, and what chance adds"

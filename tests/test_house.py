@@ -460,6 +460,7 @@ NAMED_SO = {
     "tfgrpo/production/experiment_evidence.py": {"said", "difference_said"},
     "tfgrpo/proxy/passing_call.py": {"asked"},
     "tfgrpo/proxy/client_connection.py": {"connection_made"},
+    "tfgrpo/proxy/passed_socket.py": {"connection_made"},
     "tfgrpo/proxy/provider_connection.py": {"connection_made"},
     "tfgrpo/runs/group_details.py": {"asked", "is_kept"},
     "tfgrpo/runs/run_record.py": {"asked"},

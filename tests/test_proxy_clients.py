@@ -15,15 +15,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from amazon_frames import framed
 from providers import Provider, ProxyThread, Received
 from recipes import ANSWER, instructions_of, reply
 from test_traffic import Choice, make, recorded
+from tls_front import AUTHORITY, TlsFront
+from wire_answers import frames
 
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.proxy_settings import ProxySettings, upstreams
 from tfgrpo.store import Store
 
 PYTHON = os.environ.get("TFGRPO_CLIENTS_PYTHON", sys.executable)
@@ -69,13 +73,59 @@ def events_of(path: str) -> list[dict[str, Any]]:
     return [*found, {**base, "choices": [last]}, {**base, "choices": [], "usage": usage}]
 
 
+def gemini_answer(path: str) -> bytes:
+    usage = {"promptTokenCount": 40, "candidatesTokenCount": 8, "totalTokenCount": 48}
+    whole, *_, last = pieces = [ANSWER, *(ANSWER.partition(" ")[i] for i in (0, 1, 2))]
+    if path.endswith(":countTokens"):
+        return told(json.dumps({"totalTokens": 8}).encode())
+    events = [
+        {
+            "candidates": [
+                {
+                    "content": {"role": "model", "parts": [{"text": text}]},
+                    "index": 0,
+                    **({"finishReason": "STOP"} if text in (whole, last) else {}),
+                }
+            ],
+            "usageMetadata": usage,
+        }
+        for text in pieces
+    ]
+    if path.endswith(":generateContent"):
+        return told(json.dumps(events[0]).encode())
+    return told(frames(*events[1:]), "text/event-stream")
+
+
+def converse_answer(path: str) -> bytes:
+    usage = {"inputTokens": 40, "outputTokens": 8, "totalTokens": 48}
+    if path.endswith("/converse"):
+        message = {"role": "assistant", "content": [{"text": ANSWER}]}
+        whole = {"output": {"message": message}, "stopReason": "end_turn", "usage": usage}
+        return told(json.dumps({**whole, "metrics": {"latencyMs": 1}}).encode())
+    deltas = [{"contentBlockIndex": 0, "delta": {"text": one}} for one in ANSWER.partition(" ")]
+    return told(
+        framed(
+            ("messageStart", {"role": "assistant"}),
+            *(("contentBlockDelta", delta) for delta in deltas),
+            ("contentBlockStop", {"contentBlockIndex": 0}),
+            ("messageStop", {"stopReason": "end_turn"}),
+            ("metadata", {"usage": usage, "metrics": {"latencyMs": 1}}),
+        ),
+        "application/vnd.amazon.eventstream",
+    )
+
+
+def told(body: bytes, kind: str = "application/json") -> bytes:
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
 def answer(connection: socket.socket, request: Received) -> None:
     path = request.line.split()[1].decode().partition("?")[0]
-    if "generateContent" in path or "GenerateContent" in path:
-        content = {"role": "model", "parts": [{"text": ANSWER}]}
-        body = json.dumps({"candidates": [{"content": content, "finishReason": "STOP"}]}).encode()
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        connection.sendall(head % len(body) + body)
+    if "/models/" in path:
+        connection.sendall(gemini_answer(path))
+    elif "/converse" in path:
+        connection.sendall(converse_answer(path))
     elif json.loads(request.body).get("stream"):
         connection.sendall(CHUNKED)
         for event in events_of(path):
@@ -159,14 +209,58 @@ agent = Agent(name="hire", instructions=OWN, model=model)
 print(Runner.run_sync(agent, "How long?").final_output)
 """,
     ),
-}
-"""Module → what installs it, and a program that prints `ANSWER` in each way that it has."""
-GENAI = """
+    "google.genai": (
+        "google-genai",
+        """
 from google import genai
 from google.genai import types
 client = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=URL))
 own = types.GenerateContentConfig(system_instruction=OWN)
 print(client.models.generate_content(model="m", contents="How long?", config=own).text)
+parts = client.models.generate_content_stream(model="m", contents="How long?", config=own)
+print("".join(part.text or "" for part in parts))
+chat = client.chats.create(model="m", config=own)
+print(chat.send_message("How long?").text)
+""",
+    ),
+    "langchain_google_genai": (
+        "langchain-google-genai",
+        """
+from langchain_google_genai import ChatGoogleGenerativeAI
+model = ChatGoogleGenerativeAI(model="m", google_api_key="k", base_url=URL)
+turns = [("system", OWN), ("human", "How long?")]
+print(model.invoke(turns).text)
+print("".join(part.text for part in model.stream(turns)))
+""",
+    ),
+}
+"""Module → what installs it, and a program that prints `ANSWER` in each way that it has."""
+BEDROCK = """
+import os, socket
+os.environ["AWS_BEARER_TOKEN_BEDROCK"] = "k"
+known = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *rest, **more: known("127.0.0.1", *rest, **more)
+import botocore.session
+session = botocore.session.get_session()
+address = dict(region_name="us-east-1", endpoint_url=URL, verify=AUTHORITY)
+client = session.create_client("bedrock-runtime", **address)
+asked = dict(modelId="us.maker.model-1:0", system=[{"text": OWN}])
+asked["messages"] = [{"role": "user", "content": [{"text": "How long?"}]}]
+print(client.converse(**asked)["output"]["message"]["content"][0]["text"])
+events = client.converse_stream(**asked)["stream"]
+pieces = (event.get("contentBlockDelta", {}).get("delta", {}).get("text", "") for event in events)
+print("".join(pieces))
+"""
+SIGNED = """
+import botocore.session
+from botocore.exceptions import ClientError
+session = botocore.session.get_session()
+session.set_credentials("AKIA1", "secret")
+client = session.create_client("bedrock-runtime", region_name="us-east-1", endpoint_url=URL)
+try:
+    client.converse(modelId="m", messages=[{"role": "user", "content": [{"text": "Hi"}]}])
+except ClientError as error:
+    print(error)
 """
 NPM = """
 import OpenAI from "openai";
@@ -191,29 +285,41 @@ def needs(module: str, package: str) -> None:
         pytest.skip(f"{package} is not installed: TFGRPO_CLIENTS_PYTHON names a Python that has it")
 
 
+@contextmanager
+def before(store: Store) -> Iterator[tuple[Provider, ProxyThread]]:
+    """A provider that has all APIs, and the proxy before it."""
+    with Provider(answer) as provider:
+        named = upstreams({"openai": provider.url})
+        settings = ProxySettings({"d": Choice(store.path)}, "d", **named, port=0)
+        with ProxyThread(settings) as proxy:
+            yield provider, proxy
+
+
+def ran(command: list[str], folder: Path) -> list[str]:
+    """Runs a client; returns the lines that it printed."""
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    lines = done.stdout.splitlines()
+    assert lines, done.stderr
+    return lines
+
+
 def through(store: Store, command: list[str], folder: Path | None = None) -> list[Received]:
     """Runs a client before the proxy; returns what the provider was sent. `{URL}` in the command is
     the proxy's address."""
-    with Provider(answer) as provider:
-        openai = parse_upstream(provider.url)
-        anthropic = parse_upstream(provider.url.removesuffix("/v1"), anthropic=True)
-        settings = ProxySettings({"d": Choice(store.path)}, "d", openai, anthropic, port=0)
-        with ProxyThread(settings) as proxy:
-            url = f"http://127.0.0.1:{proxy.port}"
-            done = subprocess.run(
-                [part.replace("{URL}", url) for part in command],
-                capture_output=True,
-                text=True,
-                timeout=300,
-                cwd=folder,
-                env={"PATH": os.environ["PATH"], "HOME": str(store.path.parent)},
-            )
-        assert done.returncode == 0, done.stderr[-4000:]
-        lines = done.stdout.splitlines()
-        assert lines, done.stderr
-        assert set(lines) == {ANSWER}
-        assert len(provider.received) == len(lines)
-        return provider.received
+    with before(store) as (provider, proxy):
+        url = f"http://127.0.0.1:{proxy.port}"
+        lines = ran([part.replace("{URL}", url) for part in command], folder or store.path.parent)
+    assert set(lines) == {ANSWER}
+    assert len(provider.received) == len(lines)
+    return provider.received
 
 
 def check(store: Store, received: list[Received]) -> None:
@@ -235,15 +341,36 @@ def test_a_client_gets_the_library_and_reads_its_answers(module: str, store: Sto
     check(store, through(store, [PYTHON, "-P", "-c", names + program]))
 
 
-def test_geminis_own_client_passes_through_unchanged(store: Store) -> None:
+def test_bedrocks_own_client_gets_the_library_by_an_api_key_over_tls(store: Store) -> None:
+    needs("botocore", "botocore")
+    with before(store) as (provider, proxy), TlsFront(proxy.port) as front:
+        url = f"https://bedrock.example.com:{front.port}"
+        names = f"URL, OWN, AUTHORITY = {url!r}, {OWN!r}, {str(AUTHORITY)!r}\n"
+        lines = ran([PYTHON, "-P", "-c", names + BEDROCK], store.path.parent)
+    assert lines == [ANSWER] * 2
+    check(store, provider.received)
+    assert {call.model for call in recorded(store)} == {"us.maker.model-1:0"}
+
+
+def test_bedrocks_own_client_is_told_that_a_signed_request_cannot_be_changed(store: Store) -> None:
+    needs("botocore", "botocore")
+    with before(store) as (provider, proxy):
+        names = f'URL = "http://127.0.0.1:{proxy.port}"\n'
+        (line,) = ran([PYTHON, "-P", "-c", names + SIGNED], store.path.parent)
+    assert "a signed request cannot be changed" in line
+    assert provider.received == []
+
+
+def test_what_gemini_counts_passes_through(store: Store) -> None:
     needs("google.genai", "google-genai")
-    names = f'URL, OWN = "{{URL}}", {OWN!r}\n'
-    (request,) = through(store, [PYTHON, "-P", "-c", names + GENAI])
-    body = json.loads(request.body)
-    assert body["systemInstruction"]["parts"] == [{"text": OWN}], "no library: the route is another"
-    assert RULE not in request.body.decode()
-    (call,) = recorded(store)
-    assert (call.status, call.library) == (200, None)
+    with before(store) as (provider, proxy):
+        program = f"""
+from google import genai
+client = genai.Client(api_key="k", http_options={{"base_url": "http://127.0.0.1:{proxy.port}"}})
+print(client.models.count_tokens(model="m", contents="How long?").total_tokens)
+"""
+        assert ran([PYTHON, "-P", "-c", program], store.path.parent) == ["8"]
+    assert RULE not in provider.received[0].body.decode()
 
 
 def test_the_npm_client_gets_the_library_and_reads_its_answers(store: Store) -> None:

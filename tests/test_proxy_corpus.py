@@ -37,9 +37,19 @@ FORMS = {
     "instructions": '"instructions":"' + TEXT + '",',
     "system": '"system":"' + TEXT + '",',
     "q": '"' + TEXT + '"',
+    "part": ',{"text":"' + TEXT + '"}',
+    "first part": '{"text":"' + TEXT + '"}',
+    "parts": '"parts":[{"text":"' + TEXT + '"}],',
+    "gemini": '"systemInstruction":{"parts":[{"text":"' + TEXT + '"}]},',
+    "turn": '{"role":"user","parts":[{"text":"' + TEXT + '"}]},',
+    "converse": '"system":[{"text":"' + TEXT + '"}],',
+    "[": "[",
+    "]": ',{"text":"' + TEXT + '"}]',
 }
 MARK = re.compile("⟦(.*?)⟧")
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+GEMINI, CONVERSE = "/v1beta/models/gemini-2.5-pro:generateContent", "/model/us.a.c-v1%3A0/converse"
+ASKED = '"contents":[{"role":"user","parts":[{"text":"Hi"}]}]'
 REQUESTS = {
     "a system message": (
         CHAT,
@@ -112,6 +122,58 @@ REQUESTS = {
         "/openai/deployments/d/chat/completions?api-version=2",
         '{"messages":[⟦m⟧{"role":"user","content":"Hi"}]}',
     ),
+    "gemini with a system instruction": (
+        GEMINI,
+        '{"systemInstruction":{"role":"user","parts":[{"text":"A"}⟦part⟧]},' + ASKED + "}",
+    ),
+    "gemini in the other spelling, as a stream": (
+        GEMINI.replace(":g", ":streamG") + "?alt=sse",
+        '{"system_instruction": {"parts": [{"text": "A"}⟦part⟧]}, ' + ASKED + "}",
+    ),
+    "gemini with a part that is no list": (
+        GEMINI,
+        '{"system_instruction":{"parts": ⟦[⟧{"text":"A"}⟦]⟧ },' + ASKED + "}",
+    ),
+    "gemini with no parts": (
+        GEMINI,
+        '{"systemInstruction":{⟦parts⟧"role":"user"},' + ASKED + "}",
+    ),
+    "gemini with empty parts": (
+        GEMINI,
+        '{"systemInstruction":{"parts":[⟦first part⟧]},' + ASKED + "}",
+    ),
+    "gemini without": (
+        GEMINI,
+        "{⟦gemini⟧" + ASKED + ',"generationConfig":{"temperature":1.0},"tools":[]}',
+    ),
+    "gemini with a cache": (
+        GEMINI,
+        '{"cachedContent":"cachedContents/1","contents":[⟦turn⟧{"parts":[{"text":"Hi"}]}]}',
+    ),
+    "gemini of a cloud's project": (
+        "/v1/projects/p/locations/l/publishers/google/models/gemini-2.5-pro:generateContent",
+        "{⟦gemini⟧" + ASKED + "}",
+    ),
+    "gemini of a tuned model": (
+        "/v1beta/tunedModels/mine:generateContent",
+        "{⟦gemini⟧" + ASKED + "}",
+    ),
+    "counting gemini's tokens": (
+        GEMINI.replace(":generateContent", ":countTokens"),
+        f"{{{ASKED}}}",
+    ),
+    "gemini with an instruction that is none": (GEMINI, '{"systemInstruction":5,"contents":[]}'),
+    "converse with a system text": (
+        CONVERSE,
+        '{"system":[{"text":"A"},{"cachePoint":{"type":"default"}}⟦part⟧],"messages":[]}',
+    ),
+    "converse with an empty one, as a stream": (
+        CONVERSE + "-stream",
+        '{"system":[⟦first part⟧],"messages":[{"role":"user","content":[{"text":"Hi"}]}]}',
+    ),
+    "converse without": (CONVERSE, '{⟦converse⟧"inferenceConfig":{"maxTokens":9},"messages":[]}'),
+    "converse with a system that is none": (CONVERSE, '{"system":"A","messages":[]}'),
+    "a model that is invoked": ("/model/m/invoke", '{"system":"A","messages":[]}'),
     "another route": ("/v1/embeddings", '{"input":"x","messages":[],"system":"A"}'),
     "messages of a thread": ("/v1/threads/t/messages", '{"role":"user","content":"x"}'),
     "no JSON": (CHAT, '{"messages":['),
@@ -168,9 +230,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Provider
         for text in ('Say "both days", not \\d.', "Grüße: 5 € a day."):
             store.commit("main", [Operation("ADD", text=text)], message="add")
     with Provider() as provider:
-        openai, anthropic = upstreams(provider.url, None)
         libraries = {"default": LibraryChoice(Path(folder / "store.db"))}
-        settings = ProxySettings(libraries, "default", openai, anthropic, port=0)
+        settings = ProxySettings(
+            libraries, "default", **upstreams({"openai": provider.url}), port=0
+        )
         with ProxyThread(settings) as proxy:
             yield provider, proxy
 

@@ -111,9 +111,8 @@ def test_examples_reach_a_provider_through_the_proxy(tmp_path: Path) -> None:
             store.commit("main", [Operation("ADD", text=text)], message="add")
     with Provider() as provider:
         provider.answer = OK
-        openai, anthropic = upstreams(provider.url, None)
         libraries = {"default": LibraryChoice(tmp_path / "store.db")}
-        served = ProxySettings(libraries, "default", openai, anthropic, port=0)
+        served = ProxySettings(libraries, "default", **upstreams({"openai": provider.url}), port=0)
         with ProxyThread(served) as proxy:
             sent = json.dumps({"model": "m", "messages": [HI]}).encode()
             answer = proxy.ask(post("/v1/chat/completions", sent, b"authorization: Bearer k"))

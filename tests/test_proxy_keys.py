@@ -51,7 +51,7 @@ def provider() -> Iterator[Provider]:
 def settings(store: Store, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> ProxySettings:
     monkeypatch.setenv("PROVIDER_KEY", OWN)
     openai = with_key(parse_upstream(provider.url), "PROVIDER_KEY")
-    anthropic = with_key(parse_upstream(provider.url, anthropic=True), "PROVIDER_KEY")
+    anthropic = with_key(parse_upstream(provider.url, "anthropic"), "PROVIDER_KEY")
     libraries = {"d": Choice(store.path)}
     return ProxySettings(libraries, "d", openai, anthropic, port=0, prices=PRICES)
 
@@ -227,6 +227,15 @@ def test_budgets_alert_once_at_the_webhook_and_stop(settings: ProxySettings, sto
     assert [(one["scope"], one["per"]) for one in events].count(("all", "day")) == 2
     assert len(events) == 4, "each once"
     assert all("budget of" in one["text"] for one in events)
+
+
+def test_a_budget_that_stops_holds_on_every_path(settings: ProxySettings, store: Store) -> None:
+    limits = (SpendLimit(Budget(EACH / 2, "day"), stop=True),)
+    with ProxyThread(replace(settings, budgets=limits)) as proxy:
+        assert ask(proxy, "sk-own") == 200
+        wait(lambda: spent(store, "all") > 0)
+        for path in (CHAT, "/v1/embeddings", "/v1/files", "/v1/realtime"):
+            assert ask(proxy, "sk-own", path) == 402, path
 
 
 def test_a_webhook_that_is_away_is_told_later(

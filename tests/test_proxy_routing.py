@@ -233,7 +233,7 @@ def test_a_file_lists_providers_and_times(tmp_path: Path, monkeypatch: pytest.Mo
     found = read_file(file)
     first, second, third = found["providers"]
     assert (first.weight, first.upstream.key, first.models) == (3.0, "sk-a", None)
-    assert (second.upstream.anthropic, second.models) == (True, {"m": "m"})
+    assert (second.upstream.api, second.models) == ("anthropic", {"m": "m"})
     assert (third.weight, third.models) == (0.0, {"m": "n"})
     assert found["anthropic"] == second.upstream
     assert (found["retries"], found["timeouts"]) == (3, Timeouts(60, 600))

@@ -146,7 +146,8 @@ def test_a_list_of_revisions_stands_in_the_file_and_a_short_token_is_refused(
 def test_a_base_url_is_what_the_providers_own_client_takes(
     base: str, chat: str | None, messages: str | None
 ) -> None:
-    openai, anthropic = upstreams(base, None)
+    found = upstreams({"openai": base})
+    openai, anthropic = found["openai"], found["anthropic"]
     if chat is not None:
         assert openai.target(b"/v1/chat/completions").decode() == chat
         assert openai.shown("/v1/chat/completions") == f"http://h{chat.partition('?')[0]}"
@@ -208,15 +209,15 @@ def test_what_looks_like_a_chat_and_gets_no_library_is_counted_and_shown(
     provider: Provider,  # noqa: F811
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    gemini = "/v1beta/models/gemini-3:generateContent"
+    legacy = "/v1/engines/gpt-3/completions"
     with ProxyThread(settings) as proxy:
-        for path in (gemini, gemini, "/v1/threads/t1/messages", "/v1/embeddings", "/v1/files"):
+        for path in (legacy, legacy, "/v1/threads/t1/messages", "/v1/embeddings", "/v1/files"):
             assert proxy.ask(post(path, ASK)).startswith(b"HTTP/1.1 200 ")
             assert provider.received[-1].body == ASK
         shown = get(proxy, "/healthz")[1]["without_library"]
-        assert shown == {gemini: 2, "/v1/threads/t1/messages": 1}
+        assert shown == {legacy: 2, "/v1/threads/t1/messages": 1}
         request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        assert b'tfgrpo_requests_without_library{path="' + gemini.encode() in proxy.ask(request)
+        assert b'tfgrpo_requests_without_library{path="' + legacy.encode() in proxy.ask(request)
     assert caplog.text.count("gets no library") == 2
 
 

@@ -24,7 +24,14 @@ from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.trust import trust_gate
 from tfgrpo.trust.domain_spec import split
-from tfgrpo.trust.permissions import Permissions, of_file, of_proxy, of_remote, of_run
+from tfgrpo.trust.permissions import (
+    UPSTREAMS,
+    Permissions,
+    of_file,
+    of_proxy,
+    of_remote,
+    of_run,
+)
 from tfgrpo.trust.trusted_folders import is_trusted
 
 if TYPE_CHECKING:
@@ -272,7 +279,7 @@ def file_permissions(path: Path) -> list[Permissions]:
         settings = {}  # what is wrong with it is told below
     if "criteria" in settings:
         return [rubric_permissions(path)]
-    if {"upstream", "anthropic", "libraries", "rules", "host"} & settings.keys():
+    if {*UPSTREAMS, "providers", "libraries", "rules", "host"} & settings.keys():
         return [of_proxy(path, settings)]
     tables = read_toml(path)
     specs = [tables.get(name, {}).get("domain") for name in ("train", "eval", "model")]

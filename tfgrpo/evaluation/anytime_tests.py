@@ -56,6 +56,10 @@ STEPS = 16
 """Halvings by which a bound of a difference is found."""
 FEWEST_RANKED = 4
 """Values among which another is given a place."""
+MOST_AHEAD = 24
+"""Outcomes of both arms that one of them may be ahead, beside a block; of more, its oldest values
+are left out (4 to 13 % are). So the values of a block are of about one time, and what changes with
+time for both arms, as in an outage, is not taken for a difference between them."""
 LARGEST_BLOCK = 100
 """Outcomes in a block at most."""
 PRIOR = 200.0
@@ -92,7 +96,9 @@ class Outcome(NamedTuple):
 
 
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
-    """Outcomes in their order, in blocks by arms and sizes alone; a whole block never changes."""
+    """Returns outcomes, in the order in which they became known, in blocks; what is over waits for
+    its block, as long as its arm is not too far ahead. Blocks depend on arms and sizes alone, never
+    on a value, and one that is whole stays as it is whatever comes later."""
     waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     values: list[float] = []
     sizes: list[tuple[int, int]] = []
@@ -100,6 +106,8 @@ def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
         queues = waiting.setdefault(size, ([], []))
         queues[candidate].append(value)
         a, b = size
+        if len(queues[candidate]) > size[candidate] * (1 + MOST_AHEAD / (a + b)):
+            del queues[candidate][0]
         if len(queues[0]) >= a and len(queues[1]) >= b:
             values += queues[0][:a] + queues[1][:b]
             sizes.append(size)

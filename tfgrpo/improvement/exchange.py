@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.rendering.request_placement import GEMINI_SYSTEM
 from tfgrpo.store.activity.traffic import (
     ALL,
     CUT_OFF,
@@ -23,7 +24,8 @@ from tfgrpo.store.activity.traffic import (
 )
 from tfgrpo.store.records import Json
 
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+ROLES = {"system": "system", "developer": "system", "user": "user"}
+ROLES |= {"assistant": "assistant", "model": "assistant"}
 TEXTS = ("text", "input_text", "output_text")
 """The types of parts that are text, on any route."""
 
@@ -148,14 +150,17 @@ def _body(text: str) -> Mapping[str, Any]:
 
 
 def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    """The messages of a request, of any of the three routes. Raises Unusable."""
+    """Returns the messages of a request, of any of the routes. Raises Unusable."""
     if body.get("previous_response_id") or body.get("conversation"):
         raise Unusable("it goes on from an earlier request that is kept elsewhere")
     messages: list[Message] = []
     for name in ("instructions", "system"):
         if body.get(name):
             messages.append(("system", words(body[name])))
-    turns = body.get("messages", body.get("input"))
+    for name in GEMINI_SYSTEM:
+        if isinstance(body.get(name), dict):
+            messages.append(("system", words(body[name].get("parts"))))
+    turns = body.get("messages", body.get("input", body.get("contents")))
     if isinstance(turns, str):
         turns = [{"role": "user", "content": turns}]
     if not isinstance(turns, list):
@@ -177,7 +182,7 @@ def message(turn: object) -> Message:
     """A turn in any provider's shape as role and text. Raises Unusable."""
     if not isinstance(turn, dict):
         raise Unusable("a message in it is no object")
-    role = ROLES.get(str(turn.get("role", "")))
+    role = ROLES.get(str(turn.get("role", "user" if "parts" in turn else "")))
     if role is None or turn.get("tool_calls") or turn.get("function_call"):
         raise Unusable("tools were called in it")
     return role, words(turn.get("content", turn.get("parts")))
@@ -198,7 +203,7 @@ def words(content: object) -> str:
             continue
         kind = part.get("type", "text") if isinstance(part, dict) else None
         text = part.get("text", part.get("content")) if isinstance(part, dict) else None
-        if kind in ("thinking", "reasoning"):
+        if kind in ("thinking", "reasoning") or (kind and part.get("thought") is True):
             continue
         if kind not in TEXTS or not isinstance(text, str):
             raise Unusable(f"a message in it has a part of the type {kind!r}, which is no text")
@@ -213,22 +218,32 @@ def answered(text: str) -> str:
         body = read_json(text)
     except (ValueError, RecursionError):
         return text.strip()
-    answer = answer_of(body) if isinstance(body, dict) else None
-    return text.strip() if answer is None else answer
+    bodies = body if isinstance(body, list) else [body]  # a list is a stream of Gemini's
+    texts = [_text_of(one) if isinstance(one, dict) else None for one in bodies]
+    return "".join(map(str, texts)).strip() if texts and None not in texts else text.strip()
 
 
 def answer_of(body: Mapping[str, Any]) -> str | None:
-    """The text of a provider's answer; None where it is none of a known shape."""
+    """Returns the text of a provider's answer; None where it is none of a known shape."""
+    text = _text_of(body)
+    return None if text is None else text.strip()
+
+
+def _text_of(body: Mapping[str, Any]) -> str | None:
     try:
         choices, output = body.get("choices"), body.get("output")
         if isinstance(choices, list):
             first = choices[0] if choices and isinstance(choices[0], dict) else {}
-            return words((first.get("message") or {}).get("content")).strip()
+            return words((first.get("message") or {}).get("content"))
         if isinstance(output, list):
             messages = [one for one in output if isinstance(one, dict) and "content" in one]
-            return "\n".join(words(one["content"]) for one in messages).strip()
+            return "\n".join(words(one["content"]) for one in messages)
+        if isinstance(output, dict):
+            return words(output["message"]["content"])
+        if isinstance(body.get("candidates"), list):
+            return words(body["candidates"][0]["content"].get("parts"))
         if isinstance(body.get("content"), list):
-            return words(body["content"]).strip()
-    except (Unusable, AttributeError):
+            return words(body["content"])
+    except (Unusable, AttributeError, LookupError, TypeError):
         return ""
     return None

@@ -26,20 +26,24 @@ LOOKED_AT = 4_000
 QUOTED = 80
 STATUSES = (
     (429, ("insufficient_quota", "exceeded_quota", "rate_limit", "resource_exhausted", "too_many")),
+    (429, ("throttl",)),
     (402, ("credit", "billing", "payment", "balance")),
     (401, ("api_key", "apikey", "authenticat", "unauthorized")),
-    (403, ("permission", "forbidden")),
+    (403, ("permission", "forbidden", "accessdenied")),
     (404, ("not_found", "notfound")),
     (529, ("overloaded",)),
     (503, ("unavailable",)),
     (504, ("timeout", "deadline_exceeded")),
     (500, ("server_error", "internal", "api_error")),
     (400, ("invalid", "bad_request", "badrequest", "context_length", "content_filter")),
+    (400, ("validation",)),
 )
 """HTTP statuses by what providers call such an error in its code or type, the first that fits."""
 
 ANSWERS = ("choices", "output", "content")
 """Where the routes have an answer; beside one, `message` and `detail` say nothing of an error."""
+REASONS = ("error", "message", "detail", "error_msg", "error_message")
+"""Where a body without an answer says what is wrong."""
 WRONG_END = re.compile(
     "error|abort|cancel|fail|insufficient|timed?.?out|interrupt|disconnect|unavailable|overload",
     re.IGNORECASE,
@@ -69,17 +73,25 @@ def error_of(body: object) -> Json | None:
         body = body[0]
     if not isinstance(body, dict) or body.get("data"):
         return None
-    error = body.get("error")
+    body = {name.lower(): value for name, value in body.items()}
+    error, several = body.get("error"), body.get("errors")
+    base = body.get("base_resp")
+    answered = any(body.get(name) for name in ANSWERS)
+    if not error and not answered and isinstance(several, list) and several:
+        error = several[0] if isinstance(several[0], dict) else str(several[0])
+    if not error and isinstance(base, dict) and base.get("status_code"):
+        error = {"message": base.get("status_msg") or "no reason told"}
     if isinstance(error, dict) and error:
-        error = {**body, **error}
+        error = {**body, **{name.lower(): value for name, value in error.items()}}
         text = error.get("message") or error.get("code") or error.get("type") or "no reason told"
-    elif any(body.get(name) for name in ANSWERS):
+    elif answered:
         text, error = error, dict(body)
     else:
-        text = error or body.get("message") or body.get("detail")
+        text = next((body[name] for name in REASONS if body.get(name)), error)
         error = dict(body)
-        if text is None and body.get("type") == "error":
-            text = body.get("code") or "no reason told"
+        failed = body.get("type") == "error" or body.get("success") is False
+        if failed or (isinstance(text, list) and text is body.get("detail")):
+            text = text if isinstance(text, str) else body.get("code") or "no reason told"
     if isinstance(text, int) and text is not True:
         text = str(text)
     if not isinstance(text, str) or not text.strip():
@@ -139,7 +151,7 @@ def _refusal(error: Json) -> Refusal:
 
 def status_of(error: Json) -> int | None:
     """Returns the HTTP status that an error's code or type stands for, where that can be told."""
-    names = [error.get(name) for name in ("code", "status", "status_code", "type")]
+    names = [error.get(name) for name in ("code", "status", "status_code", "type", "__type")]
     for value in names:
         number = int(value) if isinstance(value, str) and re.fullmatch(r"\d{3}", value) else value
         if isinstance(number, int) and 400 <= number < 600:

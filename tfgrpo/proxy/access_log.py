@@ -7,7 +7,9 @@ import os
 from datetime import UTC, datetime
 
 from tfgrpo.proxy.passing_call import Call
+from tfgrpo.proxy.personal_data import Finder
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import REDACTED
 from tfgrpo.terminal_safe import complain
 
 MODE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -17,8 +19,10 @@ STDERR = 2
 class AccessLog:
     """The file, or standard error for `-`. Several workers write to one: each line is one write."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, pattern: Finder) -> None:
+        """`pattern` is what is taken out of paths."""
         self._path = path
+        self._pattern = pattern
         self._file = STDERR
         self._trouble = False
         self.reopen()
@@ -50,7 +54,7 @@ class AccessLog:
             "time": datetime.fromtimestamp(call.time / 1e6, UTC).isoformat(timespec="milliseconds"),
             "call": call.id,
             "method": call.request.method.decode("latin-1"),
-            "path": call.path,
+            "path": self._pattern.sub(REDACTED, call.path),
             "status": call.status,
             "ms": round(1000 * (call.ended - call.began), 1),
             "library": None if chosen is None else chosen.name,

@@ -14,6 +14,7 @@ from tfgrpo.proxy.exchange import Exchange
 from tfgrpo.proxy.http_message import BadRequest, Headers, Request, error_body, own_answer
 from tfgrpo.proxy.known_heads import KnownHead
 from tfgrpo.proxy.own_routes import OwnExchange
+from tfgrpo.proxy.passed_socket import PassedSocket, is_socket
 from tfgrpo.rendering.request_placement import place_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class ClientConnection(asyncio.Protocol):
         self._head = b""
         self._missing = 0
         self._held = False
+        self._kind: type[PassedSocket] | None = None
+        """What is made of the request where it changes the protocol."""
         self._half_closed = False
         """Whether the client has closed its side: it asks no more, and may still read."""
 
@@ -65,6 +68,8 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._closing:
+            if isinstance(self.exchange, PassedSocket):
+                self.exchange.feed(data)
             return
         self.touched = monotonic()
         if self._missing:
@@ -83,6 +88,10 @@ class ClientConnection(asyncio.Protocol):
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as error:  # what follows the head is no longer HTTP
+            self._closing = True
+            if isinstance(self.exchange, PassedSocket):
+                self.exchange.feed(data[error.args[0] :])
         except httptools.HttpParserError as error:
             reason = error.__context__
             if isinstance(reason, BadRequest):
@@ -188,8 +197,6 @@ class ClientConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         parser = self._parser
-        if parser.should_upgrade():
-            raise BadRequest(501, "the proxy does not change protocols")
         request = Request(
             parser.get_method(),
             self._target,
@@ -201,6 +208,11 @@ class ClientConnection(asyncio.Protocol):
             self.proxy.settings.limits.head - len(self._target)
         ):
             raise BadRequest(431, "the head of the request is too long")
+        if parser.should_upgrade():
+            passed = is_socket(request) and self.exchange is None
+            if not passed or self.proxy.is_own(request.path):
+                raise BadRequest(501, "the proxy does not change to this protocol")
+            self._kind = PassedSocket
         self._request, self._head_bytes = request, 0
         self._body, self._body_bytes = [], 0
         self.proxy.admit(request)
@@ -246,7 +258,8 @@ class ClientConnection(asyncio.Protocol):
     def _begin(self, request: Request, body: bytes) -> None:
         request.began = perf_counter()
         own = self.proxy.is_own(request.path)
-        self.exchange = (OwnExchange if own else self.proxy.exchange)(self.proxy, self, request)
+        kind = self._kind or (OwnExchange if own else self.proxy.exchange)
+        self.exchange = kind(self.proxy, self, request)
         self.exchange.start(body)
 
     def write(self, data: bytes) -> None:

@@ -28,9 +28,12 @@ from tfgrpo.proxy.recorded_call import CUT
 from tfgrpo.proxy.subject_kinds import Asking, Undecided
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.rendering.request_placement import (
+    BEDROCK,
+    GOOGLE,
     Members,
     conversation,
     metadata,
+    named_by,
     opening,
     place_of,
     question,
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tfgrpo.proxy")
 VANISHED = 499
 """The status on record where the client was gone before its answer."""
+NAMED_BY_PATH = (GOOGLE, BEDROCK)
+"""The APIs whose paths name the model."""
 ENDING = "the proxy was told to end, and the answer took longer than it waits"
 
 
@@ -51,19 +56,15 @@ class Exchange:
     """A request under way."""
 
     __slots__ = (
-        *("_anthropic", "_body", "_connecting", "_connection", "_fed", "_framing", "_out", "_over"),
-        *("_slow", "_streaming", "_tried", "_wire", "call", "client", "proxy", "request"),
-        "upstream",
+        *("_body", "_connecting", "_connection", "_fed", "_framing", "_out", "_over", "_slow"),
+        *("_streaming", "_tried", "_wire", "call", "client", "proxy", "request", "upstream"),
     )
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         self.proxy = proxy
         self.client = client
         self.request = request
-        anthropic = b"anthropic-version" in request.index
-        self._anthropic = anthropic or request.path.startswith(("/v1/messages", "/messages"))
-        settings = proxy.settings
-        self.upstream = settings.anthropic if self._anthropic else settings.openai
+        self.upstream = proxy.upstreams.get(request.api) or proxy.settings.openai
         self.call = Call(proxy.call_id(), time.time_ns() // 1000, request)
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -84,21 +85,17 @@ class Exchange:
 
     def start(self, body: bytes | None) -> None:
         """Sends the request on. With None as the body, `feed` brings it piece by piece."""
-        request, desk = self.request, self.proxy.desk
+        request = self.request
         try:
-            if self.proxy.open > self.proxy.settings.limits.requests:
-                raise BadRequest(503, "too many requests are under way")
-            if desk is not None:
-                desk.admit(self.call, request)
+            self._admit()
+            self._streaming = body is None
             if body is None:
-                self._streaming = True
-                self._aim(None)
                 self.proxy.note_passed(request)
             else:
                 self._body = body = self._placed(body)
-                if desk is not None:
-                    desk.check(self.call, request)
-                self._aim(body)
+            if self.proxy.desk is not None:
+                self.proxy.desk.check(self.call, request)
+            self._aim(body)
         except BadRequest as refusal:
             self._refuse(refusal.status, str(refusal), refusal.after)
             return
@@ -113,6 +110,20 @@ class Exchange:
             return
         self.proxy.begin(self.call)
         self._send()
+
+    def _admit(self) -> None:
+        """Raises BadRequest for a request that its head refuses already. One that is signed is
+        among them: neither its body nor the name of its host could change."""
+        request, proxy = self.request, self.proxy
+        if proxy.open > proxy.settings.limits.requests:
+            raise BadRequest(503, "too many requests are under way")
+        if request.api not in proxy.upstreams:
+            raise BadRequest(404, f"no provider is named here for the API of {request.api}")
+        signed = request.api == BEDROCK and request.index.get(b"authorization", b"")
+        if signed and signed.startswith(b"AWS4-"):
+            raise BadRequest(400, "a signed request cannot be changed: use an API key of Bedrock's")
+        if proxy.desk is not None:
+            proxy.desk.admit(self.call, request)
 
     def _aim(self, body: bytes | None) -> None:
         """Writes the head as it goes to the provider. Raises BadRequest."""
@@ -172,6 +183,8 @@ class Exchange:
         if who is None:
             who = conversation(members)
         call.read(members, who)
+        if request.api in NAMED_BY_PATH:
+            call.model, call.streamed = named_by(request.path) or (call.model, call.streamed)
         if self.proxy.settings.tags:
             call.metadata = metadata(members, self.proxy.settings.tags)
         if self.proxy.keeps_words(call):
@@ -179,7 +192,7 @@ class Exchange:
         name, model, classifier = self.proxy.chooser.named(request.index, members)
         if classifier is not None:
             words, headers = opening(members), request.index
-            asking = Asking(classifier, who, words, headers, self.upstream, self._anthropic)
+            asking = Asking(classifier, who, words, headers, self.upstream, request.api)
             name = self.proxy.kinds.library(asking, name)
         chosen = self._chosen(name, members)
         edits: list[Edit] = []
@@ -283,8 +296,8 @@ class Exchange:
     def ended(self) -> None:
         if self._framing is not None and self._framing.chunked:
             self._out.append(b"0\r\n\r\n")
-        self.flush()
         self._finish()
+        self.flush()
         self.client.finished(self.request)
 
     def failed(self, why: str, *, untouched: bool) -> None:
@@ -350,8 +363,8 @@ class Exchange:
         keep = self.request.keep_alive and not self._streaming
         self.request.keep_alive = keep
         body = error_body(message)
-        self.client.write(own_answer(status, body, closing=not keep, after=after))
         self._finish()
+        self.client.write(own_answer(status, body, closing=not keep, after=after))
         self.client.finished(self.request)
 
     def _finish(self) -> None:

@@ -79,7 +79,8 @@ class Decider:
         if self._seen.get(path) == state or not self._locked(traffic):
             return
         command = child_processes.python("-c", SETTLE, path)
-        environment = child_processes.without_keys(*child_processes.DATABASE) | self._webhook
+        families = (*child_processes.DATABASE, *child_processes.NETWORK)
+        environment = child_processes.without_keys(*families) | self._webhook
         process = child_processes.start(command, environment, stdin=DEVNULL, stderr=PIPE, text=True)
         self._process = process
         if self._stop.is_set():  # `close` may have looked for it before it was there

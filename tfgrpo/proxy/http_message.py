@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.proxy.recorded_call import PACKINGS
+from tfgrpo.rendering.request_placement import api_of
 from tfgrpo.store.activity.key_ledger import PREFIX
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ without the codings that no record could be made of."""
 PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 """What a header of an answer is: one to go on, one of the connection (the one that names others,
 and the one for chunks, apart), the body's length, how the body is packed."""
-CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key"})
+CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """The headers that a caller's key may be in."""
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 READABLE = frozenset({*PACKINGS, b"identity"})
@@ -47,7 +48,7 @@ _PARTS = {
     b"content-length": SIZE,
     b"content-encoding": PACKING,
 }
-_SINGLE = frozenset({b"host", b"content-length", b"authorization", b"x-api-key", b"content-type"})
+_SINGLE = frozenset({b"host", b"content-length", b"content-type"}) | CREDENTIALS
 MOST_NAMES = 1000
 """Names of headers that are remembered: there are few, and each comes with every request."""
 
@@ -98,8 +99,8 @@ class Request:
     """The head of a request: the target and the headers as they came, in order."""
 
     __slots__ = (
-        *("began", "chunked", "has_body", "headers", "index", "keep_alive", "known", "length"),
-        *("method", "modern", "path", "target"),
+        *("api", "began", "chunked", "has_body", "headers", "index", "keep_alive", "known"),
+        *("length", "method", "modern", "path", "target"),
     )
     known: KnownHead | None
     """The head, where it is one that was parsed before."""
@@ -130,6 +131,8 @@ class Request:
         if modern and b"host" not in index:
             raise BadRequest(400, "there is no header Host")
         self.path = target.partition(b"?")[0].decode("latin-1")
+        self.api = api_of(self.path, index)
+        """Whose API it is for."""
         self.chunked = b"transfer-encoding" in index
         length = index.get(b"content-length")
         self.length = int(length) if length is not None else None
@@ -145,7 +148,8 @@ class Request:
     def with_length(self, length: int, known: KnownHead | None) -> Request:
         """Returns a request with this head, but for the length of its body."""
         other = Request.__new__(Request)
-        other.method, other.target, other.path = self.method, self.target, self.path
+        other.method, other.target = self.method, self.target
+        other.path, other.api = self.path, self.api
         other.headers, other.index = self.headers, self.index
         other.modern, other.keep_alive = self.modern, self.keep_alive
         other.chunked, other.has_body = False, True
@@ -184,7 +188,7 @@ def head_around(
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
     authority = upstream.authority
     before = b""
-    if virtual_key(index.get(b"authorization") or index.get(b"x-api-key")):
+    if virtual_key(sent_key(index)):
         dropped |= CREDENTIALS
         if upstream.key:
             pieces += (upstream.credentials, b"\r\n")
@@ -226,6 +230,12 @@ def request_head(
     if length is not None:
         return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
     return after
+
+
+def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
+    """Returns the key in a request's headers; None where there is none."""
+    key = index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
+    return key or index.get(b"x-goog-api-key")
 
 
 def virtual_key(sent: bytes | None) -> bytes | None:
@@ -314,9 +324,9 @@ def own_answer(
 
 
 def error_body(message: str) -> bytes:
-    """Returns an error in the form that the clients of both providers read."""
+    """Returns an error in the form that the clients of all providers read."""
     error: Mapping[str, object] = {"type": "tfgrpo_proxy", "message": message, "code": None}
-    return json.dumps({"type": "error", "error": error}).encode()
+    return json.dumps({"type": "error", "error": error, "message": message}).encode()
 
 
 def _named_by(connection: bytes | None) -> frozenset[bytes]:

@@ -17,16 +17,16 @@ import struct
 import time
 from collections.abc import Mapping
 
-from tfgrpo.proxy.http_message import BadRequest, Request, virtual_key
+from tfgrpo.proxy.http_message import BadRequest, Request, sent_key, virtual_key
 from tfgrpo.proxy.library_choice import NONE
-from tfgrpo.proxy.passing_call import Call, sent_key
+from tfgrpo.proxy.passing_call import Call
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.rendering.request_placement import place_of
 from tfgrpo.store.activity.key_ledger import Budget, VirtualKey, allows, key_digest
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_ledger
 
-OPEN_PATHS = ("/v1/models", "/v1/models/*", "/models", "/models/*")
+OPEN_PATHS = ("/v1/models", "/v1/models/*", "/models", "/models/*", "/v1beta/models*")
 """What any virtual key may ask for with GET, beside the routes that get a library."""
 _plain = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+)+/?").fullmatch
 """A path that means one thing to everybody: no dots to go up by, nothing encoded."""
@@ -88,8 +88,9 @@ class Desk:
         """Takes a request as its body was read, with the library that it gets. Raises
         BadRequest."""
         library = NONE if call.chosen is None else call.chosen.name
+        whole = library.partition("@")[0] or self._settings.default.partition("@")[0]
         for budget in self._settings.budgets:
-            if budget.stop and budget.library in (None, library):
+            if budget.stop and budget.library in (None, whole):
                 self._check_budget(budget.scope, budget.budget)
         if call.key is None or place_of(request.method, request.path) is None:
             return
@@ -97,7 +98,6 @@ class Desk:
         if limits.models is not None and not allows(limits.models, call.model or ""):
             model = call.model or "in a body that cannot be read"
             raise BadRequest(403, f"the key {call.key} may not ask {model}")
-        whole = library.partition("@")[0] or self._settings.default
         if not allows(limits.libraries, library) and not allows(limits.libraries, whole):
             raise BadRequest(403, f"the key {call.key} may not use the library {library}")
 

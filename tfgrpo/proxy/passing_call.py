@@ -6,7 +6,8 @@ import json
 from marshal import dumps
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.model.event_streams import is_stream
+from tfgrpo.model.event_streams import end_of_events, is_framed, is_stream
+from tfgrpo.proxy.http_message import sent_key
 from tfgrpo.proxy.recorded_call import (
     CERTAIN,
     ENDS,
@@ -20,8 +21,6 @@ from tfgrpo.proxy.recorded_call import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tfgrpo.proxy.http_message import Request
     from tfgrpo.proxy.library_choice import Chosen
     from tfgrpo.proxy.recorder import Recorder
@@ -32,8 +31,6 @@ ENDING = 16 << 10
 """Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
 COMPACTED = 64 << 10
 """Bytes of a stream's events from which on its text alone is kept."""
-GAPS = (b"\n\n", b"\r\n\r\n", b"\r\r")
-"""What stands between the events of a stream."""
 LENGTH = 4
 """Bytes of the length of a message."""
 TRACE = b"traceparent"
@@ -117,7 +114,7 @@ class Call:
         the events around it are many times as long."""
         whole += data
         if len(whole) > COMPACTED and not self.packing and (self._text or is_stream(whole)):
-            end = max((whole.rfind(gap) + len(gap) for gap in GAPS if gap in whole), default=0)
+            end = end_of_events(whole)
             self._text += streamed_text(whole[:end])
             del whole[:end]
         more = len(whole) + len(self._text) - RECORDED
@@ -129,8 +126,11 @@ class Call:
         """Returns what is kept of the answer; a stream's text so far is its first event."""
         if self._whole is None or not self._text:
             return None if self._whole is None else bytes(self._whole)
-        event = {"delta": self._text[:RECORDED].decode("utf-8", "replace")}
-        return b"data: %s\n\n%s" % (json.dumps(event).encode(), self._whole)
+        text, rest = self._text, self._whole
+        if is_framed(rest):
+            text, rest = text + streamed_text(rest), bytearray()
+        event = {"delta": text[:RECORDED].decode("utf-8", "replace")}
+        return b"data: %s\n\n%s" % (json.dumps(event).encode(), rest)
 
     def packed(self) -> bytes:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
@@ -201,8 +201,3 @@ class Call:
         return tuple(
             bytes(piece[max(0, at - 1) :]) for piece in both if (at := piece.find(USAGE)) >= 0
         )
-
-
-def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
-    """Returns the key in a request's headers; None where there is none."""
-    return index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")

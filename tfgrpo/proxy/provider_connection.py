@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from time import monotonic
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 import httptools
 
 from tfgrpo.proxy.http_message import Headers
+from tfgrpo.proxy.outbound_proxy import tunnel
 from tfgrpo.proxy.proxy_settings import Upstream
 
+Each = TypeVar("Each", bound=asyncio.Protocol)
 IDLE = 30.0
 """Seconds after which a connection that nobody used is closed."""
 
@@ -35,7 +38,7 @@ class Asker(Protocol):
         """A piece of its body is here."""
 
     def flush(self) -> None:
-        """All that arrived at once has been told."""
+        """All that arrived at once has been told, and there is more to come."""
 
     def ended(self) -> None:
         """The answer is whole. The connection may be used again."""
@@ -101,8 +104,9 @@ class UpstreamConnection(asyncio.Protocol):
             self.leave()
             asker.failed(f"the provider's answer is not HTTP: {error}", untouched=False)
             return
-        asker.flush()
-        if self._done:
+        if not self._done:
+            asker.flush()
+        else:
             self.asker = None
             if self._lasting:
                 self._pool.keep(self._upstream, self)
@@ -189,19 +193,31 @@ class Pool:
 
     async def connect(self, upstream: Upstream) -> UpstreamConnection:
         """Returns a new connection. Raises OSError."""
-        loop = asyncio.get_running_loop()
-        if upstream.tls and self._context is None:
-            self._context = ssl.create_default_context()
-        _, connection = await asyncio.wait_for(
-            loop.create_connection(
-                lambda: UpstreamConnection(self, upstream),
-                upstream.host,
-                upstream.port,
-                ssl=self._context if upstream.tls else None,
-            ),
-            self._timeout,
-        )
-        return connection
+        return await self.open(upstream, lambda: UpstreamConnection(self, upstream))
+
+    async def open(self, upstream: Upstream, protocol_for: Callable[[], Each]) -> Each:
+        """Returns the protocol that is made for a new connection. Raises OSError."""
+        context = None
+        if upstream.tls:
+            context = self._context = self._context or ssl.create_default_context()
+        loop, host = asyncio.get_running_loop(), upstream.host
+        async with asyncio.timeout(self._timeout):
+            if upstream.through is None or context is None:
+                return (
+                    await loop.create_connection(protocol_for, host, upstream.port, ssl=context)
+                )[1]
+            transport, protocol = (
+                await tunnel(upstream.through, host, upstream.port),
+                protocol_for(),
+            )
+            try:
+                secured = await loop.start_tls(transport, protocol, context, server_hostname=host)
+            except BaseException:
+                transport.abort()
+                raise
+            assert secured is not None
+            protocol.connection_made(secured)
+            return protocol
 
     def keep(self, upstream: Upstream, connection: UpstreamConnection) -> None:
         """Takes a connection back."""

@@ -64,12 +64,12 @@ class Router:
         most = settings.limits.requests
         self._members = [Member(one, most) for one in settings.providers]
 
-    def order(self, anthropic: bool, model: str | None, coin: str) -> list[Member]:
+    def order(self, api: str, model: str | None, coin: str) -> list[Member]:
         """Returns the providers that a request may be sent to, in its order. Raises BadRequest."""
         serving = [
             one
             for one in self._members
-            if one.provider.upstream.anthropic == anthropic and one.provider.serves(model)
+            if one.provider.upstream.api == api and one.provider.serves(model)
         ]
         if not serving:
             raise BadRequest(404, f"no provider here has the model {model}")
@@ -104,7 +104,7 @@ class RoutedExchange(Exchange):
         """Chooses the order of providers; the head is written for each as its turn comes."""
         call, router = self.call, self.proxy.router
         assert router is not None
-        self._order = router.order(self._anthropic, call.model, call.subject or call.id)
+        self._order = router.order(self.request.api, call.model, call.subject or call.id)
         self._plain = body
         if body is None:
             self.upstream = self._order[0].provider.upstream

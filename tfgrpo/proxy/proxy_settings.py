@@ -18,25 +18,42 @@ import os
 import re
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tfgrpo.production.webhook import checked_webhook
+from tfgrpo.proxy.outbound_proxy import OutboundProxy, outbound_proxy
 from tfgrpo.proxy.personal_data import checked_regions
+from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
 from tfgrpo.store.address import anchor, is_address
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.trust import trust_gate
 from tfgrpo.trust.permissions import of_proxy
 
-OPENAI = "https://api.openai.com"
-ANTHROPIC = "https://api.anthropic.com"
+ADDRESSES = {
+    OPENAI: "https://api.openai.com",
+    ANTHROPIC: "https://api.anthropic.com",
+    GOOGLE: "https://generativelanguage.googleapis.com",
+}
+"""The companies' own, which are asked where none is named; Bedrock has one in each region."""
+KEYS = {
+    OPENAI: "Authorization: Bearer ",
+    ANTHROPIC: "x-api-key: ",
+    GOOGLE: "x-goog-api-key: ",
+    BEDROCK: "Authorization: Bearer ",
+}
+"""The header that each takes its key in."""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 SHORTEST_TOKEN = 12
 """Characters of a token at least."""
 RECORDS = ("off", "counts", "content")
+URLS = {OPENAI: "upstream", **{api: api for api in APIS}}
+VARIABLES = {OPENAI: "key_env", **{api: f"{api}_key_env" for api in APIS}}
+"""By API, what a file calls its base URL and the variable that has its key."""
+_version = re.compile(r"/v1(?:(?:alpha|beta)\d*)?\Z")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -56,7 +73,8 @@ class Upstream:
     """What it is called on record: its base URL."""
     key: str = field(default="", repr=False)
     """The provider's own key, for callers with a virtual one."""
-    anthropic: bool = False
+    api: str = OPENAI
+    through: OutboundProxy | None = None
 
     def __hash__(self) -> int:
         return hash(self.authority)  # which is asked for in every request
@@ -67,8 +85,7 @@ class Upstream:
     @property
     def credentials(self) -> bytes:
         """The header with the provider's own key."""
-        name = "x-api-key: " if self.anthropic else "Authorization: Bearer "
-        return (name + self.key).encode()
+        return (KEYS[self.api] + self.key).encode()
 
     def target(self, wanted: bytes) -> bytes:
         """Returns what is asked of the provider for the target of a request."""
@@ -191,6 +208,7 @@ class ProxySettings:
     good), and `sample` the share of calls whose words are kept. `drain` is how many seconds
     requests under way have when the proxy ends, and `access_log` a file that gets a line for each
     request. `tags` are the keys of a body's `metadata` that are recorded as tags of its call.
+    `others` are the providers of APIs beside those two, by name.
     Where `personal` are countries, none or more, telephones and addresses of machines are taken out
     of words too. With `require_key` every request has a virtual key; `budgets` are watched by the
     table `prices`, and `webhook` is told. Where there are `providers`, they take the place of
@@ -201,6 +219,7 @@ class ProxySettings:
     default: str
     openai: Upstream
     anthropic: Upstream
+    others: Mapping[str, Upstream] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
     host: str = "127.0.0.1"
     port: int = 8484
@@ -255,11 +274,32 @@ class ProxySettings:
                 hint=f"use {SHORTEST_TOKEN} or more, such as what `openssl rand -hex 32` prints",
             )
 
+    def reloaded(self, other: ProxySettings) -> tuple[ProxySettings, list[str]]:
+        """Returns these settings with what may change while the proxy runs as another has it, and
+        the names of what else is not as there: it waits for a restart. Raises SettingsError."""
+        if other.has_keys and not self.has_keys and not self.budgets:
+            raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
+        names = [one.name for one in fields(self) if one.name not in RELOADED]
+        waiting = [name for name in names if getattr(self, name) != getattr(other, name)]
+        return replace(self, **{name: getattr(other, name) for name in RELOADED}), waiting
+
+    @property
+    def upstreams(self) -> dict[str, Upstream]:
+        """The providers by API; of several the first."""
+        return {OPENAI: self.openai, ANTHROPIC: self.anthropic, **self.others}
+
     @property
     def has_keys(self) -> bool:
         """Whether virtual keys are taken: the key of a provider is here."""
-        upstreams = (self.openai, self.anthropic, *(one.upstream for one in self.providers))
-        return any(one.key for one in upstreams)
+        listed = (one.upstream for one in self.providers)
+        return any(one.key for one in (*self.upstreams.values(), *listed))
+
+
+RELOADED = (
+    *("libraries", "default", "rules", "tags", "openai", "anthropic", "others"),
+    *("providers", "retries", "timeouts", "drain", "sample"),
+)
+"""What a reload takes: not where the proxy listens, who may ask, or what is recorded where."""
 
 
 def with_key(upstream: Upstream, variable: str | None) -> Upstream:
@@ -272,10 +312,21 @@ def with_key(upstream: Upstream, variable: str | None) -> Upstream:
     return replace(upstream, key=key)
 
 
-def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
+def with_keys(settings: dict[str, Any], variables: Mapping[str, str | None]) -> None:
+    """Gives the providers in settings, by API, the keys that variables have. Raises
+    SettingsError."""
+    for api, variable in variables.items():
+        where = settings if api in settings else settings["others"]
+        if variable is not None and api not in where:
+            raise SettingsError(f"{VARIABLES[api]} needs a provider", hint=f"name it: {URLS[api]}")
+        if variable is not None:
+            where[api] = with_key(where[api], variable)
+
+
+def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
     """Returns the provider at a base URL as OpenAI's clients take it: what it ends in takes the
-    place of `/v1`, which is added only where there is no path at all. With `anthropic` it is one
-    as Anthropic's clients take it: `/v1` follows it. Raises SettingsError."""
+    place of `/v1`, which is added only where there is no path at all. Other APIs' clients take one
+    that the version follows (`/v1`, `/v1beta`). Raises SettingsError."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -284,8 +335,8 @@ def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or port == 0:
         raise SettingsError(f"{url!r} is no URL of a provider", hint="such as https://host/v1")
     path = parts.path.rstrip("/")
-    prefix = path.removesuffix("/v1")
-    before_v1 = anthropic or not path or path != prefix
+    prefix = path.removesuffix("/v1") if api != GOOGLE else _version.sub("", path)
+    before_v1 = api != OPENAI or not path or path != prefix
     tls = parts.scheme == "https"
     port = port or (443 if tls else 80)
     name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
@@ -298,17 +349,18 @@ def parse_upstream(url: str, *, anthropic: bool = False) -> Upstream:
         before_v1,
         parts.query,
         name,
-        anthropic=anthropic,
+        api=api,
+        through=outbound_proxy(parts.hostname) if tls else None,
     )
 
 
-def upstreams(openai: str | None, anthropic: str | None) -> tuple[Upstream, Upstream]:
-    """Returns the providers of the OpenAI and the Anthropic routes: one that is named alone
-    answers both, and where none is they are those companies' own. Raises SettingsError."""
-    return (
-        parse_upstream(openai or anthropic or OPENAI),
-        parse_upstream(anthropic or openai or ANTHROPIC, anthropic=True),
-    )
+def upstreams(named: Mapping[str, str | None]) -> dict[str, Any]:
+    """Returns the providers by API as settings, from base URLs: one that is named alone answers for
+    all, and where none is they are the companies' own. Raises SettingsError."""
+    every = next((url for api in (OPENAI, *APIS) if (url := named.get(api))), None)
+    urls = {api: named.get(api) or every or ADDRESSES.get(api) for api in (OPENAI, *APIS)}
+    others = {api: parse_upstream(url, api) for api, url in urls.items() if url}
+    return {OPENAI: others.pop(OPENAI), ANTHROPIC: others.pop(ANTHROPIC), "others": others}
 
 
 def _store(folder: Path, named: object) -> Path:
@@ -331,8 +383,9 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
-    known = {*plain, *("upstream", "anthropic", "key_env", "anthropic_key_env", "libraries")}
+    known = {*plain, *URLS.values(), *VARIABLES.values()}
     known |= {
+        "libraries",
         "personal",
         "rules",
         "redact",
@@ -357,12 +410,9 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         if "personal" in tables:
             settings["personal"] = _names(tables["personal"], "personal")
         settings["tags"] = _names(tables.get("tags", []), "tags")
-        settings["openai"], settings["anthropic"] = upstreams(
-            tables.get("upstream"), tables.get("anthropic")
-        )
-        for api, variable in (("openai", "key_env"), ("anthropic", "anthropic_key_env")):
-            settings[api] = with_key(settings[api], tables.get(variable))
-        settings |= _routes(tables, settings["openai"], settings["anthropic"])
+        settings |= upstreams({api: tables.get(name) for api, name in URLS.items()})
+        with_keys(settings, {api: tables.get(name) for api, name in VARIABLES.items()})
+        settings |= _routes(tables, settings)
         settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
         if "webhook" in tables:
             settings["webhook"] = checked_webhook(tables["webhook"])
@@ -387,11 +437,11 @@ def either(patterns: Sequence[str]) -> str:
     return patterns[0] if len(patterns) == 1 else "|".join(f"(?:{one})" for one in patterns)
 
 
-def _routes(tables: Mapping[str, Any], openai: Upstream, anthropic: Upstream) -> dict[str, Any]:
-    """Returns what a file says of providers, retries and time-outs; `openai` and `anthropic` are
-    the only ones where it names no others."""
+def _routes(tables: Mapping[str, Any], alone: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a file says of providers, retries and time-outs; those of `alone` are the only
+    ones where it lists none."""
     listed = tuple(_provider(**one) for one in tables.get("providers", ()))
-    if listed and tables.keys() & {"upstream", "anthropic", "key_env", "anthropic_key_env"}:
+    if listed and tables.keys() & {*URLS.values(), *VARIABLES.values()}:
         raise SettingsError("providers take the place of upstream", hint="list it among them")
     if not listed and not tables.keys() & {"retries", "timeouts"}:
         return {}
@@ -402,12 +452,14 @@ def _routes(tables: Mapping[str, Any], openai: Upstream, anthropic: Upstream) ->
         raise SettingsError("timeouts are seconds", hint="first_byte = 60")
     connect = limits.pop("connect", Limits().connect)
     if not listed:
-        listed = Provider(openai), Provider(anthropic)
-    first = {one.upstream.anthropic: one.upstream for one in reversed(listed)}
+        every = (alone[OPENAI], alone[ANTHROPIC], *alone["others"].values())
+        listed = tuple(Provider(one) for one in every)
+    first = {one.upstream.api: one.upstream for one in reversed(listed)}
     return {
         "providers": listed,
-        "openai": first.get(False, openai),
-        "anthropic": first.get(True, anthropic),
+        OPENAI: first.pop(OPENAI, alone[OPENAI]),
+        ANTHROPIC: first.pop(ANTHROPIC, alone[ANTHROPIC]),
+        "others": first,
         "retries": retries,
         "timeouts": Timeouts(**limits),
         "limits": Limits(connect=connect),
@@ -425,13 +477,15 @@ def _provider(
     weight: float = 1.0,
     models: Mapping[str, str] | Sequence[str] | None = None,
 ) -> Provider:
-    if api not in ("openai", "anthropic"):
-        raise SettingsError(f"api is no {api!r}", hint="openai or anthropic")
+    if api not in KEYS:
+        raise SettingsError(f"api is no {api!r}", hint=", ".join(KEYS))
     if isinstance(weight, bool) or not 0 <= weight <= 1e6:
         raise SettingsError(f"a weight is no {weight!r}", hint="1, 3, 0.5; 0 for a fallback")
     if models is not None and not isinstance(models, Mapping):
         models = {name: name for name in _names(models, "models")}
-    upstream = with_key(parse_upstream(url, anthropic=api == "anthropic"), key_env)
+    if api in (GOOGLE, BEDROCK) and models and any(a != b for a, b in models.items()):
+        raise SettingsError("a path names the model there", hint='models = ["gemini-2.5-pro"]')
+    upstream = with_key(parse_upstream(url, api), key_env)
     return Provider(upstream, float(weight), models)
 
 

@@ -15,16 +15,16 @@ import select
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from marshal import loads
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.proxy.call_counter import count_lost, settle
 from tfgrpo.proxy.metrics import Labels, sums_of
 from tfgrpo.proxy.passing_call import LENGTH
 from tfgrpo.proxy.recorded_call import SeenCall
-from tfgrpo.proxy.spending import Spending
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.proxy.withheld_words import finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
@@ -39,17 +39,21 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 
+if TYPE_CHECKING:
+    from tfgrpo.proxy.spending import Spending
+
 UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
 """What is told when the file cannot be written, before the reason, and when it can be again."""
-PAUSE = 0.1
-"""Seconds between batches."""
+PAUSE, SLICES = 0.1, 5
+"""Seconds between batches, and how often in them the pipe is emptied."""
 PRUNE = 30.0
 """Seconds between two looks for calls that are too old."""
-BATCH = 2000
-"""Calls that are written at once, at most; others wait in the pipe."""
+BATCH = 250
+"""Calls that are written at once, at most. The pipe is emptied between batches: what waits here
+outlives the worker."""
 WAITING, MOST = 5000, 16 << 20
-"""Calls, and bytes of them, that wait while the file cannot be written; later ones are lost, and
-counted."""
+"""Bytes that wait here, others in the pipe; and calls too while the file cannot be written: later
+ones are lost, and counted."""
 PIECE = 256 << 10
 NICE = 10
 """By how much requests come first (nice(1)) where there are too few processors for both."""
@@ -81,6 +85,7 @@ class RecordWriter:
         self._labels = Labels()
         self._buffer = bytearray()
         self._waiting: list[SeenCall] = []
+        self._sizes: deque[int] = deque()
         self._bytes = 0
         self._settled = 0
         """Calls that are written or given up."""
@@ -105,14 +110,22 @@ class RecordWriter:
         ending = select.poll()
         ending.register(pipe, 0)  # which is told of its end alone
         self._write(last=False)  # which counts what was lost before
-        while not ended:
-            if select.select([pipe], [], [], self._patience())[0]:
-                ending.poll(PAUSE * 1000)  # so that one batch has what comes meanwhile
-            ended = self._read(pipe)
-            self._write(last=ended)
-            if not caught_up:  # what came since the one before was killed is lost with the worker
-                caught_up = True
+        while not ended or (self._waiting and not self._trouble):
+            idle = self._trouble or not self._waiting
+            if idle and select.select([pipe], [], [], self._patience())[0]:
+                for _ in range(SLICES):  # so that one batch has what comes meanwhile
+                    if ending.poll(PAUSE / SLICES * 1000):
+                        break
+                    self._read(pipe)
+            ended = self._read(pipe) or ended
+            self._write(last=ended and len(self._waiting) <= BATCH)
+            if not caught_up and not self._waiting:
+                caught_up = True  # before that, what comes is lost where the worker is killed
                 os.nice(NICE)
+        if self._spending is not None:
+            self._spending.close()
+        if self._telemetry is not None:
+            self._telemetry.close()
         if self._traffic is not None:
             settings = self._settings
             with suppress(StoreError):
@@ -124,13 +137,10 @@ class RecordWriter:
             return PAUSE
         return 1.0 if self._telemetry is not None else PRUNE
 
-    def _full(self, most: int) -> bool:
-        return len(self._waiting) >= most or self._bytes >= MOST
-
     def _read(self, pipe: int) -> bool:
         """Reads what is in the pipe; returns whether it has ended."""
         buffer = self._buffer
-        while self._trouble or not self._full(BATCH):
+        while self._trouble or self._bytes < MOST:
             try:
                 data = os.read(pipe, PIECE)
             except BlockingIOError:
@@ -143,10 +153,11 @@ class RecordWriter:
                 end = begin + int.from_bytes(buffer[at:begin], "little")
                 if end > len(buffer):
                     break
-                if self._full(WAITING):
+                if self._trouble and (len(self._waiting) >= WAITING or self._bytes >= MOST):
                     self._settled += 1
                 else:
                     self._waiting.append(SeenCall._make(loads(buffer[begin:end])))
+                    self._sizes.append(end - at)
                     self._bytes += end - at
                 at = end
             del buffer[:at]
@@ -156,6 +167,7 @@ class RecordWriter:
         """Writes what waits, deletes what is too old, and tells the collector."""
         settings = self._settings
         rows: list[CallRecord] = []
+        batch = self._waiting[:BATCH]
         try:
             if self._traffic is not None and self._node != _node_of(settings.path):
                 self._tell(f"{settings.path} was deleted or replaced; another is written")
@@ -166,8 +178,8 @@ class RecordWriter:
                 self._node = _node_of(settings.path)
                 self._secret = self._traffic.secret()
                 count_lost(self._traffic, settings.path)
-            if self._waiting:
-                rows = self._record(self._traffic, self._unrecorded(self._traffic))
+            if batch:
+                rows = self._record(self._traffic, self._unrecorded(batch, self._traffic))
             if settings.keep is not None and time.monotonic() - self._pruned > PRUNE:
                 self._traffic.delete_before(int((time.time() - settings.keep) * 1e6))
                 self._pruned = time.monotonic()
@@ -175,7 +187,7 @@ class RecordWriter:
             if not self._trouble:
                 self._tell(f"{UNRECORDED}: {error}")
             self._trouble = True
-            self._again = max(self._again, len(self._waiting))  # some may be written
+            self._again = max(self._again, len(batch))  # some may be written
             if self._traffic is not None:
                 with suppress(StoreError):
                     self._traffic.close()
@@ -184,12 +196,12 @@ class RecordWriter:
         if self._trouble:
             self._tell(RECORDED_AGAIN)
         self._trouble = False
-        if self._waiting:
-            self._settled += len(self._waiting)
-            self._again = max(0, self._again - len(self._waiting))
+        if batch:
+            self._settled += len(batch)
+            self._again = max(0, self._again - len(batch))
             self._tell(str(self._settled))
-        self._waiting.clear()
-        self._bytes = 0
+        del self._waiting[: len(batch)]
+        self._bytes -= sum(self._sizes.popleft() for _ in batch)
         if self._spending is not None and rows:
             self._spending.add(rows)
         if self._telemetry is not None:
@@ -197,10 +209,10 @@ class RecordWriter:
                 self._telemetry.send_calls(rows)
             self._telemetry.send_metrics(now=last)
 
-    def _unrecorded(self, traffic: Traffic) -> list[SeenCall]:
-        """Returns those that wait and are not on record. Raises StoreError."""
-        new = self._waiting[self._again :]
-        for call in self._waiting[: self._again]:
+    def _unrecorded(self, calls: list[SeenCall], traffic: Traffic) -> list[SeenCall]:
+        """Returns those, the first that wait, that are not on record. Raises StoreError."""
+        new = calls[self._again :]
+        for call in calls[: self._again]:
             try:
                 traffic.call(call.id)
             except UnknownCall:
@@ -244,7 +256,7 @@ class RecordWriter:
                     self._identity(subject) if subject else None,
                     call.arm,
                     _whole(call.model),
-                    call.path,
+                    self._patterns.sub(REDACTED, call.path),
                     status,
                     int(call.streamed),
                     *tokens,
@@ -278,13 +290,15 @@ class RecordWriter:
         return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
 
     def _words(self, call: SeenCall) -> CallContent:
-        request, (answer, whole) = (call.request or b""), call.answer()
+        request, (answer, whole, streamed) = (call.request or b""), call.answer()
         own = without_identities(request.decode(errors="replace"), self._identity)
+        text = answer.decode(errors="replace")
+        if not streamed:  # some answers repeat whom they are for
+            text = without_identities(text, self._identity)
         return CallContent(
             call.id,
             without_secrets(own, self._patterns),
-            without_secrets(answer.decode(errors="replace"), self._patterns)
-            + ("" if whole else CUT_OFF),
+            without_secrets(text, self._patterns) + ("" if whole else CUT_OFF),
         )
 
 
@@ -305,8 +319,8 @@ def _whole(text: str | None) -> str | None:
 def main() -> None:
     """Writes what comes in on standard input: what is for the log goes to standard output, and a
     line with a number after each batch says how many calls were written so far."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # those under way are still to be recorded
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # calls under way are still to be recorded
 
     def tell(line: str) -> None:
         with suppress(OSError):  # the worker is gone

@@ -20,7 +20,8 @@ RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
 OUTPUT = "response.output_text.delta"
 """Events of a response that bring its text; others bring thoughts, or the words for tools."""
-USAGE = b'"usage"'
+USAGE = b'"usage'
+"""What the key begins with that tokens stand under: `usage`, or Gemini's `usageMetadata`."""
 PACKINGS = (b"gzip", b"deflate")
 UNPACKED = 16 << 20
 """Bytes that an answer which came packed is read up to."""
@@ -37,9 +38,9 @@ GOOD_END = (
     rb'|stop_sequence|refusal|pause_turn)"'
 )
 _other_end = re.compile(rb'_reason"\s*:\s*(?!null\b|' + GOOD_END + rb")").search
-_good_end = re.compile(rb'_reason"\s*:\s*' + GOOD_END).match
+_good_end = re.compile(rb'eason"\s*:\s*' + GOOD_END).match
 _null_end = re.compile(rb'_reason"\s*:\s*null\b').search
-_end = re.compile(rb'"(?:finish|stop)_reason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
+_end = re.compile(rb'"(?:finish|stop)(?:_r|R)eason"\s*:\s*("(?:[^"\\]|\\.)*"|null\b|\{[^}]*\})')
 _traceparent = re.compile(
     rb"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?"
 ).fullmatch
@@ -47,8 +48,21 @@ MOST_TAGS, MOST_LETTERS = 16, 200
 """Tags of a call, and letters of each."""
 _name = re.compile(r"[\w.-]{1,64}").fullmatch
 _continued = re.compile(rb"((?:\r\n|\n|\r))data: ?")
-_object = re.compile(rb'"usage"\s*:\s*(?=\{)').match
+_object = re.compile(rb'"usage(?:Metadata)?"\s*:\s*(?=\{)').match
 _decoder = JSONDecoder()
+
+PROMPT = "prompt_tokens", "input_tokens", "inputTokens", "promptTokenCount"
+COMPLETION = "completion_tokens", "output_tokens", "outputTokens", "candidatesTokenCount"
+THOUGHTS = ("thoughtsTokenCount",)
+"""What the tokens are called in, out, and out beside those."""
+CACHED = "cache_read_input_tokens", "cacheReadInputTokens", "cachedContentTokenCount"
+DETAILS = "prompt_tokens_details", "input_tokens_details"
+"""What those in that came from a cache are called, and where OpenAI has them."""
+BESIDE = (
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+    *("cacheReadInputTokens", "cacheWriteInputTokens", "toolUsePromptTokenCount"),
+)
+"""Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
 
 
 class Tokens(NamedTuple):
@@ -176,9 +190,10 @@ class SeenCall(NamedTuple):
                         total[key] = value
         return _tokens(total), None
 
-    def answer(self) -> tuple[bytes, bool]:
-        """Returns the answer's words, where they are kept: its body, or of a stream the text; and
-        whether they are all of it. They are empty where it cannot be read: `tokens` says why.
+    def answer(self) -> tuple[bytes, bool, bool]:
+        """Returns the answer's words, where they are kept: its body, or of a stream the text;
+        whether they are all of it; and whether it is a stream. They are empty where it cannot be
+        read: `tokens` says why.
 
         What a pattern is to take out may be split between the events of a stream.
         """
@@ -188,11 +203,13 @@ class SeenCall(NamedTuple):
             try:
                 content = unpacking.decompress(content, RECORDED)
             except zlib.error:
-                return b"", True
+                return b"", True, False
             whole = whole and not unpacking.unconsumed_tail
         elif self.packing:
-            return b"", True
-        return (streamed_text(content) if is_stream(content) else content), whole
+            return b"", True, False
+        if is_stream(content):
+            return streamed_text(content), whole, True
+        return content, whole, False
 
 
 def streamed_text(stream: bytes | bytearray) -> bytes:
@@ -205,6 +222,10 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
             continue
         choices = event.get("choices")
         deltas = [one.get("delta") for one in choices or () if _is_first(one)]
+        for candidate in event.get("candidates") or ():
+            if _is_first(candidate):
+                parts = (candidate.get("content") or {}).get("parts") or ()
+                pieces += [one.get("text", "") for one in parts if not one.get("thought")]
         if event.get("type", OUTPUT) == OUTPUT or isinstance(event.get("delta"), dict):
             deltas.append(event.get("delta"))
         for delta in deltas:
@@ -213,6 +234,10 @@ def streamed_text(stream: bytes | bytearray) -> bytes:
             if isinstance(delta, str):
                 pieces.append(delta)
     return "".join(pieces).encode("utf-8", "surrogatepass")
+
+
+ANSWERED = (b'"choices"', b'"content"', b'"output"', b'"candidates"', b'"data"')
+"""What the routes have an answer under."""
 
 
 def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
@@ -225,12 +250,16 @@ def doubtful(beginning: bytes, ending: bytes | bytearray) -> bool:
     if _other_end(ending) is not None:
         return True
     if is_stream(beginning):
-        at = ending.rfind(b'_reason"')
+        if b":exception-type" in ending:
+            return True
+        at = ending.rfind(b'eason"')  # that of stop_reason, finish_reason or finishReason
         if at >= 0:
             return _good_end(ending, at) is None
         return not any(end in ending for end in (b"response.completed", b"response.incomplete"))
     start, end = beginning[:64].removeprefix(MARK).lstrip()[:1], ending.rstrip()[-1:]
     if start in (b"", b"<") or (start == b"{" and end != b"}"):
+        return True
+    if start == b"{" and not any(name in beginning for name in ANSWERED):
         return True
     return _null_end(ending) is not None
 
@@ -253,9 +282,11 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
         reason = json.loads(ends[-1]) if ends and _is_json(ends[-1]) else "stop"
         return failure_in({"choices": [{"finish_reason": reason}]})
     try:
-        return failure_in(json.loads(content))
+        body = json.loads(content)
     except (ValueError, RecursionError):
         return Refusal(0, "the answer is cut off")
+    events = body if isinstance(body, list) else [body]  # a list is a stream of Gemini's
+    return next(filter(None, map(failure_in, events)), None)
 
 
 def _is_json(text: bytes) -> bool:
@@ -272,26 +303,23 @@ def _is_first(choice: object) -> bool:
 
 def _tokens(usage: dict[str, Any]) -> Tokens:
     """Returns the tokens of a usage in the words of any route."""
-    cached = usage.get("cache_read_input_tokens")
-    for key in ("prompt_tokens_details", "input_tokens_details"):
-        details = usage.get(key)
-        if isinstance(details, dict) and isinstance(details.get("cached_tokens"), int):
-            cached = details["cached_tokens"]
-    prompt = _first_number(usage, "prompt_tokens", "input_tokens")
-    if prompt is not None and cached is usage.get("cache_read_input_tokens"):
-        # Anthropic counts what was read from the cache, or written to it, beside the others.
-        for key in ("cache_read_input_tokens", "cache_creation_input_tokens"):
-            prompt += _first_number(usage, key) or 0
-    return Tokens(
-        prompt,
-        _first_number({"cached": cached}, "cached"),
-        _first_number(usage, "completion_tokens", "output_tokens"),
-    )
+    cached, prompt = None, _first_number(usage, *PROMPT)
+    for key in DETAILS:
+        if isinstance(usage.get(key), dict):
+            cached = _first_number(usage[key], "cached_tokens")
+    if cached is None:
+        cached = _first_number(usage, *CACHED)
+        if prompt is not None:
+            prompt += sum(_first_number(usage, key) or 0 for key in BESIDE)
+    completion, thoughts = _first_number(usage, *COMPLETION), _first_number(usage, *THOUGHTS)
+    if thoughts is not None:
+        completion = thoughts + (completion or 0)
+    return Tokens(prompt, cached, completion)
 
 
 def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
     for key in keys:
         number = usage.get(key)
-        if isinstance(number, int) and number.bit_length() < 64:  # as a file can hold it
+        if isinstance(number, int) and number.bit_length() < 60:  # a file can hold a sum of them
             return number
     return None

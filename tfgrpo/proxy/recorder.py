@@ -1,7 +1,8 @@
 """Calls on their way to the record: counted at once, and handed to a process that writes them.
 
-What a worker hands over (`record_writer.py`) outlives it: where it is killed, it loses only calls
-that were under way. What it has handed over it holds until that is written, a tenth of a second: so
+What a worker hands over (`record_writer.py`) outlives it, and a call is handed over before the last
+of its answer is sent: where a worker is killed, it loses only calls that were under way. What it
+has handed over it holds until that is written, a tenth of a second: so
 where the process that writes is killed, another takes its place and gets it again. How many calls
 were begun stands in a file that is mapped into memory (`call_counter.py`), so that what was lost,
 if both are killed, is counted.
@@ -24,7 +25,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from tfgrpo.proxy.call_counter import Counter, counter_path
-from tfgrpo.proxy.passing_call import Call, sent_key
+from tfgrpo.proxy.http_message import sent_key
+from tfgrpo.proxy.passing_call import Call
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.telemetry import Telemetry
@@ -37,12 +39,16 @@ WAITING = 32 << 20
 later ones are lost, and counted."""
 PIPE = 1 << 20
 """Bytes that the system holds between the two, where it can be told so."""
-SOON, AGAIN = 0.03, 1.0
-"""Seconds after which a process that died is replaced; twice as many for each one before it that
-had written nothing either, up to so many."""
+AT_ONCE, SOON, AGAIN = 0.0, 0.03, 1.0
+"""Seconds after which a process is replaced that died before it had written anything, the more the
+more of them did; up to so many. Another is replaced at once."""
 TRIES = 3
 """Processes that are given the last calls, at the end, where each is killed."""
 FLUSH = 5.0
+HELD = 1000
+"""Calls that may be sent and not written yet, before that process is given time."""
+BEHIND, STUCK = 0.05, 1.0
+"""Seconds that it is given at a call; and after which it is again, where that was in vain."""
 LEAVE = 60.0
 """Seconds that feedback waits for its call, and that the end waits for the last ones."""
 COMMAND = "from tfgrpo.proxy.record_writer import main; main()"
@@ -70,22 +76,21 @@ class Recorder:
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()
         self._loop = asyncio.get_running_loop()
-        self._ended: list[Call] = []
-        self._pending: deque[tuple[bytes, int]] = deque()
-        """What the pipe had no room for yet, and how many calls each is."""
+        self._pending: deque[bytes] = deque()
+        """Calls that the pipe had no room for yet."""
         self._cut = 0
         """Bytes of the first that were sent already."""
-        self._sent: deque[tuple[bytes, int]] = deque()
-        """What was sent, and is not written yet."""
+        self._sent: deque[bytes] = deque()
+        """Those that were sent, and are not written yet."""
         self._bytes = 0
         """Bytes of both."""
         self._full = False
+        self._stuck_until = 0.0
         self._trouble: str | None = None
         self._added = 0
         self._settled = threading.Condition()
-        self._written = self._reported = self._spare = 0
-        """Calls that are written or given up; by the report of the process that runs now; and those
-        of them that are part of the first of what was sent."""
+        self._written = self._reported = 0
+        """Calls that are written or given up, and those by the process that runs now."""
         self._worker = secrets.token_hex(8)
         self._counter = Counter(counter_path(path, self._worker))
         self.process: subprocess.Popen[bytes] | None = None
@@ -108,13 +113,40 @@ class Recorder:
         call.recorder = self
 
     def add(self, call: Call) -> None:
-        """Records a call that is over, soon: as soon as its answer was sent."""
+        """Hands a call over that is over: before the last of its answer is sent, so that no answer
+        is without its record if this worker is killed."""
         if call.recorder is None:
             self.begin(call)
         self._added += 1
-        self._ended.append(call)
-        if len(self._ended) == 1:
-            self._loop.call_soon(self._hand_over)
+        if self._bytes > WAITING:
+            self._settle(1)
+            if not self._full:
+                log.warning("%s: too many wait for it", UNRECORDED)
+            self._full = True
+            return
+        self._full = False
+        data = call.packed()
+        self._pending.append(data)
+        self._bytes += len(data)
+        if self.process is None:
+            return
+        self._send()
+        if (self._pending or len(self._sent) > HELD) and self._reported:
+            self._let_catch_up()
+
+    def _let_catch_up(self) -> None:
+        """Gives the process that writes a moment, which gets too little of a processor without
+        that: what it has not written yet fits into the pipe to the next one if it is killed."""
+        if time.monotonic() < self._stuck_until:
+            return
+        full = bool(self._pending)
+        room = select.select([], [self._pipe], [], BEHIND)[1] if full else []
+        if room:
+            self._send()
+        elif not full and select.select([self._lines], [], [], BEHIND)[0]:
+            self._listen()
+        else:
+            self._stuck_until = time.monotonic() + STUCK
 
     def flush(self) -> None:
         """Waits until what is over by now is on record, if it can be. For another thread than the
@@ -128,7 +160,6 @@ class Recorder:
         self._closing = True
         if self._again is not None:
             self._again.cancel()
-        self._hand_over()
         deadline = time.monotonic() + LEAVE
         for _ in range(TRIES):
             if self.process is None and self._pending:
@@ -138,13 +169,15 @@ class Recorder:
         else:
             log.warning("the last calls were not recorded: %d processes died over them", TRIES)
         self._counter.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
 
     # the process that writes:
 
     def _start(self) -> None:
         self._again = None
         descriptor = self._counter.descriptor
-        again = sum(calls for _, calls in self._pending)
+        again = len(self._pending)
         settings = json.dumps((self.path, self._worker, descriptor, again, *self._settings))
         reading, self._pipe = os.pipe()
         try:
@@ -153,7 +186,7 @@ class Recorder:
             os.set_blocking(self._pipe, False)
             self.process = process = child_processes.start(
                 child_processes.python("-c", COMMAND, settings),
-                child_processes.without_keys("OTEL_"),
+                child_processes.without_keys("OTEL_", *child_processes.NETWORK),
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 pass_fds=[descriptor],
@@ -200,13 +233,9 @@ class Recorder:
             self._trouble = line.removeprefix(f"{UNRECORDED}: ")
 
     def _free(self, calls: int) -> None:
-        """Lets go of what so many more calls were sent in: they are written."""
+        """Lets go of so many more calls: they are written."""
         self._reported += calls
-        self._spare += calls
-        while self._sent and self._sent[0][1] <= self._spare:
-            data, part = self._sent.popleft()
-            self._spare -= part
-            self._bytes -= len(data)
+        self._bytes -= sum(len(self._sent.popleft()) for _ in range(min(calls, len(self._sent))))
         self._settle(calls)
 
     def _settle(self, calls: int) -> None:
@@ -227,7 +256,7 @@ class Recorder:
             process.stdout.close()
         self._failed = 0 if self._reported else self._failed + 1
         self._take_back(process.returncode)
-        pause = min(AGAIN, SOON * 2**self._failed)
+        pause = min(AGAIN, AT_ONCE + SOON * self._failed**2)
         self._again = self._loop.call_later(pause, self._start)
 
     def _end(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
@@ -257,34 +286,16 @@ class Recorder:
         self._unread = b""
         self._pending.extendleft(reversed(self._sent))
         self._sent.clear()
-        self._settle(-self._spare)  # they come again
-        self._cut = self._reported = self._spare = 0
+        self._cut = self._reported = 0
         log.warning("the process that records calls ended with %s; starting another", status)
 
     # what goes to it:
-
-    def _hand_over(self) -> None:
-        calls, self._ended = self._ended, []
-        if not calls:
-            return
-        if self._bytes > WAITING:
-            self._settle(len(calls))
-            if not self._full:
-                log.warning("%s: too many wait for it", UNRECORDED)
-            self._full = True
-            return
-        self._full = False
-        data = b"".join([call.packed() for call in calls])
-        self._pending.append((data, len(calls)))
-        self._bytes += len(data)
-        if len(self._pending) == 1 and self.process is not None:
-            self._send()
 
     def _send(self) -> bool:
         """Sends what the pipe has room for; returns whether there is anybody to read it."""
         pending = self._pending
         while pending:
-            data = pending[0][0]
+            data = pending[0]
             try:
                 self._cut += os.write(self._pipe, memoryview(data)[self._cut :])
             except BlockingIOError:

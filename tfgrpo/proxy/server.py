@@ -7,7 +7,6 @@ import hmac
 import logging
 import os
 import socket
-from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -25,11 +24,13 @@ from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.spending import SpendingSettings
 from tfgrpo.proxy.subject_kinds import Kinds
+from tfgrpo.proxy.withheld_words import finder
 from tfgrpo.rendering.request_placement import KEYS, looks_like_chat
 from tfgrpo.store.activity.key_ledger import ledger_path
 from tfgrpo.store.activity.traffic import make_traffic_folder, traffic_path
 from tfgrpo.store.address import located
-from tfgrpo.store.errors import SettingsError, StoreError
+from tfgrpo.store.errors import StoreError
+from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.passing_call import Call
@@ -55,6 +56,7 @@ class Proxy:
         self.keys = KEYS | fields_of(settings.rules)
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
+        self.upstreams = settings.upstreams
         self.router: Router | None = None
         self.exchange: type[Exchange] = Exchange
         self._route()
@@ -74,7 +76,10 @@ class Proxy:
         self._sweeping: asyncio.Task[None] | None = None
         self._troubles: dict[str, str] = {}
         self._decider: Decider | None = None
-        self.access = AccessLog(settings.access_log) if settings.access_log else None
+        self._pattern = finder(settings.redact)
+        self.access: AccessLog | None = None
+        if settings.access_log:
+            self.access = AccessLog(settings.access_log, self._pattern)
         self.passed: dict[str, int] = {}
         """Path → how many requests that looked like chats got no library there."""
 
@@ -107,26 +112,14 @@ class Proxy:
                 self._recorder(name)
         return int(listener.getsockname()[1])
 
-    def reload(self, settings: ProxySettings) -> None:
+    def reload(self, settings: ProxySettings) -> list[str]:
         """Goes on with the libraries, rules and providers of other settings from the next request
-        on; where it listens, what it records and who may ask stay as they are. Raises
-        SettingsError, StoreError or UnknownRevision, and nothing is changed then."""
-        settings = replace(
-            self.settings,
-            libraries=settings.libraries,
-            default=settings.default,
-            rules=settings.rules,
-            tags=settings.tags,
-            openai=settings.openai,
-            anthropic=settings.anthropic,
-            providers=settings.providers,
-            retries=settings.retries,
-            timeouts=settings.timeouts,
-        )
-        if settings.has_keys and self.desk is None:
-            raise SettingsError("virtual keys begin with a restart", hint="start the proxy anew")
+        on; returns the names of what else in them waits for a restart. Raises SettingsError,
+        StoreError or UnknownRevision, and nothing is changed then."""
+        settings, waiting = self.settings.reloaded(settings)
         chooser, before = Chooser(settings), self.chooser
         self.settings, self.chooser = settings, chooser
+        self.upstreams = settings.upstreams
         self._route()
         self.keys = KEYS | fields_of(settings.rules)
         # A name may be another store's by now: records are found by their paths again.
@@ -136,6 +129,7 @@ class Proxy:
         if self._decider is not None:
             self._decider.chooser = chooser
         before.close()
+        return waiting
 
     async def close(self, patience: float | None = None) -> None:
         """Takes no more requests, waits some seconds for those under way (as the settings say,
@@ -202,8 +196,9 @@ class Proxy:
         path once."""
         if not looks_like_chat(request.method, request.path):
             return
-        path = request.path if len(self.passed) < MOST_PATHS else OTHER_PATHS
-        path = request.path if request.path in self.passed else path
+        path = self._pattern.sub(REDACTED, request.path)
+        if path not in self.passed and len(self.passed) >= MOST_PATHS:
+            path = OTHER_PATHS
         if path not in self.passed:
             log.warning("%s looks like a chat, and gets no library", path)
         self.passed[path] = self.passed.get(path, 0) + 1
@@ -294,7 +289,8 @@ class Proxy:
         if self.desk is None:
             return None
         budgets = [(one.scope, one.budget.dollars, one.budget.per) for one in settings.budgets]
-        return SpendingSettings(self._ledger(), settings.prices, budgets, settings.webhook)
+        home = settings.default.partition("@")[0]
+        return SpendingSettings(self._ledger(), settings.prices, budgets, settings.webhook, home)
 
     def why_unrecorded(self, name: str) -> str | None:
         """Returns why a library's calls cannot be recorded; None where they can, or need not."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from threading import Thread
 from typing import Any, NamedTuple
 
 from tfgrpo.costs.proxy_calls import Dollars
@@ -22,6 +23,8 @@ from tfgrpo.store.opening import open_ledger
 
 LEVELS = (0.8, 1.0)
 """Parts of a budget that are told of."""
+LEAVE = 6.0
+"""Seconds that a webhook has at the end."""
 AGAIN = 30.0
 """Seconds after which a webhook that could not be reached is tried again."""
 
@@ -34,6 +37,8 @@ class SpendingSettings(NamedTuple):
     prices: Mapping[str, Any]
     budgets: list[tuple[str, float, str]]
     webhook: str | None
+    home: str
+    """The library that a revision alone is of."""
 
 
 class Spending:
@@ -47,6 +52,9 @@ class Spending:
         self._unknown: set[str] = set()
         self._trouble = False
         self._again = 0.0
+        self._watching: Thread | None = None
+        self._due = False
+        """Whether something was spent since budgets were looked at."""
 
     def add(self, calls: Iterable[CallRecord]) -> None:
         """Adds calls that were just recorded."""
@@ -56,7 +64,8 @@ class Spending:
                 self._warn_of_price(call)
                 continue
             day = time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6))
-            scopes = ["all", f"library:{call.library or 'none'}"]
+            library = (call.library or "none").partition("@")[0] or self._settings.home
+            scopes = ["all", f"library:{library}"]
             if call.key is not None:
                 scopes.append(f"key:{call.key}")
             for scope in scopes:
@@ -80,8 +89,31 @@ class Spending:
         try:
             ledger.spend(self._waiting)
             self._waiting.clear()
-            if time.monotonic() < self._again:
-                return
+        finally:
+            ledger.close()
+        self._due = True
+        busy = self._watching is not None and self._watching.is_alive()
+        if not busy and time.monotonic() >= self._again:
+            self._watching = Thread(target=self._watch, daemon=True)
+            self._watching.start()
+
+    def close(self) -> None:
+        """Gives what is being told a moment to be."""
+        if self._watching is not None:
+            self._watching.join(LEAVE)
+
+    def _watch(self) -> None:
+        """Tells of budgets, in a thread of its own: the record waits for no webhook."""
+        try:
+            while self._due and time.monotonic() >= self._again:
+                self._due = False
+                self._tell_of_budgets()
+        except StoreError as error:
+            self._tell(f"budgets are not watched: {error}")
+
+    def _tell_of_budgets(self) -> None:
+        ledger = open_ledger(self._settings.ledger, create=True)
+        try:
             budgets = [(s, Budget(dollars, per)) for s, dollars, per in self._settings.budgets]
             for key in ledger.virtual_keys():
                 if key.revoked is None and key.limits.budget is not None:

@@ -13,11 +13,15 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import Any
 
+from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, route_of
 from tfgrpo.store.activity.traffic import CallRecord, Feedback
 
 SCHEMA = "https://opentelemetry.io/schemas/gen-ai-dev/1.42"
@@ -55,6 +59,8 @@ METRICS = {
 """Units, and the upper bounds of buckets that the conventions advise."""
 
 TIMEOUT = 5.0
+WAITING, LEAVE = 64, 6.0
+"""Messages that wait for a collector at most, and seconds that it has for them at the end."""
 METRICS_PAUSE = 10.0
 """Seconds between two messages with metrics: each says what has been added since the last."""
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -63,7 +69,13 @@ SERVICE_NAME = "OTEL_SERVICE_NAME"
 RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
 CLIENT, FAILED, DELTA = 3, 2, 1
 """A span's kind and its status, and sums since the last message, by OTLP's numbers."""
-OPERATIONS = {"/messages": "chat", "/chat/completions": "chat", "/responses": "chat"}
+GENERATE, CHAT = "generate_content", "chat"
+OPERATIONS = {
+    **dict.fromkeys(("/messages", "/chat/completions", "/responses"), CHAT),
+    **dict.fromkeys(("/converse", "/converse-stream"), CHAT),
+    **dict.fromkeys((":generateContent", ":streamGenerateContent"), GENERATE),
+}
+PROVIDERS = {GOOGLE: "gcp.gemini", BEDROCK: "aws.bedrock"}
 
 
 class Histogram:
@@ -97,6 +109,8 @@ class Telemetry:
         self._headers = dict(headers)
         self._resource = {"attributes": _attributes(resource)}
         self._trouble = False
+        self._outbox: queue.Queue[tuple[str, bytes] | None] = queue.Queue(WAITING)
+        self._thread: Thread | None = None
         self._histograms: dict[tuple[str, tuple[tuple[str, object], ...]], Histogram] = {}
         self._since = time.time_ns()
         self._metrics_at = time.monotonic() + METRICS_PAUSE
@@ -174,21 +188,44 @@ class Telemetry:
         records = {"logRecords": [event(feedback, call)]}
         self._send("/v1/logs", "resourceLogs", "scopeLogs", records)
 
+    def close(self) -> None:
+        """Gives what waits a moment to be sent."""
+        if self._thread is not None:
+            with suppress(queue.Full):
+                self._outbox.put_nowait(None)
+            self._thread.join(LEAVE)
+
     def _send(self, path: str, resources: str, scopes: str, records: Mapping[str, Any]) -> None:
+        """Has a message sent by a thread, for which nobody waits; where many wait already, it is
+        dropped."""
+        scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **records}
+        body = json.dumps({resources: [{"resource": self._resource, scopes: [scope]}]}).encode()
+        if self._thread is None:
+            self._thread = Thread(target=self._work, daemon=True)
+            self._thread.start()
+        try:
+            self._outbox.put_nowait((path, body))
+        except queue.Full:
+            self._complain("the collector is too slow")
+
+    def _work(self) -> None:
         from urllib.error import URLError
         from urllib.request import Request, urlopen
 
-        scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **records}
-        body = json.dumps({resources: [{"resource": self._resource, scopes: [scope]}]}).encode()
         headers = {**self._headers, "Content-Type": "application/json"}
-        try:
-            with urlopen(Request(self._endpoint + path, body, headers), timeout=TIMEOUT) as answer:
-                answer.read()
-            self._trouble = False
-        except (URLError, OSError, ValueError) as error:
-            if not self._trouble:
-                self._warn(f"telemetry is not sent: {error}")
-            self._trouble = True
+        while (message := self._outbox.get()) is not None:
+            path, body = message
+            try:
+                request = Request(self._endpoint + path, body, headers)
+                with urlopen(request, timeout=TIMEOUT):
+                    self._trouble = False
+            except (URLError, OSError, ValueError) as error:
+                self._complain(error)
+
+    def _complain(self, why: object) -> None:
+        if not self._trouble:
+            self._warn(f"telemetry is not sent: {why}")
+        self._trouble = True
 
 
 def _pairs(variable: str) -> dict[str, str]:
@@ -237,9 +274,10 @@ def span(call: CallRecord) -> dict[str, Any]:
 
 def _common(call: CallRecord) -> dict[str, str | None]:
     """What spans and metrics of a call are told apart by."""
+    api = api_of(call.route)
     return {
-        OPERATION: OPERATIONS.get(call.route.removeprefix("/v1")),
-        PROVIDER: "anthropic" if "/messages" in call.route else "openai",
+        OPERATION: OPERATIONS.get(route_of(call.route).removeprefix("/v1")),
+        PROVIDER: PROVIDERS.get(api, api),
         REQUEST_MODEL: call.model,
         PROMPT_NAME: call.library,
         PROMPT_VERSION: call.digest,

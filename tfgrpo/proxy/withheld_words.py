@@ -27,11 +27,12 @@ cards and of accounts. What may begin at many places is bounded: it would be rea
 WITHIN = 3
 """How deep strings of JSON stand in strings of JSON that was cut off."""
 _identities = re.compile(
-    r'("(?:user|safety_identifier|user_id|conversation)"\s*:\s*(?:\{\s*"id"\s*:\s*)?)'
-    r'"((?:[^"\\]|\\.)*)(?:"|\Z)',
-    re.DOTALL,
+    r'("(?:(?:end_?)?user(?:_?(?:id|name))?|(?:customer|session|account|client)_?id'
+    r"|safety_?identifier|prompt_?cache_?key|conversation(?:_?id)?)"
+    r'"\s*:\s*(?:\{\s*"id"\s*:\s*)?)(?:"((?:[^"\\]|\\.)*)(?:"|\Z)|(-?\d+(?:\.\d+)?))',
+    re.DOTALL | re.IGNORECASE,
 )
-"""The keys of a request that say whom it is for, each with its value."""
+"""The keys that say whom a request is for, each with its value, a text or a number."""
 _escapes = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt]))+")
 
 
@@ -67,12 +68,12 @@ def clean_feedback(
 
 
 def without_identities(text: str, digest: Callable[[str], str]) -> str:
-    """Returns a request's JSON, cut off or not, with digests in the place of whom it says that it
-    is for: such keys with a string, wherever they stand outside of strings."""
+    """Returns the JSON of a request or an answer, cut off or not, with digests in the place of whom
+    it says that it is for: such keys with a value, wherever they stand outside of strings."""
 
     def digested(match: re.Match[str]) -> str:
         try:
-            value = str(json.loads(f'"{match[2]}"'))
+            value = match[3] or str(json.loads(f'"{match[2]}"'))
         except ValueError:
             return f'{match[1]}"{REDACTED}"'
         return f'{match[1]}"{digest(value)}"'

@@ -13,9 +13,9 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, TypeAlias
 
+from tfgrpo.proxy.library_choice import Chooser
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.server import Proxy, listening
 from tfgrpo.store.errors import SettingsError, TfgrpoError
@@ -118,12 +118,12 @@ def _reload(proxy: Proxy, read: Read | None) -> None:
     try:
         if proxy.access is not None:
             proxy.access.reopen()
-        if read is not None:
-            proxy.reload(read())
+        waiting = [] if read is None else proxy.reload(read())
     except TfgrpoError as error:
         complain(f"not reloaded: {error}")
     else:
-        complain("reloaded")
+        later = f"; after a restart: {', '.join(waiting)}" if waiting else ""
+        complain(f"reloaded{later}")
 
 
 async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
@@ -167,7 +167,9 @@ def _supervise(
         nonlocal settings
         if read is not None:
             try:
-                settings = replace(read(), port=settings.port)
+                read_anew, _ = settings.reloaded(read())
+                Chooser(read_anew).close()  # workers that are started later have to read it too
+                settings = read_anew
             except TfgrpoError as error:
                 complain(f"not reloaded: {error}")
                 return

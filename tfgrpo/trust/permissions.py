@@ -23,6 +23,9 @@ from tfgrpo.model.keys_by_host import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
 from tfgrpo.trust.domain_spec import parts, split
 
+UPSTREAMS = ("upstream", "anthropic", "gemini", "bedrock")
+"""What a proxy's file calls the providers of each API."""
+
 HARMLESS = frozenset(
     (
         *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency"),
@@ -158,11 +161,11 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
     """Returns what the settings file of a proxy needs, without what was `given` instead."""
     path = path.resolve()
     needed: list[Permission] = []
-    for name in () if {"upstream", "anthropic"} & set(given) else ("upstream", "anthropic"):
+    for name in () if {"upstream", "anthropic"} & set(given) else UPSTREAMS:
         if settings.get(name) is not None:
             words = f"passes applications' requests, with their keys, to {plain(settings[name])}"
             needed.append(Permission(name, str(settings[name]), words))
-    for name in ("key_env", "anthropic_key_env"):
+    for name in ("key_env", *(f"{api}_key_env" for api in UPSTREAMS[1:])):
         if settings.get(name) is not None and name not in given:
             words = f"sends the key in ${plain(settings[name])} to the provider"
             needed.append(Permission(name, str(settings[name]), words))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.improvement.exchange import read_json
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
-from tfgrpo.rendering.request_placement import KEYS, addition, place_of
+from tfgrpo.rendering.request_placement import GEMINI_SYSTEM, KEYS, addition, place_of
 from tfgrpo.rendering.retrieve import Part
 from tfgrpo.runs.group_details import PromptPart, highlighted
 from tfgrpo.store.activity.traffic import CallContent, CallRecord
@@ -48,13 +48,21 @@ def turns_of(body: object) -> list[Turn] | None:
     for name in ("instructions", "system"):
         if body.get(name):
             turns.append(Turn("system", _words(body[name])))
+    for name in GEMINI_SYSTEM:
+        if isinstance(body.get(name), dict):
+            turns.append(Turn("system", _words(body[name].get("parts"))))
     choices = body.get("choices")
     if isinstance(choices, list):
         listed: object = [one.get("message") for one in choices[:1] if isinstance(one, dict)]
+    elif isinstance(body.get("candidates"), list):
+        listed = [one.get("content") for one in body["candidates"][:1] if isinstance(one, dict)]
+    elif isinstance(body.get("output"), dict):
+        listed = [body["output"].get("message")]
     elif isinstance(body.get("content"), list | str):
         listed = [{"role": body.get("role", "assistant"), "content": body["content"]}]
     else:
-        listed = body.get("messages", body.get("input", body.get("output")))
+        output = body.get("output", body.get("contents"))
+        listed = body.get("messages", body.get("input", output))
     if isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
     if not isinstance(listed, list):
@@ -73,6 +81,7 @@ def _turns(item: object) -> Iterator[Turn]:
         yield Turn("tool", _words(item.get("output", item.get("content"))))
         return
     role = str(item.get("role") or ("assistant" if kind in CALLS else kind or "user"))
+    role = "assistant" if role == "model" else role
     parts = item.get("content", item.get("parts"))
     listed = parts if isinstance(parts, list) else []
     results = [one for one in listed if isinstance(one, dict) and one.get("type") in RESULTS]

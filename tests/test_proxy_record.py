@@ -1,0 +1,149 @@
+"""No answer is without its record: not where a worker is killed, nor where the record is behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from providers import Provider, ProxyThread, post
+from test_proxy import ASK, CHAT
+from test_traffic import CHAT_USAGE, Choice, answer, make, recorded, wait
+
+from tfgrpo.proxy import record_writer
+from tfgrpo.proxy.call_counter import Counter, counter_path
+from tfgrpo.proxy.client_connection import ClientConnection
+from tfgrpo.proxy.http_message import Request
+from tfgrpo.proxy.passing_call import Call
+from tfgrpo.proxy.proxy_settings import ProxySettings, upstreams
+from tfgrpo.proxy.record_writer import BATCH, RecordWriter, WriterSettings
+from tfgrpo.store import Store
+from tfgrpo.store.activity.traffic import ALL, CallFilter
+from tfgrpo.store.opening import open_traffic
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
+        yield made
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    with Provider(answer(CHAT_USAGE)) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(store: Store, provider: Provider) -> ProxySettings:
+    named = upstreams({"openai": provider.url})
+    return ProxySettings({"d": Choice(store.path)}, "d", **named, port=0)
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        (answer(CHAT_USAGE), b"}}}"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            b"0\r\n\r\n",
+        ),
+        (b"no answer at all", b"}"),
+    ],
+    ids=["whole", "chunks", "502"],
+)
+def test_a_call_is_handed_over_before_the_last_of_its_answer_is_sent(
+    settings: ProxySettings,
+    provider: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    body: bytes,
+    end: bytes,
+) -> None:
+    provider.answer = body
+    handed: list[bool] = []
+    write = ClientConnection.write
+
+    def watched(self: ClientConnection, data: bytes) -> None:
+        if data.endswith(end):
+            (recorder,) = {id(one): one for one in self.proxy.recorders.values()}.values()
+            handed.append(recorder._added == len(handed) + 1)
+        write(self, data)
+
+    monkeypatch.setattr(ClientConnection, "write", watched)
+    with ProxyThread(settings) as proxy:
+        for _ in range(3):
+            assert proxy.ask(post(CHAT, ASK))
+    assert handed == [True] * 3
+
+
+def a_call(number: int) -> bytes:
+    request = Request(b"POST", CHAT.encode(), [(b"Host", b"a")], modern=True, keep_alive=True)
+    call = Call(f"call-{number:032x}", 1_700_000_000_000_000 + number, request)
+    call.status, call.model = 200, "m" * 500
+    return call.packed()
+
+
+def test_what_comes_while_the_record_is_written_is_taken_out_of_the_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, many = str(tmp_path / "traffic.db"), 4000
+    waiting: list[int] = []
+    write = RecordWriter._write
+
+    def watched(self: RecordWriter, **how: Any) -> None:
+        waiting.append(len(self._waiting))
+        write(self, **how)
+
+    monkeypatch.setattr(RecordWriter, "_write", watched)
+    monkeypatch.setattr(record_writer.os, "nice", lambda _: 0)
+    counter = Counter(counter_path(path, "ab"))
+    reading, writing = os.pipe()
+    lines: list[str] = []
+    made = WriterSettings(path, "ab", counter.descriptor, 0, False, None, "")
+    writer = RecordWriter(made, lines.append)
+
+    def send() -> None:
+        with os.fdopen(writing, "wb") as pipe:
+            for number in range(many):
+                counter.increase()
+                pipe.write(a_call(number))
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    writer.run(reading)
+    thread.join(60)
+    os.close(reading)
+    counter.close()
+    with closing(open_traffic(path)) as traffic:
+        assert len(traffic.calls(CallFilter(), ALL)) == many
+        assert traffic.lost() == 0
+    assert [int(line) for line in lines if line.isdigit()][-1] == many
+    assert max(waiting) > 2 * BATCH, "all of the pipe is taken, and a part is written"
+
+
+def test_a_worker_gives_a_record_that_is_behind_time_and_one_that_is_stuck_none(
+    settings: ProxySettings, store: Store
+) -> None:
+    """What is stopped here is the other process: the pipe to it fills."""
+    import signal
+
+    long = b'{"model":"%b","messages":[]}' % (b"m" * 200_000)
+    with ProxyThread(settings) as proxy:
+        proxy.ask(post(CHAT, ASK))
+        wait(lambda: len(recorded(store)) == 1)
+        (recorder,) = {id(one): one for one in proxy.proxy.recorders.values()}.values()
+        wait(lambda: recorder._reported == 1)
+        process = recorder.process
+        assert process is not None
+        process.send_signal(signal.SIGSTOP)
+        for _ in range(20):
+            assert b" 200 " in proxy.ask(post(CHAT, long))[:20]
+        assert recorder._pending, "the pipe is full"
+        assert recorder._stuck_until > 0
+        process.send_signal(signal.SIGCONT)
+        wait(lambda: len(recorded(store)) == 21)
+    assert not list(store.path.parent.glob("*worker*"))

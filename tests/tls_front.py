@@ -1,0 +1,64 @@
+"""TLS before a server on loopback: what stands before a proxy or a provider in production.
+
+The certificate is that of `providers/server.pem`, signed by the authority `AUTHORITY`; it names
+`*.example.com` and hosted providers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from pathlib import Path
+
+HERE = Path(__file__).parent / "providers"
+AUTHORITY = HERE / "ca.pem"
+
+
+def pipe(source: socket.socket, target: socket.socket) -> None:
+    """Hands on what comes until there is no more."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    for one in (source, target):
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+
+
+def both_ways(one: socket.socket, other: socket.socket) -> None:
+    """Hands on between two until either ends."""
+    with one, other:
+        thread = threading.Thread(target=pipe, args=(one, other), daemon=True)
+        thread.start()
+        pipe(other, one)
+        thread.join(60)
+
+
+class TlsFront:
+    """Takes TLS on `port`, and hands on to a port without; a context manager."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(HERE / "server.pem")
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+
+    def __enter__(self) -> TlsFront:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                plain, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(plain,), daemon=True).start()
+
+    def _serve(self, plain: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            wrapped = self._context.wrap_socket(plain, server_side=True)
+            both_ways(wrapped, socket.create_connection(("127.0.0.1", self._target)))

@@ -1,0 +1,155 @@
+"""A WebSocket, such as that of OpenAI's realtime API: passed through, byte by byte, both ways.
+
+Nothing of it is read but the status line of the provider's answer, which gets the id of the call.
+No library goes in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import cast
+from urllib.parse import parse_qs
+
+from tfgrpo.proxy.exchange import ENDING, VANISHED, Exchange
+from tfgrpo.proxy.http_message import BadRequest, Request, request_head
+from tfgrpo.proxy.recorded_call import CUT
+
+SWITCHED = 101
+UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+LONGEST_LINE = 8 << 10
+"""Bytes in which a provider's status line has to end."""
+
+
+def is_socket(request: Request) -> bool:
+    """Returns whether a request asks for a WebSocket."""
+    upgrade = request.index.get(b"upgrade", b"").lower()
+    return request.method == b"GET" and upgrade == b"websocket" and not request.has_body
+
+
+class PassedSocket(Exchange):
+    """One of a client's, with its connection to the provider."""
+
+    __slots__ = ("_beginning", "_provider")
+
+    def start(self, body: bytes | None) -> None:
+        """Connects to the provider."""
+        call, request = self.call, self.request
+        self._provider: asyncio.Transport | None = None
+        self._beginning = b""
+        query = parse_qs(request.target.partition(b"?")[2].decode("latin-1"))
+        call.model = next(iter(query.get("model", ())), None)
+        try:
+            self._admit()
+        except BadRequest as refusal:
+            request.keep_alive = False
+            self._refuse(refusal.status, str(refusal), refusal.after)
+            return
+        self.proxy.note_passed(request)
+        self.proxy.begin(call)
+        self._wire = request_head(request, self.upstream, None)[:-2] + UPGRADE
+        self.client.hold(True)
+        self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            await self.proxy.pool.open(self.upstream, lambda: ProviderSide(self))
+        except (OSError, TimeoutError) as error:
+            if not self._over:
+                self.request.keep_alive = False
+                late = isinstance(error, TimeoutError)
+                why = "it did not answer in time" if late else str(error)
+                self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
+
+    def connected(self, transport: asyncio.Transport) -> None:
+        """The provider is reached: it gets the request, and what the client has sent since."""
+        if self._over:
+            transport.abort()
+            return
+        self._provider = transport
+        call = self.call
+        call.sent, call.provider, call.tries = perf_counter(), self.upstream.name, 1
+        transport.write(self._wire)
+        self._wire = b""
+        self.client.hold(False)
+
+    def feed(self, data: bytes) -> None:
+        """Hands on what the client sends."""
+        if self._provider is not None:
+            self._provider.write(data)
+        elif not self._over:
+            self._wire += data
+
+    def come(self, data: bytes) -> None:
+        """Hands on what the provider sends."""
+        call = self.call
+        if not call.first:
+            self._beginning += data
+            line, end, rest = self._beginning.partition(b"\r\n")
+            if not end and len(line) < LONGEST_LINE:
+                return
+            call.first, self._beginning = perf_counter(), b""
+            status = line[9:12]
+            call.status = int(status) if status.isdigit() else CUT
+            data = b"%b%bX-Tfgrpo-Call: %b\r\n%b" % (line, end, call.id.encode(), rest)
+        self.client.write(data)
+
+    def lost(self, error: Exception | None) -> None:
+        """The provider has closed its side."""
+        self._provider = None
+        if self._over:
+            return
+        if not self.call.first:
+            self.request.keep_alive = False
+            self._refuse(502, f"{self.upstream}: {error or 'it closed the connection'}")
+            return
+        self._finish()
+        self.request.keep_alive = False
+        self.client.finished(self.request)
+
+    def slow(self, paused: bool) -> None:
+        """The client takes no more for the moment, or does so again."""
+        if self._provider is not None and not self._provider.is_closing():
+            (self._provider.pause_reading if paused else self._provider.resume_reading)()
+
+    def abandoned(self) -> None:
+        """The client has closed it, or is gone."""
+        if not self._over:
+            self.call.status = self.call.status or VANISHED
+            self._leave()
+            self._finish()
+
+    def cut_short(self) -> None:
+        """The proxy ends."""
+        if not self._over:
+            self.call.status, self.call.error = CUT, ENDING
+            self._leave()
+            self._finish()
+
+    def _leave(self) -> None:
+        super()._leave()
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            provider.close()
+
+
+class ProviderSide(asyncio.Protocol):
+    """The connection to the provider."""
+
+    def __init__(self, socket: PassedSocket) -> None:
+        self._socket = socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._socket.connected(cast(asyncio.Transport, transport))
+
+    def data_received(self, data: bytes) -> None:
+        self._socket.come(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._socket.lost(error)
+
+    def pause_writing(self) -> None:
+        self._socket.client.hold(True)
+
+    def resume_writing(self) -> None:
+        self._socket.client.hold(False)
