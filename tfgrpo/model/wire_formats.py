@@ -9,7 +9,7 @@ other answer. A stream is read to its end first: what its reader acts on is on r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfgrpo.model import error_bodies
@@ -130,6 +130,21 @@ def _chat_stream(events: list[Event]) -> Json:
     if calls:
         message["tool_calls"] = [calls[number] for number in sorted(calls)]
     return whole
+
+
+class ChatWords:
+    """The words of a chat completion that comes as a stream, told as far as they have come."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell, self._rest, self._words = tell, b"", ""
+
+    def take(self, part: bytes) -> None:
+        """Takes the next part of the stream, which may end in the middle of an event."""
+        whole, mark, self._rest = (self._rest + part).replace(b"\r\n", b"\n").rpartition(b"\n\n")
+        told = _chat_stream(list(events_of(whole + mark)))["choices"][0]["message"]
+        if told["content"]:
+            self._words += told["content"]
+            self._tell(self._words)
 
 
 def _add_call(calls: dict[int, dict[str, Any]], delta: Json) -> None:
