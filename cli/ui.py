@@ -78,8 +78,10 @@ def needed_for_pages() -> Iterator[None]:
 )
 @click.option(
     "--notify",
+    multiple=True,
     metavar="URL",
-    help="Post there, as JSON, when a proposal waits, a run fails or harm is shown.",
+    help="Tell this webhook or mail server when a proposal waits, a run fails or harm is shown; "
+    "repeatable.",
 )
 @pass_app
 def ui(
@@ -93,7 +95,7 @@ def ui(
     open_: bool,
     export: Path | None,
     no_content: bool,
-    notify: str | None,
+    notify: tuple[str, ...],
 ) -> None:
     """Show the store in a browser: review, history, runs and production.
 
@@ -109,8 +111,10 @@ def ui(
       tfgrpo ui --read-only --port 0
       tfgrpo ui --host 0.0.0.0 --login ana --login ben --reader eve
       tfgrpo ui --export report --no-content
+      tfgrpo ui --notify 'smtp://ana@mail.example.com?to=ana@example.com'
     """
     with needed_for_pages():
+        from tfgrpo.ui.notifications import teller
         from tfgrpo.ui.site import serve
         from tfgrpo.ui.ui_settings import UiSettings, is_loopback, reachable
     if export is not None:
@@ -123,6 +127,8 @@ def ui(
     looking = {secrets.token_urlsafe(24): f"{name}" for name in readers}
     writing = {secrets.token_urlsafe(24): name for name in logins or (app.author(),)}
     people = writing | looking
+    for url in notify:
+        teller(url)
     app.store.close()  # what cannot be opened is an error before anything is listened to
     settings = UiSettings(
         app.path.absolute(),
@@ -133,7 +139,7 @@ def ui(
         names,
         not no_content,
         frozenset(looking),
-        notify or "",
+        notify,
         f"http://{reachable(host, names)[0]}:{port}" if port else "",
     )
 
