@@ -211,7 +211,9 @@ def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path
         hand.follow("form[action$='/keep'] button")
         hand.sees("It is a case", ".notice")
         if how == "mouse":
-            assert violations(page) == []
             for width, (across, down) in WIDTHS.items():
                 page.set_viewport_size({"width": across, "height": down})
+                for scheme in ("light", "dark"):
+                    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                    assert violations(page) == [], (width, scheme)
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width

@@ -67,7 +67,8 @@ def _words_of(visit: Visit, id: str) -> tuple[str, str]:
 
 def ask(visit: Visit) -> Response:
     """Asks the model of the settings file under both versions, which costs what two calls cost."""
-    prompt, system = visit.required("prompt", "the prompt"), visit.field("system").strip()
+    visit.required("prompt", "the prompt")
+    prompt, system = visit.text("prompt"), visit.text("system").strip()
     if len(prompt) + len(system) > LONGEST:
         raise BadForm(f"a prompt has at most {LONGEST:,} characters")
     names = (visit.required("a", "the first version"), visit.required("b", "the second version"))
