@@ -238,6 +238,48 @@ def test_a_held_key_decides_once_and_single_keys_can_be_switched_off(
         page.wait_for_selector("h1:has-text('1 proposal waiting')")
 
 
+PRESSED = """key => {
+  const pressed = [];
+  for (const one of document.querySelectorAll("[data-key]")) {
+    one.addEventListener("click", event => { pressed.push(1); event.preventDefault(); });
+    one.addEventListener("focus", () => { pressed.push(1); one.blur(); });
+  }
+  const down = (repeat, more) => document.body.dispatchEvent(
+    new KeyboardEvent("keydown", { key, repeat, bubbles: true, cancelable: true, ...more }));
+  down(false, {});
+  for (let n = 0; n < 20; n++) down(true, {});
+  for (const more of ["ctrlKey", "metaKey", "altKey"]) down(false, { [more]: true });
+  return pressed.length;
+}"""
+
+
+def test_every_shortcut_presses_once_however_long_it_is_held(
+    chromium: Browser, demonstration: str
+) -> None:
+    keys: set[str] = set()
+    with watched(chromium) as page:
+        page.goto(demonstration)
+        at = demonstration.partition("/?")[0]
+        for path in (
+            "/library",
+            "/history",
+            "/review",
+            "/bisect",
+            "/search",
+            "/group/shop?step=1&problem=hire-1",
+        ):
+            page.goto(at + path)
+            there = page.evaluate(
+                "[...document.querySelectorAll('[data-key]')]"
+                ".filter(one => one.offsetParent).map(one => one.dataset.key)"
+            )
+            for key in sorted(set(there)):
+                page.goto(at + path)
+                assert page.evaluate(PRESSED, key) == 1, (path, key)
+                keys.add(key)
+    assert keys >= set("/aersgbjk")
+
+
 class Hand:
     """Does things on a page by mouse, or with the keyboard alone: Tab to it, then the key."""
 
