@@ -67,7 +67,7 @@ def violations(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", PICTURED)
 def test_a_page_is_seen_at_every_width_in_light_and_dark(
     name: str, chromium: Browser, demonstration: str
 ) -> None:
@@ -77,11 +77,10 @@ def test_a_page_is_seen_at_every_width_in_light_and_dark(
         page.goto(demonstration.partition("/?")[0] + PAGES[name])
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-            assert violations(page) == []
             for width, (across, down) in WIDTHS.items():
                 page.set_viewport_size({"width": across, "height": down})
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
-                if folder and name in PICTURED:
+                if folder:
                     Path(folder).mkdir(parents=True, exist_ok=True)
                     page.screenshot(path=f"{folder}/{name}-{width}-{scheme}.png")
 

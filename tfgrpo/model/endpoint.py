@@ -222,7 +222,8 @@ class Endpoint:
             arguments = self._arguments(request, adaptation.refused | trying)
             path, options = self._where(request)
             sent = _as_sent(request, arguments)  # by which is counted what a server does not say
-            listening = ARRIVING.set(self._listener(request.heard))
+            heard = request.heard and wires.ChatWords(request.heard, self._secrets).take
+            listening = ARRIVING.set(heard)
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post(path, cast_to=object, body=arguments, options=options)
@@ -366,20 +367,6 @@ class Endpoint:
     def scrub(self, text: str) -> str:
         """Returns a text without the key, or what else is secret, in it."""
         return secrets.scrub(text, *self._secrets)
-
-    def _listener(self, heard: Callable[[str], None] | None) -> Callable[[bytes], None] | None:
-        """Returns what tells the words of a stream as it arrives, without secrets: what may be the
-        beginning of one waits for the rest. None where nobody listens."""
-        if heard is None:
-            return None
-        long = [secret for secret in self._secrets if len(secret) >= secrets.LONG]
-
-        def tell(words: str) -> None:
-            words = secrets.scrub(words, *long)
-            starts = (n for one in long for n in range(1, len(one)) if words.endswith(one[:n]))
-            heard(words[: len(words) - max(starts, default=0)])
-
-        return wires.ChatWords(tell).take
 
     @property
     def _secrets(self) -> list[str]:

@@ -56,9 +56,9 @@ def mail_server(url: str) -> MailServer:
         raise SettingsError(
             "the address of a mail server has no password in it", hint=f"set {PASSWORD}"
         )
-    said = parse_qs(parts.query)
-    user, to = unquote(parts.username or ""), tuple(said.get("to", ()))
-    sender = said.get("from", [user if "@" in user else f"{user or 'tfgrpo'}@{host}"])[0]
+    named = parse_qs(parts.query)
+    user, to = unquote(parts.username or ""), tuple(named.get("to", ()))
+    sender = named.get("from", [user if "@" in user else f"{user or 'tfgrpo'}@{host}"])[0]
     if not host or not to or not all(map(_is_address, (sender, *to))):
         raise SettingsError("a mail server has a host, and addresses to write to", hint=HINT)
     return MailServer(host, port, parts.scheme == "smtps", user, sender, to)

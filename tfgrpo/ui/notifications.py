@@ -128,8 +128,8 @@ class Notifier:
         known = set(now) if self._known is None else self._known
         self._known = set(now)
         new = {key: now[key] for key in now if key not in known}
-        told = [self._tell(url, new) for url in self._undelivered]
-        return sum(await asyncio.gather(*told))
+        each = (self._tell(url, new) for url in self._undelivered)
+        return sum(await asyncio.gather(*each))
 
     async def _tell(self, url: str, new: Mapping[str, Notice]) -> int:
         waiting, delivered = self._undelivered[url], 0

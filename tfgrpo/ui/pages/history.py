@@ -28,12 +28,12 @@ FILTERS = ("in", "run", "experience", "op", "q", "author", "since", "until")
 
 
 class ShownVersion(NamedTuple):
-    """A version's row. `said` is the text of what it changed first, where its subject does not say
-    it; `drawn` is None in a filtered list."""
+    """A version's row. `excerpt` is the text of what it changed first, where its subject does not
+    say it; `drawn` is None in a filtered list."""
 
     version: Version
     subject: str
-    said: str
+    excerpt: str
     counts: dict[str, int]
     names: list[str]
     scores: list[str]
@@ -67,11 +67,11 @@ def _window(visit: Visit, start: int) -> list[ShownVersion]:
     drawn = {row.number: row for row in visit.site.layout.rows(store, start, WINDOW)}
     names = StandingNames(store)
     versions = store.port.versions_at(drawn)[::-1]
-    said = _said(store, versions)
-    return [_shown(visit, one, names, (said, drawn[one.number])) for one in versions]
+    excerpts = _excerpts(store, versions)
+    return [_shown(visit, one, names, (excerpts, drawn[one.number])) for one in versions]
 
 
-def _said(store: Store, versions: Sequence[Version]) -> dict[int, str]:
+def _excerpts(store: Store, versions: Sequence[Version]) -> dict[int, str]:
     """Returns the number of each version that changed something → the text of what it changed
     first, as it was then or, of what was confirmed or deleted, before."""
     events = store.events_at(one.position - one.events + 1 for one in versions if one.events)
@@ -87,11 +87,11 @@ def _shown(
     beside: tuple[dict[int, str], DrawnRow | None],
 ) -> ShownVersion:
     (texts, drawn), gate = beside, version.meta.get("gate")
-    words, said = subject(visit.store, version), texts.get(version.number, "")
+    words, excerpt = subject(visit.store, version), texts.get(version.number, "")
     return ShownVersion(
         version,
         words,
-        "" if shortened(said) in words else said,
+        "" if shortened(excerpt) in words else excerpt,
         change_counts(visit.store, version),
         names[version.number],
         scores(visit.store, version),
@@ -127,22 +127,22 @@ def _filtered(visit: Visit) -> Response:
     )
     newest = store.port.last_version()
     start = visit.number("from", newest, most=newest)
-    names, found, last = StandingNames(store), list[Version](), start + 1
+    names, fitting, last = StandingNames(store), list[Version](), start + 1
     deadline = time.monotonic() + PATIENCE
     reached_end = True
     for version, fits in log_filter.marked(store, _downwards(visit, start), filter):
         last = version.number
         if fits:
-            found.append(version)
-        if len(found) == WINDOW or time.monotonic() > deadline:
+            fitting.append(version)
+        if len(fitting) == WINDOW or time.monotonic() > deadline:
             reached_end = False
             break
-    said = _said(store, found)
+    excerpts = _excerpts(store, fitting)
     return visit.render(
         "history.html",
         title="History",
         filtered=True,
-        rows=[_shown(visit, one, names, (said, None)) for one in found],
+        rows=[_shown(visit, one, names, (excerpts, None)) for one in fitting],
         newest=newest,
         start=start,
         at=None,
