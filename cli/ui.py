@@ -64,7 +64,9 @@ def needed_for_pages() -> Iterator[None]:
 @flag("--no-content", "Leave out what was asked and said in attempts and calls.")
 @option(
     "--notify",
-    "Post there, as JSON, when a proposal waits, a run fails or harm is shown.",
+    "Tell this webhook or mail server when a proposal waits, a run fails or harm is shown; "
+    "repeatable.",
+    multiple=True,
     metavar="URL",
 )
 @pass_given
@@ -83,8 +85,10 @@ def ui(app: App, given: Given) -> None:
       tfgrpo ui --read-only --port 0
       tfgrpo ui --host 0.0.0.0 --login ana --login ben --reader eve
       tfgrpo ui --export report --no-content
+      tfgrpo ui --notify 'smtp://ana@mail.example.com?to=ana@example.com'
     """
     with needed_for_pages():
+        from tfgrpo.ui.notifications import teller
         from tfgrpo.ui.site import serve
         from tfgrpo.ui.ui_settings import UiSettings, is_loopback, reachable
     if given.export is not None:
@@ -97,6 +101,8 @@ def ui(app: App, given: Given) -> None:
     looking = {secrets.token_urlsafe(24): f"{name}" for name in given.readers}
     writing = {secrets.token_urlsafe(24): name for name in given.logins or (app.author(),)}
     people = writing | looking
+    for url in given.notify:
+        teller(url)
     app.store.close()  # what cannot be opened is an error before anything is listened to
     settings = UiSettings(
         app.path.absolute(),
@@ -107,7 +113,7 @@ def ui(app: App, given: Given) -> None:
         given.names,
         not given.no_content,
         frozenset(looking),
-        given.notify or "",
+        given.notify,
         f"http://{reachable(given.host, given.names)[0]}:{given.port}" if given.port else "",
     )
 

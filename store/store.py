@@ -275,7 +275,8 @@ class Store:
         """Every event of one experience on any branch, oldest first."""
         rows = self.port.events_of(experience)
         numbers = self.port.numbers_of_rows(row.row for row in rows)
-        return tuple(event_of(row, numbers[row.row]) for row in rows)
+        events = [event_of(row, numbers[row.row]) for row in rows]
+        return tuple(sorted(events, key=lambda one: (one.version, one.row)))  # rows go by branch
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
         """The experience meant by an id, the beginning of one, or a label such as `G3`.

@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -32,7 +32,7 @@ class Reply:
     """An HTTP answer of any kind.
 
     `close` drops the connection instead, `cut` in the middle of the body; `stall` seconds pass
-    first, in which nothing is said.
+    first, in which nothing is said. `pieces` is a stream of events in place of the body.
     """
 
     body: bytes | dict[str, Any] = b""
@@ -41,6 +41,7 @@ class Reply:
     close: bool = False
     cut: bool = False
     stall: float = 0.0
+    pieces: Iterable[bytes] | None = None
 
 
 def stage(request: dict[str, Any]) -> str:
@@ -180,6 +181,19 @@ def completion(
     }
 
 
+def streamed(words: Iterable[str], usage: tuple[int, int] = (7, 3)) -> Iterator[bytes]:
+    """Yields the events of a chat completion that is told piece by piece."""
+
+    def event(body: dict[str, Any]) -> bytes:
+        return f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode()
+
+    for word in words:
+        yield event({"choices": [{"index": 0, "delta": {"content": word}, "finish_reason": None}]})
+    yield event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    counts = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
+    yield event({"choices": [], "usage": counts}) + b"data: [DONE]\n\n"
+
+
 def with_chances(chances: Mapping[str, float]) -> dict[str, Any]:
     """Returns a chat completion of one token, the most likely of these, with the log-probability
     of each that can be."""
@@ -244,6 +258,16 @@ class ScriptedEndpoint:
             handler.connection.close()
             return
         body = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+        if reply.pieces is not None:
+            handler.send_response(reply.status)
+            handler.send_header("content-type", "text/event-stream")
+            handler.send_header("connection", "close")
+            handler.end_headers()
+            for piece in reply.pieces:
+                handler.wfile.write(piece)
+                handler.wfile.flush()
+            handler.close_connection = True
+            return
         handler.send_response(reply.status)
         kind = {name.lower() for name in reply.headers}
         if "content-type" not in kind:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
+from ui_demo import demo
 from ui_rig import Visitor, store_at
 
 from tfgrpo.improvement.proposal_reopening import reopen
@@ -12,6 +14,7 @@ from tfgrpo.improvement.proposals import Draftsman, accept, propose
 from tfgrpo.production.experiment import change_share, promote, start
 from tfgrpo.production.rollback import rollback
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.redact import Target, redact
 
 
 def test_an_attempt_counts_once_and_a_confirmation_where_it_is_in_force(tmp_path: Path) -> None:
@@ -37,10 +40,55 @@ def test_an_attempt_counts_once_and_a_confirmation_where_it_is_in_force(tmp_path
     visitor = Visitor(store)
     page = re.sub(r"<[^>]+>", "", visitor.get(f"/experience/{id}?at=main"))
     assert "hire-12: 3 of 5 right" in page
-    assert "Confirmed2 times in the history of" in page
+    assert "Confirmed2 times, up to" in page
     listed = re.findall(r'data-title="Confirmed">(\d+)<', visitor.get("/library?at=main"))
     assert listed[-1] == "2"
     assert "Confirmed5 times" in re.sub(r"<[^>]+>", "", visitor.get(f"/experience/{id}?at=gate"))
+
+
+def test_a_life_is_told_in_the_order_in_which_it_happened_on_all_branches(tmp_path: Path) -> None:
+    path = store_at(tmp_path, "Count both days.")
+    with Store.open(path) as opened:
+        (id,) = (e.id for e in opened.library())
+        opened.create_branch("web")
+        for n, branch in enumerate(("main", "web", "main", "web", "main")):
+            opened.commit(branch, [Operation("MODIFY", id, f"Words {n}.")], message="-")
+        assert [event.version for event in opened.history(id)] == [1, 2, 3, 4, 5, 6]
+    page = Visitor(path).get(f"/experience/{id}")
+    life = page[page.index('class="life"') :]
+    assert re.findall(r"/version/v(\d)", life) == ["6", "5", "4", "3", "2", "1"]
+
+
+def test_an_experience_has_one_verdict(tmp_path: Path) -> None:
+    """That of the words that the page is about; a branch with other words has its own."""
+    path = demo(tmp_path, now=time.time_ns() // 1000)
+    visitor = Visitor(path)
+    for at, verdicts in (("main", 2), ("web", 3)):
+        page = visitor.get(f"/experience/G2?at={at}")
+        facts = page[page.index("<dl") : page.index("</dl>")]
+        assert facts.count('class="verdict"') == verdicts, at
+        assert facts.count("in these words") == (2 if at == "main" else 1), at
+    assert "measured these words" in visitor.get("/experience/G0?at=main")
+
+
+def test_a_version_of_the_history_shows_what_it_changed(tmp_path: Path) -> None:
+    path = store_at(tmp_path, "Count both days.", "A key: sk-123.")
+    with Store.open(path) as opened:
+        first, second = (e.id for e in opened.library())
+        opened.commit("main", [Operation("KEEP", first, None, "again")], message="seen again")
+        opened.commit("main", [Operation("DELETE", first)], message="gone")
+        redact(opened, Target(second), reason="a key")
+        opened.commit("main", [Operation("ADD", text="Round up.")], message="Round up.")
+    visitor = Visitor(path)
+    for page in ("/history", "/history?since=1d"):
+        rows = re.findall(r'data-number="(\d+)".*?</li>', visitor.get(page), re.S)
+        said = dict(
+            re.findall(
+                r'data-number="(\d+)"(?:(?!</li>).)*?excerpt quiet">([^<]*)<', visitor.get(page)
+            )
+        )
+        assert rows
+        assert said == dict.fromkeys("123", "Count both days.") | {"4": "[redacted]"}
 
 
 def test_production_says_since_when_a_version_is_in_force_and_from_where_decisions_went(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ui_rig import Visitor, crawl, store_at
 
 from tfgrpo.improvement.proposals import Draftsman, accept, propose
 from tfgrpo.store import Operation, Store
+from tfgrpo.ui.pages import PAGES
 
 
 @pytest.fixture
@@ -129,3 +131,31 @@ def test_a_library_of_any_size_is_arranged_page_by_page(tmp_path: Path) -> None:
     assert (now[0], now[1], now[1100], len(now)) == ("Lesson 950.", "Lesson 0.", "Lesson 3.", 1200)
     for bad in ("0-1200", "5-2", "x", "-", "0-1-2"):
         page = visitor.get(f"/library/order?branch=main&onto=v1&order={bad}", status=400)
+
+
+def test_every_error_page_leads_on(tmp_path: Path) -> None:
+    """To the page that it was asked from, and to one beside the first; whichever page it is of."""
+    visitor = Visitor(every_record(tmp_path, now=BEGIN))
+    asked = errors = 0
+    came = "http://127.0.0.1:7433/library?at=web"
+    for page in PAGES:
+        for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES:
+            path = re.sub(r"\{[^}]+\}", "no-such-thing", route.path)
+            for query in ("", "?at=nowhere&from=x&start=-1&a=nowhere&step=x&version=nowhere"):
+                headers = {"referer": came, "origin": "http://127.0.0.1:7433"}
+                if route.method == "GET":
+                    answer = visitor.client.get(path + query, headers=headers)
+                else:
+                    form = {"csrf": visitor.csrf()}
+                    answer = visitor.client.post(path, data=form, headers=headers)
+                asked += 1
+                found = re.search(r'role="alert".*?</section>', answer.text, re.S)
+                assert answer.status_code < 500, (path, query, found and found[0])
+                if answer.status_code < 400 or 'role="alert"' not in answer.text:
+                    continue
+                errors += 1
+                main = answer.text.partition("<main")[2].partition("</main")[0]
+                out = set(re.findall(r'href="([^"]+)"', main))
+                assert "/library?at=web" in out or "<form" in main, (path, query, main)
+                assert out - {"/"}, (path, query, main)
+    assert errors > asked // 3

@@ -6,11 +6,13 @@ import json
 import re
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
-from scripted import ScriptedEndpoint
+from scripted import Reply, ScriptedEndpoint, streamed
 from test_ui_calls import record
 from ui_rig import Visitor, serving, store_at, watched
 from ui_rig import chromium as chromium
@@ -71,6 +73,77 @@ def test_a_prompt_is_answered_with_and_without_the_library(tmp_path: Path) -> No
     )
 
 
+def test_an_answer_is_told_as_it_is_written(tmp_path: Path) -> None:
+    """In whichever pieces it comes, and without the key that it quotes."""
+    said, key, go = "From \u202e3 to 5 May: three days.", "kKx9" * 8, threading.Event()
+
+    def script(request: dict[str, Any]) -> Reply:
+        assert request["stream"] is True
+        text = said if LESSON in json.dumps(request["messages"]) else f"Two, says {key}, two."
+        events = list(streamed(text[n : n + 3] for n in range(0, len(text), 3)))
+        first = b"".join(events[: text.index("kKx9" if key in text else "days") // 3 + 1])
+        rest = b"".join(events)[len(first) :]
+
+        def pieces() -> Iterator[bytes]:
+            yield from (first[at : at + 7] for at in range(0, len(first), 7))
+            assert go.wait(60)
+            yield rest
+
+        return Reply(pieces=pieces())
+
+    with ScriptedEndpoint(script) as server, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("TFGRPO_API_KEY", key)
+        with serving(project(tmp_path, server.base_url)) as url:
+            at, _, token = url.partition("/?")
+            with httpx2.Client(base_url=at, follow_redirects=True, timeout=60) as client:
+                csrf = re.search(r'"x-csrf": "([0-9a-f]+)"', client.get(f"/?{token}").text)
+                assert csrf is not None
+                form = {"csrf": csrf[1], "seen": "form", "prompt": "x", "a": "none", "b": "HEAD"}
+                page = client.post("/playground", data=form, headers={"origin": at}).text
+                live = re.search(r'data-live="([^"]+)"', page)
+                assert live is not None
+                whole = live[1].replace("-live", "")
+                kinds, heard = [], ""
+                with client.stream("GET", live[1]) as stream:
+                    for line in stream.iter_lines():
+                        name, _, value = line.partition(": ")
+                        if name == "event":
+                            kinds.append(value)
+                        elif name == "data":
+                            heard += value
+                            assert "kKx" not in heard
+                            assert "\u202e" not in heard
+                        page = "" if go.is_set() else client.get(whole).text
+                        if "three" in page and "Two, says" in page:
+                            assert "It is answering" in page
+                            assert "days." not in page
+                            go.set()
+                        if value == "over":
+                            break
+                page = client.get(whole).text
+    assert kinds[0] == "part"
+    assert kinds[-1] == "over"
+    assert "three days." in page
+    assert "Two, says ***, two." in page
+    assert page.count("7 tokens in, 3 out") == 2
+    assert page.count("$0.00") == 2
+
+
+@pytest.mark.parametrize("refused", ["stream", "stream_options"])
+def test_a_server_that_streams_nothing_is_asked_for_the_whole(refused: str, tmp_path: Path) -> None:
+    def refuses(request: dict[str, Any]) -> str | Reply:
+        if refused in request:
+            return Reply({"error": {"message": f"unknown parameter: {refused}"}}, 400)
+        return script(request)
+
+    with ScriptedEndpoint(refuses) as server:
+        visitor = Visitor(project(tmp_path, server.base_url))
+        page = visitor.post("/playground", {"prompt": "x", "a": "none", "b": "HEAD"})
+        _, page = over(visitor, page)
+        assert "two" in page
+        assert "three &lt;b&gt;" in page
+
+
 def test_what_cannot_be_asked_is_said(tmp_path: Path) -> None:
     visitor = Visitor(project(tmp_path, "https://models.invalid/v1"))
     with (tmp_path / "tfgrpo.toml").open("a") as settings:
@@ -95,11 +168,16 @@ def test_a_call_is_tried_again_under_another_version(tmp_path: Path) -> None:
 def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path) -> None:
     from test_ui_browser import WIDTHS, Hand, violations
 
-    go = threading.Event()
+    begin, go = threading.Event(), threading.Event()
 
-    def waits(request: dict[str, Any]) -> str:
-        assert go.wait(60)
-        return script(request)
+    def waits(request: dict[str, Any]) -> Reply:
+        def words() -> Iterator[str]:
+            assert begin.wait(60)
+            yield "It begins, "
+            assert go.wait(60)
+            yield script(request)
+
+        return Reply(pieces=streamed(words()))
 
     with (
         ScriptedEndpoint(waits) as server,
@@ -113,6 +191,16 @@ def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path
         hand.write("#prompt", "From 3 to 5 May?")
         hand.follow("main form button.main")
         hand.sees("Waiting for the answer")
+        begin.set()
+        deadline = time.monotonic() + 60
+        while how == "no script" and page.locator("pre:has-text('It begins')").count() < 2:
+            assert time.monotonic() < deadline
+            hand.follow("main a.button")
+        page.wait_for_function(
+            "() => [...document.querySelectorAll('[data-words]')].filter("
+            "one => one.textContent === 'It begins, ').length === 2"
+        )
+        assert page.locator("form[action$='/keep']").count() == 0
         go.set()
         if how == "no script":
             deadline = time.monotonic() + 60
@@ -123,7 +211,9 @@ def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path
         hand.follow("form[action$='/keep'] button")
         hand.sees("It is a case", ".notice")
         if how == "mouse":
-            assert violations(page) == []
             for width, (across, down) in WIDTHS.items():
                 page.set_viewport_size({"width": across, "height": down})
+                for scheme in ("light", "dark"):
+                    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                    assert violations(page) == [], (width, scheme)
                 assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width

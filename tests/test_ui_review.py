@@ -142,7 +142,7 @@ def test_what_begins_to_wait_is_told_once_and_again_where_it_was_not_delivered(s
     stores = Stores(store)
     try:
         with hook() as (url, posted):
-            settings = UiSettings(store, {}, notify=url, public="http://pages")
+            settings = UiSettings(store, {}, notify=(url,), public="http://pages")
             acts = [lambda s: ask(s, "p1", "ben"), lambda s: comment(s, "p1", "hm"), fails]
             assert asyncio.run(looks(Notifier(stores, settings), acts)) == [0, 1, 0, 1, 0]
         assert [one["kind"] for one in posted] == ["asked", "run"]
@@ -153,11 +153,11 @@ def test_what_begins_to_wait_is_told_once_and_again_where_it_was_not_delivered(s
         }
         assert "503" in posted[1]["text"]
         with hook(500) as (url, _):
-            gone = Notifier(stores, UiSettings(store, {}, notify=url))
+            gone = Notifier(stores, UiSettings(store, {}, notify=(url,)))
             again = [lambda s: add_proposals_to(s)]
             assert asyncio.run(looks(gone, again)) == [0, 0, 0]
         with hook() as (url, posted):
-            gone._url = url
+            gone._undelivered = dict(zip([url], gone._undelivered.values(), strict=True))
             assert asyncio.run(gone.look()) == 1
             assert posted[0]["text"].startswith("Proposal p3 waits: ")
     finally:

@@ -27,14 +27,14 @@ def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Op
 
 
 def modified(library: Library, id: str, text: str, reason: str | None) -> Operation:
-    """The operation that changes a text. Raises InvalidOperation where it says that."""
-    text = one_line(text)
-    if id in library.by_id and library.by_id[id].text == text:
+    """The operation that changes a text. Raises InvalidOperation where it says that, in those
+    lines or in one."""
+    if id in library.by_id and library.by_id[id].text in (text, one_line(text)):
         label = library.label_of[id]
         raise InvalidOperation(
             f"{label} already says that", hint=f"`tfgrpo keep {label}` confirms it"
         )
-    return Operation("MODIFY", id, text, reason)
+    return Operation("MODIFY", id, one_line(text), reason)
 
 
 def add_texts(

@@ -463,13 +463,14 @@ def _operations(
     for one in proposal.changes:
         if one.experience not in taken:
             continue
-        after = words.get(one.experience, one.after)
+        edited = words.get(one.experience)
+        after = one.after if edited is None else " ".join(edited.split())
         if after is None:
             texts.pop(one.experience)
         elif after == REDACTED:
             raise InvalidOperation(f"the text of {one.label} was redacted", hint="leave it out")
         else:
-            texts[one.experience] = " ".join(after.split())
+            texts[one.experience] = after
     theirs = Library(tip, tuple(Experience(id, text, 0) for id, text in texts.items()))
     merged = three_way(base, ours, theirs, resolve=side(take) if isinstance(take, str) else take)
     if merged.conflicts:

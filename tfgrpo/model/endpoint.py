@@ -24,7 +24,7 @@ from tfgrpo.model import wire_formats as wires
 from tfgrpo.model.error_bodies import Refusal
 from tfgrpo.model.http_connection import CONNECT, Connection, open_client
 from tfgrpo.model.request_adaptation import Adaptation
-from tfgrpo.model.response import UnusableBody, UnusableResponse
+from tfgrpo.model.response import ARRIVING, UnusableBody, UnusableResponse
 from tfgrpo.model.retried_statuses import LIMITS, OVERLOADED, TRANSIENT
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.errors import TfgrpoError
@@ -92,7 +92,8 @@ class Request:
     calls, and results. `tools` may be called; `top_logprobs` asks how certain the answer is.
     `in_words` puts the schema into the prompt as well: the same request, said more clearly.
     `wire` is a request that a program wrote itself (`route`, `body`, `headers`): it is sent in the
-    place of all that, which then only describes it.
+    place of all that, which then only describes it. `heard`, where it is given, is told the answer
+    as far as it has come; it starts anew where the request is made again.
     """
 
     stage: str
@@ -106,11 +107,13 @@ class Request:
     top_logprobs: int = 0
     in_words: bool = False
     wire: Json | None = None
+    heard: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def key_fields(self) -> dict[str, object]:
         """Returns the fields that tell requests apart: later ones only where they are used."""
         later = ("turns", "tools", "top_logprobs", "wire")
-        fields = {name: getattr(self, name) for name in self.__slots__ if name != "in_words"}
+        how = ("in_words", "heard")
+        fields = {name: getattr(self, name) for name in self.__slots__ if name not in how}
         return {name: value for name, value in fields.items() if value or name not in later}
 
 
@@ -219,6 +222,8 @@ class Endpoint:
             arguments = self._arguments(request, adaptation.refused | trying)
             path, options = self._where(request)
             sent = _as_sent(request, arguments)  # by which is counted what a server does not say
+            heard = request.heard and wires.ChatWords(request.heard, self._secrets).take
+            listening = ARRIVING.set(heard)
             try:
                 # The plain verb: the typed one spends much time on what is checked here anyway.
                 response = await client.post(path, cast_to=object, body=arguments, options=options)
@@ -255,6 +260,8 @@ class Endpoint:
                 )
                 body = UnusableBody(reason[:300], 200, b"")
                 raise self._unusable(body, sent, arrived) from None
+            finally:
+                ARRIVING.reset(listening)
             if request.tools and not self._takes_tools and _refuses_tools(refusal):
                 raise NoTools(f"{self._address} takes no tools")
             if self._learn_limit(refusal, arguments):
@@ -308,6 +315,8 @@ class Endpoint:
         """Returns the answer that a response holds. Raises UnusableResponse."""
         sent = self.adaptation.sent()
         if request.wire is None:
+            if request.heard is not None:
+                response = wires.completion(wires.CHAT, response)
             response = self._without_secrets(response)
             return replace(_answer(response, request, seconds), sent=sent)
         response = secrets.scrub(response, *(s for s in self._secrets if len(s) >= secrets.LONG))
@@ -406,6 +415,8 @@ class Endpoint:
                 messages[-1]["content"] += schema_instruction(request.schema)
             if "response_format" not in refused:
                 arguments["response_format"] = response_format(request)
+        if request.heard is not None and "stream" not in refused:
+            arguments |= {"stream": True, "stream_options": {"include_usage": True}}
         if request.tools:
             arguments["tools"] = list(request.tools)
         if request.top_logprobs:
@@ -426,6 +437,7 @@ class Endpoint:
             ("max_tokens", ("max_tokens",)),
             ("reasoning_effort", ("reasoning_effort", "reasoning.effort")),
             ("seed", ("seed",)),
+            ("stream", ("stream",)),
             ("temperature", ("temperature",)),
             ("logprobs", ("logprobs",)),
         ):

@@ -10,7 +10,8 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -43,6 +44,8 @@ WAIT = re.compile(
     re.IGNORECASE,
 )
 SPAN = re.compile(r"(\d+(?:\.\d+)?) *(ms|h|m|s|)", re.IGNORECASE)
+ARRIVING: ContextVar[Callable[[bytes], None] | None] = ContextVar("arriving", default=None)
+"""What is told each part of a body as it arrives: of the requests that the same task makes."""
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 
 
@@ -79,9 +82,13 @@ async def read_body(response: Any) -> None:
     packing = response.headers.get("content-encoding", "identity").lower()
     most = MOST_BYTES if packing == "identity" else MOST_UNPACKED
     unpacking = None if packing == "identity" else zlib.decompressobj(wbits=47)
+    tell = ARRIVING.get()
     try:
         async for chunk in response.aiter_raw():
-            body += unpacking.decompress(chunk, most + 1 - len(body)) if unpacking else chunk
+            part = unpacking.decompress(chunk, most + 1 - len(body)) if unpacking else chunk
+            body += part
+            if tell is not None:
+                tell(part)
             if len(body) > most:
                 break
     except Exception as error:  # the library's own, of whichever version it is

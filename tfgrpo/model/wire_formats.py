@@ -9,10 +9,10 @@ other answer. A stream is read to its end first: what its reader acts on is on r
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfgrpo.model import error_bodies
+from tfgrpo.model import error_bodies, secrets
 from tfgrpo.model.error_bodies import Refusal
 from tfgrpo.model.event_streams import Event, events_of, is_stream, stream_failure
 from tfgrpo.model.response import field
@@ -130,6 +130,26 @@ def _chat_stream(events: list[Event]) -> Json:
     if calls:
         message["tool_calls"] = [calls[number] for number in sorted(calls)]
     return whole
+
+
+class ChatWords:
+    """The words of a chat completion that comes as a stream, told as far as they have come; without
+    the secrets that are given: what may be the beginning of one waits for the rest."""
+
+    def __init__(self, tell: Callable[[str], None], hidden: Sequence[str] = ()) -> None:
+        self._tell, self._rest, self._words = tell, b"", ""
+        self._hidden = [secret for secret in hidden if len(secret) >= secrets.LONG]
+
+    def take(self, part: bytes) -> None:
+        """Takes the next part of the stream, which may end in the middle of an event."""
+        whole, mark, self._rest = (self._rest + part).replace(b"\r\n", b"\n").rpartition(b"\n\n")
+        message = _chat_stream(list(events_of(whole + mark)))["choices"][0]["message"]
+        if not message["content"]:
+            return
+        self._words += message["content"]
+        words = secrets.scrub(self._words, *self._hidden)
+        starts = (n for one in self._hidden for n in range(1, len(one)) if words.endswith(one[:n]))
+        self._tell(words[: len(words) - max(starts, default=0)])
 
 
 def _add_call(calls: dict[int, dict[str, Any]], delta: Json) -> None:

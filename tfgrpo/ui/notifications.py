@@ -1,9 +1,9 @@
-"""Telling an address what waits for a person: a proposal, a question, a run that failed, harm that
+"""Telling addresses what waits for a person: a proposal, a question, a run that failed, harm that
 an experiment shows, a bound that a day crosses.
 
-The server looks now and then, and posts what was not so at the last look: JSON whose `text` says it
-in a sentence, as chat programs take it, with its `kind` and the `address` of the page. What is so
-when the server starts is not told. What could not be delivered is tried again.
+The server looks now and then, and tells what was not so at the last look: by mail, or as JSON
+whose `text` says it in a sentence, as chat programs take it, with its `kind` and the `address` of
+the page. What is so when the server starts is not told. What could not be delivered is tried again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.by_day import bounds, crossed, production_report
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.production.experiment_evidence import evidence
-from tfgrpo.production.webhook import post_webhook
+from tfgrpo.production.mail import is_mail, mail_server, send_mail
+from tfgrpo.production.webhook import checked_webhook, post_webhook
 from tfgrpo.project import open_project
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.address import project_root
@@ -89,14 +90,28 @@ def _production(store: Store) -> dict[str, Notice]:
     return waiting
 
 
+def teller(url: str) -> Callable[[Notice, str], str | None]:
+    """Returns what tells an address, a webhook's or a mail server's, of a notice and the address
+    of its page, and returns why that failed. Raises SettingsError."""
+    if is_mail(url):
+        server = mail_server(url)
+        return lambda notice, page: send_mail(server, notice.text, f"{notice.text}\n\n{page}\n")
+    checked_webhook(url)
+
+    def post(notice: Notice, page: str) -> str | None:
+        return post_webhook(url, {"kind": notice.kind, "text": notice.text, "address": page})
+
+    return post
+
+
 class Notifier:
-    """Looks at a store as long as the server runs, and posts what is new."""
+    """Looks at a store as long as the server runs, and tells each address what is new."""
 
     def __init__(self, stores: Stores, settings: UiSettings, every: float = EVERY) -> None:
         self._stores, self._every = stores, every
-        self._url, self._pages = settings.notify, settings.public
+        self._pages = settings.public
         self._known: set[str] | None = None
-        self._undelivered: dict[str, Notice] = {}
+        self._undelivered: dict[str, dict[str, Notice]] = {url: {} for url in settings.notify}
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
@@ -108,24 +123,26 @@ class Notifier:
             await asyncio.sleep(self._every)
 
     async def look(self) -> int:
-        """Looks once, and posts what is new; returns how many were delivered."""
+        """Looks once, and tells what is new; returns how many notices were delivered."""
         now = await self._stores.run("notifier", notices)
-        if self._known is not None:
-            self._undelivered |= {key: now[key] for key in now if key not in self._known}
+        known = set(now) if self._known is None else self._known
         self._known = set(now)
-        delivered = 0
-        for key in list(self._undelivered):
-            if not await asyncio.to_thread(self._post, self._undelivered[key]):
-                break
-            del self._undelivered[key]
-            delivered += 1
-        while len(self._undelivered) > MOST:
-            del self._undelivered[next(iter(self._undelivered))]
-        return delivered
+        new = {key: now[key] for key in now if key not in known}
+        each = (self._tell(url, new) for url in self._undelivered)
+        return sum(await asyncio.gather(*each))
 
-    def _post(self, notice: Notice) -> bool:
-        body = {"kind": notice.kind, "text": notice.text, "address": self._pages + notice.page}
-        if (trouble := post_webhook(self._url, body)) is not None:
-            waiting = plural(len(self._undelivered), "notice")
-            log.warning("%s could not be delivered: %s", waiting, trouble)
-        return trouble is None
+    async def _tell(self, url: str, new: Mapping[str, Notice]) -> int:
+        waiting, delivered = self._undelivered[url], 0
+        waiting |= new
+        tell = teller(url)
+        for key, notice in list(waiting.items()):
+            trouble = await asyncio.to_thread(tell, notice, self._pages + notice.page)
+            if trouble is not None:
+                still = plural(len(waiting), "notice")
+                log.warning("%s could not be delivered: %s", still, trouble)
+                break
+            del waiting[key]
+            delivered += 1
+        while len(waiting) > MOST:
+            del waiting[next(iter(waiting))]
+        return delivered

@@ -44,6 +44,10 @@ def status_of(error: TfgrpoError) -> int:
     return next((status for kind, status in STATUS if isinstance(error, kind)), 400)
 
 
+def _one_kind_of_break(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
 def event(name: str, data: str) -> str:
     """Returns an event of a stream that a browser listens to."""
     lines = "".join(f"data: {line}\n" for line in data.splitlines() or [""])
@@ -126,6 +130,12 @@ class Visit:
         """Returns a field of the form that was sent."""
         values = self.form.get(name, ())
         return values[0] if values else default
+
+    def text(self, name: str, was: str = "") -> str:
+        """Returns what stands in a text area of the form: `was`, where nobody changed that. A
+        browser has one kind of line break and sends another, which the store has not."""
+        value = _one_kind_of_break(self.field(name, was))
+        return was if value == _one_kind_of_break(was) else value
 
     def required(self, name: str, what: str) -> str:
         """Returns a field of the form that must say something. Raises BadForm."""

@@ -36,12 +36,14 @@ STAGE = "playground"
 @dataclass(slots=True)
 class Answered:
     """One side of a trial: its version (None for no library), the messages that are sent, and what
-    came of them. `error` says why there is no answer; `dollars` is None where no price is known."""
+    came of them: `heard` is the answer as far as it has come, `text` the whole one. `error` says
+    why there is none; `dollars` is None where no price is known."""
 
     name: str
     version: str | None
     messages: tuple[Message, ...]
     added: int
+    heard: str = ""
     text: str | None = None
     error: str | None = None
     tokens: tuple[int, int] | None = None
@@ -52,6 +54,10 @@ class Answered:
     def is_over(self) -> bool:
         """Whether nothing more comes."""
         return self.text is not None or self.error is not None
+
+    def hear(self, words: str) -> None:
+        """Takes note of the answer as far as it has come."""
+        self.heard = words
 
 
 @dataclass(slots=True)
@@ -134,7 +140,9 @@ async def _ask_all(store: Store, trial: Trial) -> None:
         calls = session.calls("policy", f"{STAGE} {trial.id}")
 
         async def ask(number: int, one: Answered) -> None:
-            request = Request(STAGE, one.messages, settings.temperature, settings.max_tokens)
+            request = Request(
+                STAGE, one.messages, settings.temperature, settings.max_tokens, heard=one.hear
+            )
             began = time.monotonic()
             try:
                 answer = (await calls.ask(request, call_path=(number,))).answer

@@ -20,7 +20,7 @@ class UiSettings:
     `logins` is token → the name under which what its holder does is recorded. `names` are the
     host names, beside the address itself, by which a browser may ask. Without `content` no page
     shows what was asked and said in attempts and calls. `readers` are the tokens
-    whose holders only look. `notify` is the address that is told what
+    whose holders only look. `notify` are the addresses that are told what
     waits for a person, and `public` how the pages are called in what it is told.
     """
 
@@ -32,7 +32,7 @@ class UiSettings:
     names: tuple[str, ...] = field(default=())
     content: bool = True
     readers: frozenset[str] = frozenset()
-    notify: str = ""
+    notify: tuple[str, ...] = ()
     public: str = ""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
+from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import Move, ids_of, moved, moves
@@ -140,7 +141,9 @@ def resolution(visit: Visit) -> Resolve | None:
         id = conflict.experience
         taken = visit.field(f"take-{id}")
         if taken == "text":
-            words = " ".join(visit.field(f"text-{id}").split())
+            stands = conflict.ours or conflict.theirs or ""
+            words = visit.text(f"text-{id}", stands)
+            words = words if words == stands else one_line(words)
             if not words:
                 raise BadForm(f"{id} has no text", hint="to leave it out, choose that")
             return words

@@ -28,13 +28,14 @@ EVENTS = 100
 
 
 class Standing(NamedTuple):
-    """A branch whose library has the experience: its label and text there, and its effect."""
+    """A branch whose library has the experience: its label and text there, and the effect of that
+    text, where it is another one than the page is about."""
 
     branch: str
     version: Version
     label: str
     text: str
-    credit: Credit | None
+    credit: Credit | None = None
 
 
 class Attempts(NamedTuple):
@@ -57,6 +58,7 @@ def show(visit: Visit) -> Response:
     uses = uses_this_week(visit)
     standing = _standing(visit, id)
     looked_at = _looked_at(visit, id, standing)
+    text = _text(visit, id, life)
     return visit.render(
         "experience.html",
         title=f"Experience {id}",
@@ -66,11 +68,15 @@ def show(visit: Visit) -> Response:
         keeps=_keeps(visit, id, looked_at),
         start=start,
         events_a_page=EVENTS,
-        standing=standing,
+        standing=[
+            one if one.text == text else one._replace(credit=_credit(visit, one.version, id))
+            for one in standing
+        ],
+        credit=_credit(visit, looked_at, id),
         measured=any(measures(run) for run in store.runs.all()),
-        at=looked_at.name,
+        at=looked_at.number,
         uses=None if uses is None else uses.get(id, 0),
-        text=_text(visit, id, life),
+        text=text,
         problems=_problems(life),
     )
 
@@ -95,9 +101,12 @@ def _standing(visit: Visit, id: str) -> list[Standing]:
         library = store.library(version)
         if id in library.by_id:
             label, text = library.label_of[id], library.by_id[id].text
-            credit = known_credits(visit, version).get(id)
-            places.append(Standing(branch, version, label, text, credit))
+            places.append(Standing(branch, version, label, text))
     return places
+
+
+def _credit(visit: Visit, version: Version, id: str) -> Credit | None:
+    return known_credits(visit, version).get(id)
 
 
 def attempts_of(one: ShownEvent) -> Attempts | None:

@@ -4,7 +4,7 @@ that a filter asks for."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from starlette.responses import Response
@@ -13,8 +13,9 @@ from tfgrpo.display.graph_layout import DrawnRow
 from tfgrpo.display.order_changes import change_counts
 from tfgrpo.display.version_rows import StandingNames, scores
 from tfgrpo.store.history import log_filter
-from tfgrpo.store.history.log_filter import parse_time, subject
+from tfgrpo.store.history.log_filter import parse_time, shortened, subject
 from tfgrpo.store.records import OPS, Version
+from tfgrpo.store.store import Store
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
 
@@ -27,10 +28,12 @@ FILTERS = ("in", "run", "experience", "op", "q", "author", "since", "until")
 
 
 class ShownVersion(NamedTuple):
-    """A version's row. `drawn` is None in a filtered list."""
+    """A version's row. `excerpt` is the text of what it changed first, where its subject does not
+    say it; `drawn` is None in a filtered list."""
 
     version: Version
     subject: str
+    excerpt: str
     counts: dict[str, int]
     names: list[str]
     scores: list[str]
@@ -63,17 +66,32 @@ def _window(visit: Visit, start: int) -> list[ShownVersion]:
     store = visit.store
     drawn = {row.number: row for row in visit.site.layout.rows(store, start, WINDOW)}
     names = StandingNames(store)
-    versions = store.port.versions_at(drawn)
-    return [_shown(visit, one, names, drawn[one.number]) for one in reversed(versions)]
+    versions = store.port.versions_at(drawn)[::-1]
+    excerpts = _excerpts(store, versions)
+    return [_shown(visit, one, names, (excerpts, drawn[one.number])) for one in versions]
+
+
+def _excerpts(store: Store, versions: Sequence[Version]) -> dict[int, str]:
+    """Returns the number of each version that changed something → the text of what it changed
+    first, as it was then or, of what was confirmed or deleted, before."""
+    events = store.events_at(one.position - one.events + 1 for one in versions if one.events)
+    before = store.texts_before([event for event in events.values() if event.text is None])
+    texts = {event.version: event.text or before.get(row) for row, event in events.items()}
+    return {number: text for number, text in texts.items() if text}
 
 
 def _shown(
-    visit: Visit, version: Version, names: StandingNames, drawn: DrawnRow | None
+    visit: Visit,
+    version: Version,
+    names: StandingNames,
+    beside: tuple[dict[int, str], DrawnRow | None],
 ) -> ShownVersion:
-    gate = version.meta.get("gate")
+    (texts, drawn), gate = beside, version.meta.get("gate")
+    words, excerpt = subject(visit.store, version), texts.get(version.number, "")
     return ShownVersion(
         version,
-        subject(visit.store, version),
+        words,
+        "" if shortened(excerpt) in words else excerpt,
         change_counts(visit.store, version),
         names[version.number],
         scores(visit.store, version),
@@ -109,21 +127,22 @@ def _filtered(visit: Visit) -> Response:
     )
     newest = store.port.last_version()
     start = visit.number("from", newest, most=newest)
-    names, rows, last = StandingNames(store), [], start + 1
+    names, fitting, last = StandingNames(store), list[Version](), start + 1
     deadline = time.monotonic() + PATIENCE
     reached_end = True
     for version, fits in log_filter.marked(store, _downwards(visit, start), filter):
         last = version.number
         if fits:
-            rows.append(_shown(visit, version, names, None))
-        if len(rows) == WINDOW or time.monotonic() > deadline:
+            fitting.append(version)
+        if len(fitting) == WINDOW or time.monotonic() > deadline:
             reached_end = False
             break
+    excerpts = _excerpts(store, fitting)
     return visit.render(
         "history.html",
         title="History",
         filtered=True,
-        rows=rows,
+        rows=[_shown(visit, one, names, (excerpts, None)) for one in fitting],
         newest=newest,
         start=start,
         at=None,

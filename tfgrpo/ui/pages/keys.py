@@ -68,8 +68,9 @@ def issue(visit: Visit) -> Response:
 
 def revoke(visit: Visit) -> Response:
     """Revokes a key: the next request with it is refused."""
+    name = visit.required("name", "the name of the key")
     with closing(open_ledger(ledger_path(visit.store.file))) as ledger:
-        ledger.revoke_key(visit.field("name"), time.time_ns() // 1000)
+        ledger.revoke_key(name, time.time_ns() // 1000)
     return visit.done("/keys", "The key is revoked")
 
 

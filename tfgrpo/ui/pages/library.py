@@ -165,7 +165,7 @@ def change(visit: Visit) -> Response:
     id, reason = visit.required("experience", "the experience"), visit.required("reason", "why")
     onto, act = store.resolve(visit.required("onto", "the version")), visit.field("act", "modify")
     library = store.library(onto)
-    text = visit.field("text")
+    text = visit.text("text", library.by_id[id].text if id in library.by_id else "")
     if act == "modify":
         if not text.strip():
             raise BadForm("the text is empty", hint="to take an experience out, delete it")
@@ -182,9 +182,13 @@ def change(visit: Visit) -> Response:
 
 
 def add(visit: Visit) -> Response:
-    """Records new experiences, one a line."""
+    """Records new experiences, one a line, or a text as the one that it is."""
     branch, reason = visit.required("branch", "the branch"), visit.required("reason", "why")
-    texts = [line for line in visit.required("texts", "the text").splitlines() if line.strip()]
+    whole = visit.text("text")
+    texts = [whole] if whole else visit.text("texts").split("\n")
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise BadForm("the text is missing", hint="go back and fill it in")
     version = add_texts(visit.store, branch, texts, message=None, reason=reason)
     return visit.recorded(branch, version)
 
@@ -224,7 +228,7 @@ def whole(visit: Visit) -> Response:
     the same experiences meanwhile, both texts are shown; what was written is in every refusal."""
     store, branch = visit.store, visit.required("branch", "the branch")
     library = store.library(store.resolve(visit.required("onto", "the version")))
-    content = visit.field("content").replace("\r\n", "\n")
+    content = visit.text("content")
     try:
         reason = visit.required("reason", "why")
         version = commit_edit(store, branch, library, content, reason=reason)

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.terminal_safe import shown
 from tfgrpo.ui.call_conversation import parsed, turns_of
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit, event
@@ -21,7 +22,7 @@ from tfgrpo.ui.traffic_beside import traffic_of
 
 NONE = "none"
 LONGEST = 200_000
-EVERY = 0.2
+EVERY = 0.1
 """Seconds between two looks at a trial that is under way."""
 CASES = "cases.jsonl"
 _trials: WeakKeyDictionary[Stores, Trials] = WeakKeyDictionary()
@@ -47,6 +48,7 @@ def _page(
         b=b,
         places=[NONE, "HEAD", *branches_of_people(visit)],
         trial=trial,
+        heard=[one.heard for one in trial.sides] if trial else [],
     )
 
 
@@ -65,7 +67,8 @@ def _words_of(visit: Visit, id: str) -> tuple[str, str]:
 
 def ask(visit: Visit) -> Response:
     """Asks the model of the settings file under both versions, which costs what two calls cost."""
-    prompt, system = visit.required("prompt", "the prompt"), visit.field("system").strip()
+    visit.required("prompt", "the prompt")
+    prompt, system = visit.text("prompt"), visit.text("system").strip()
     if len(prompt) + len(system) > LONGEST:
         raise BadForm(f"a prompt has at most {LONGEST:,} characters")
     names = (visit.required("a", "the first version"), visit.required("b", "the second version"))
@@ -99,16 +102,22 @@ def answers(visit: Visit) -> Response:
 
 
 async def follow(visit: Visit) -> Response:
-    """Answers with a stream: both sides whenever one is answered."""
+    """Answers with a stream: both sides whenever one begins anew or ends, and between that the
+    words that came on each."""
     trial = _trial(visit)
     template = visit.site.templates.get_template("trial.html")
 
     async def events() -> AsyncIterator[str]:
-        shown = 0
+        there, over = [""] * len(trial.sides), -1
         while not trial.is_over:
-            if trial.over != shown:
-                shown = trial.over
-                yield event("part", template.render(trial=trial))
+            heard = [one.heard for one in trial.sides]
+            if trial.over != over or not all(map(str.startswith, heard, there)):
+                over = trial.over
+                yield event("part", template.render(trial=trial, heard=heard))
+            elif heard != there:
+                more = [shown(now[len(then) :]) for now, then in zip(heard, there, strict=True)]
+                yield event("words", json.dumps(more))
+            there = heard
             await asyncio.sleep(EVERY)
         yield event("over", "")
 

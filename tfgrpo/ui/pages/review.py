@@ -223,9 +223,9 @@ def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
             down[id] = visit.required(f"why-{id}", f"why {one.label} is turned down")
         elif choice == "accept":
             accepted.append(id)
-            text = " ".join(visit.field(f"text-{id}", one.after or "").split())
-            if one.after is not None and text != " ".join(one.after.split()):
-                if not text:
+            text = visit.text(f"text-{id}", one.after or "")
+            if one.after is not None and text != one.after:
+                if not text.strip():
                     raise BadForm(f"{one.label} has no text", hint="to leave it out, turn it down")
                 edits[id] = text
         elif choice != "open":
@@ -237,7 +237,8 @@ def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
 def say(visit: Visit) -> Response:
     """Records a comment on a proposal or on one of its changes."""
     id = get_proposal(visit.store, visit.required("id", "the proposal")).id
-    comment(visit.store, id, visit.required("comment", "the comment"), visit.field("on") or None)
+    visit.required("comment", "the comment")
+    comment(visit.store, id, visit.text("comment").strip(), visit.field("on") or None)
     return visit.done(f"/review?id={quote(id)}#discussion", "Your comment is recorded")
 
 

@@ -62,6 +62,11 @@ for (const place of document.querySelectorAll("[data-live]")) {
     place.innerHTML = event.data;
     place.querySelectorAll("details").forEach((one, number) => { one.open = open[number] ?? false; });
   });
+  stream.addEventListener("words", (event) => { // a text for each place that grows
+    JSON.parse(event.data).forEach((more, number) => {
+      if (more) place.querySelector(`[data-words="${number}"]`)?.append(more);
+    });
+  });
   stream.addEventListener("over", () => {
     stream.close();
     window.location.reload(); // what can be done with it is another thing now

@@ -1,0 +1,131 @@
+"""Every page, as axe-core sees it, in both themes and at three widths, long answers included."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from conftest import problems
+from scripted import ScriptedEndpoint, stage, teachable
+from test_ui_browser import AXE, WIDTHS
+from test_ui_browser import PAGES as SHOWN
+from ui_records import every_record
+from ui_rig import Visitor, crawl, serving
+from ui_rig import chromium as chromium
+
+import tfgrpo
+from tfgrpo.store import Operation, Store
+from tfgrpo.ui.pages import PAGES
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.browser
+LONG = (
+    "word " * 400 + "x" * 3000 + "\n" + "\n".join(f"line {n} of a long answer" for n in range(300))
+)
+EACH = 2
+"""Pages of a route and store that are looked at: the first that are linked."""
+NOT_PAGES = ("/experience/{id}/text", "/undo", "/playground/{id}")
+"""What answers with plain text, and what only a form leads to: the latter's tests look at it."""
+ERRORS = ("/nothing", "/version/v999", "/library?at=nowhere", "/attempts/nothing?step=x")
+
+
+def long_answers(request: dict[str, Any]) -> str:
+    answer = teachable(request)
+    return f"{LONG}\n{answer}" if stage(request) == "rollout" else answer
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A store with every kind of record and a library of long texts, and one with long answers."""
+    by_hand = every_record(tmp_path_factory.mktemp("records"), now=time.time_ns() // 1000)
+    with Store.open(by_hand, author="ana") as store:
+        store.commit("main", [Operation("ADD", text="y" * 2000 + " " + LONG)], message="z" * 3000)
+    where = tmp_path_factory.mktemp("long")
+    (where / "p.jsonl").write_text(problems((2, 5, 9)))
+    (where / "held.jsonl").write_text(problems((11, 12)))
+    with pytest.MonkeyPatch.context() as patch, ScriptedEndpoint(long_answers) as server:
+        patch.chdir(where)
+        sizes = {"epochs": 1, "batch_size": 3, "group_size": 3, "policy": "paper"}
+        asked: dict[str, Any] = {"base_url": server.base_url, "model": "m"}
+        tfgrpo.train_sync("p.jsonl", run="long", **sizes, **asked)
+        tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
+    return [by_hand, where / ".tfgrpo/store.db"]
+
+
+def routes() -> dict[str, re.Pattern[str]]:
+    """Returns each path that answers with a page, and what fits it."""
+    found = {}
+    for page in PAGES:
+        for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES:
+            if route.method == "GET" and not route.live and route.path not in NOT_PAGES:
+                fits = re.sub(r"\\\{[^}]+\}", ".+", re.escape(route.path))
+                found[route.path] = re.compile(fits)
+    return found
+
+
+ROUTES = routes()
+
+
+@pytest.fixture(scope="module")
+def site(
+    chromium: Browser, stores: list[Path]
+) -> Iterator[tuple[Page, dict[str, list[tuple[str, str]]]]]:
+    """A page that is logged in at both stores, and the pages to look at by their route: the site
+    and the path of each."""
+    looked: dict[str, list[tuple[str, str]]] = {}
+    with ExitStack() as stack:
+        context = stack.enter_context(chromium.new_context(reduced_motion="reduce"))
+        page = context.new_page()
+        for number, store in enumerate(stores):
+            url = stack.enter_context(serving(store))
+            page.goto(url)
+            at = url.partition("/?")[0]
+            paths = [] if number else list(SHOWN.values())
+            paths += [path for path in crawl(Visitor(store), most=250) if "as=" not in path]
+            for route, fits in ROUTES.items():
+                there = [path for path in paths if fits.fullmatch(path.partition("?")[0])]
+                looked.setdefault(route, []).extend((at, path) for path in there[:EACH])
+            looked.setdefault("error", []).extend((at, path) for path in ERRORS[: 4 - 4 * number])
+        yield page, looked
+
+
+@pytest.mark.parametrize("route", [*ROUTES, "error"])
+def test_axe_finds_nothing_in_either_theme_at_any_width(
+    route: str, site: tuple[Page, dict[str, list[tuple[str, str]]]]
+) -> None:
+    page, looked = site
+    assert looked[route]
+    found: dict[str, list[str]] = {}
+    for at, path in looked[route]:
+        page.emulate_media(color_scheme="light")
+        page.goto(at + path)
+        page.wait_for_load_state("networkidle")
+        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+        page.evaluate(AXE.read_text())
+        for width, (across, down) in WIDTHS.items():
+            page.set_viewport_size({"width": across, "height": down})
+            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                found.setdefault("wider than the screen", []).append(f"{path} {width}")
+            for scheme, rules in (("light", "{}"), ("dark", "{runOnly: ['color-contrast']}")):
+                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+                for one in violations(page, rules):
+                    found.setdefault(one, []).append(f"{path} {scheme} {width}")
+    assert found == {}
+
+
+def violations(page: Page, options: str) -> list[str]:
+    """Returns what axe-core finds; of colours it is one rule that reads them."""
+    found: Any = page.evaluate(f"axe.run(document, {options})")
+    return [
+        f"{one['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
