@@ -38,10 +38,8 @@ EventContent = tuple[str, str, str | None, str | None, int]
 
 
 def canonical(value: object) -> bytes:
-    """The canonical JSON of a value made of dicts, lists, strings, numbers and None.
-
-    Raises ValueError for NaN and infinities, TypeError for anything else.
-    """
+    """The canonical JSON of a value made of dicts, lists, strings, numbers and None. Raises
+    ValueError for NaN and infinities, TypeError for anything else."""
     return _json(value).encode()
 
 
@@ -68,11 +66,9 @@ def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
 
 
 class VersionContent(NamedTuple):
-    """What a version's digest covers.
-
-    `parents` are the parents' digests in order, `time` is microseconds since 1970 in UTC, `meta`
-    the version's canonical JSON as stored, `events` the version's events in order.
-    """
+    """What a version's digest covers. `parents` are the parents' digests in order, `time` is
+    microseconds since 1970 in UTC, `meta` the version's canonical JSON as stored, `events` the
+    version's events in order."""
 
     schema: int
     parents: Sequence[bytes]
@@ -116,11 +112,9 @@ def new_id() -> str:
 
 
 def derived_id(*parts: object) -> str:
-    """The experience id that follows from `parts`: the same parts give the same id.
-
-    Training names its experiences this way, so that a run that was killed and resumed gives
-    the ids that an undisturbed one gives.
-    """
+    """The experience id that follows from `parts`: the same parts give the same id. Training names
+    its experiences this way, so that a run that was killed and resumed gives the ids that an
+    undisturbed one gives."""
     return encode_id(int.from_bytes(digest(["tfgrpo.experience", *parts])[:8], "big"))
 
 

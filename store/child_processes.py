@@ -63,10 +63,8 @@ def whole(**more: str) -> dict[str, str]:
 
 def start(command: Sequence[str], env: Mapping[str, str], **options: Any) -> Popen[Any]:
     """Starts a program with exactly that environment; `options` are those of `subprocess.Popen`.
-
-    Raises OSError where it cannot be started, and ValueError for Python that is not kept from
-    the working folder's modules.
-    """
+    Raises OSError where it cannot be started, and ValueError for Python that is not kept from the
+    working folder's modules."""
     check(command)
     return start_as_written(command, env, **options)
 

@@ -36,11 +36,9 @@ def damage_error(what: str) -> StoreError:
 
 
 def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
-    """Rows whose columns are of the types that `shape` has a letter for, one each.
-
-    `i` integer, `t` time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises
-    StoreError naming `what`.
-    """
+    """Rows whose columns are of the types that `shape` has a letter for, one each. `i` integer, `t`
+    time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises StoreError naming
+    `what`."""
     if rows:
         for letter, column in zip(shape, zip(*rows, strict=True), strict=True):
             if not _is_of(letter, column):

@@ -36,11 +36,9 @@ class Checked(NamedTuple):
 
 
 def fsck(store: Store) -> Checked:
-    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation.
-
-    It judges the state in which it finds the store, and keeps nobody from writing meanwhile. The
-    storage of a large store is checked beside the rest, on another core where there is one.
-    """
+    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation. It judges
+    the state in which it finds the store, and keeps nobody from writing meanwhile. The storage of a
+    large store is checked beside the rest, on another core where there is one."""
     with store.port.reading():
         return _fsck(store)
 
@@ -109,7 +107,7 @@ class _EventReader:
         self._at = -1
 
     def events(self, version: Version) -> list[EventRow]:
-        """Returns the events of a version, those that there are."""
+        """The events of a version, those that there are."""
         after, upto = version.position - version.events, version.position
         if after == upto:
             return []
@@ -162,7 +160,7 @@ class _Lane:
         self.before: list[tuple[int, str, tuple[int, int] | None]] = []
 
     def at(self, position: int) -> dict[str, tuple[int, int]] | None:
-        """Returns what was live at an earlier position; None where that is too far back."""
+        """What was live at an earlier position; None where that is too far back."""
         back = len(self.before) - bisect_right(self.before, position, key=itemgetter(0))
         if back > FAR:
             return None

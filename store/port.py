@@ -143,23 +143,16 @@ class Port(Protocol):
         """Releases the file or connection."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written inside lands whole or not at all; other writers wait.
-
-        One inside another joins it.
-        """
+        """Everything written inside lands whole or not at all; other writers wait. One inside
+        another joins it."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one state, whatever others commit meanwhile.
-
-        No writer waits for it. Nothing is written inside; one inside another, or inside a
-        transaction, joins it.
-        """
+        """Everything read inside is of one state, whatever others commit meanwhile. No writer waits
+        for it. Nothing is written inside; one inside another, or inside a transaction, joins it."""
 
     def changes(self) -> int:
-        """A number that is another one after anybody else has committed.
-
-        Asked before every request of an application: it costs microseconds.
-        """
+        """A number that is another one after anybody else has committed. Asked before every request
+        of an application: it costs microseconds."""
 
     def last_version(self) -> int:
         """The highest version number; below 0 where there is none."""
@@ -177,10 +170,8 @@ class Port(Protocol):
         """Versions whose digest in hex begins with `prefix`."""
 
     def first_since(self, time: int) -> int | None:
-        """The lowest number of the versions recorded at `time` or later, if any.
-
-        Microseconds since 1970. This reads every version.
-        """
+        """The lowest number of the versions recorded at `time` or later, if any. Microseconds since
+        1970. This reads every version."""
 
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         """Row → the number of the version that holds the event there. Raises StoreError."""
@@ -261,11 +252,9 @@ class Names(Protocol):
     def append_refs(
         self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
     ) -> int:
-        """Records moves, whose own `row` and `batch` are ignored. Only inside a transaction.
-
-        They join `batch`, or are one of their own; returns it. `after` is `last_move`, where the
-        caller has just asked for it.
-        """
+        """Records moves, whose own `row` and `batch` are ignored. Only inside a transaction. They
+        join `batch`, or are one of their own; returns it. `after` is `last_move`, where the caller
+        has just asked for it."""
 
     def remotes(self) -> dict[str, str]:
         """Name → location of other stores, names ascending."""
@@ -334,10 +323,8 @@ class Counts(Protocol):
         """Experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
 
     def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
-        """Row → how many KEEPs in these ranges (after, upto] confirm the event there.
-
-        `rows` has the rows to look at by experience: an experience has one live event at most.
-        """
+        """Row → how many KEEPs in these ranges (after, upto] confirm the event there. `rows` has
+        the rows to look at by experience: an experience has one live event at most."""
 
     def snapshot_positions(self) -> list[int]:
         """The positions of all snapshots, ascending."""

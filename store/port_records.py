@@ -89,10 +89,8 @@ class Records(Protocol):
         """A run's (one step's) calls and tokens by kind, in the order of first calls."""
 
     def spent(self, run: int | None) -> list[Spent]:
-        """Calls and tokens by run, step, kind and model, in the order of first calls.
-
-        The kind is the stage; for a call of no step it is `evaluation`.
-        """
+        """Calls and tokens by run, step, kind and model, in the order of first calls. The kind is
+        the stage; for a call of no step it is `evaluation`."""
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:
         """What `spent` does by day as well, in UTC, in the order of first calls."""
@@ -135,11 +133,9 @@ class JournalWriter(Protocol):
     """Appends to the journal. Belongs to the thread that appends and closes."""
 
     def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
-        """Appends rows, all of them or none; they are durable when it returns.
-
-        A call whose key is there, and a rollout that is there, stay as they are. Raises
-        RowRefused where a row breaks a rule, StoreError where nothing can be written.
-        """
+        """Appends rows, all of them or none; they are durable when it returns. A call whose key is
+        there, and a rollout that is there, stay as they are. Raises RowRefused where a row breaks a
+        rule, StoreError where nothing can be written."""
 
     def close(self) -> None:
         """Releases what was opened."""

@@ -28,10 +28,8 @@ PATIENCE = 0.1
 
 @contextmanager
 def held(path: Path, *, patience: float = PATIENCE) -> Iterator[bool]:
-    """Tries for `patience` seconds to take the lock at `path`; yields whether it was taken.
-
-    Raises StoreError where the file cannot be made or opened.
-    """
+    """Tries for `patience` seconds to take the lock at `path`; yields whether it was taken. Raises
+    StoreError where the file cannot be made or opened."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=0o600, poll_interval=0.001)

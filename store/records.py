@@ -52,9 +52,7 @@ class Event(NamedTuple):
 
 class Version(NamedTuple):
     """An atomic batch of events. `number` is local to this store, `digest` is valid in every clone.
-
-    `position` is the row of its last event (or of the last one before it, when it has none).
-    """
+    `position` is the row of its last event (or of the last one before it, when it has none)."""
 
     number: int
     digest: bytes
@@ -85,9 +83,7 @@ class Version(NamedTuple):
 
 class Experience(NamedTuple):
     """One short piece of advice. Its id never changes; `row` is the event that last shaped it.
-
-    `redacted`: the text was taken out of the store, and `text` is only what stands for it.
-    """
+    `redacted`: the text was taken out of the store, and `text` is only what stands for it."""
 
     id: str
     text: str
@@ -97,11 +93,8 @@ class Experience(NamedTuple):
 
 class Library:
     """The library in force at a version: experiences in the order in which they were first added,
-    or in which a version put them.
-
-    Immutable. It is the fold of the version's history, and equal to any other with the same
-    experiences in the same order, wherever they came from.
-    """
+    or in which a version put them. Immutable. It is the fold of the version's history, and equal to
+    any other with the same experiences in the same order, wherever they came from."""
 
     __slots__ = ("__dict__", "_experiences", "version")
 
@@ -169,10 +162,8 @@ class Change(NamedTuple):
 
 
 class RefMove(NamedTuple):
-    """One row of the ref log: a name moved. None for a version: the name is not there.
-
-    Rows of one operation share `batch`, the row of the first of them.
-    """
+    """One row of the ref log: a name moved. None for a version: the name is not there. Rows of one
+    operation share `batch`, the row of the first of them."""
 
     row: int
     batch: int

@@ -54,9 +54,7 @@ SHORTEST = 4
 
 class Target(NamedTuple):
     """What is to go: an experience's events (those of one version, the one at one row), texts.
-
-    `texts` are looked for everywhere; so are the texts of the experience's events.
-    """
+    `texts` are looked for everywhere; so are the texts of the experience's events."""
 
     experience: str | None = None
     version: Version | None = None
@@ -65,10 +63,8 @@ class Target(NamedTuple):
 
 
 class RedactionPlan(NamedTuple):
-    """What a redaction does: events that are blanked, records that are changed, what stays.
-
-    `live` is branch → the experiences in force there whose text goes.
-    """
+    """What a redaction does: events that are blanked, records that are changed, what stays. `live`
+    is branch → the experiences in force there whose text goes."""
 
     events: tuple[Event, ...]
     records: tuple[Occurrence, ...]
@@ -86,11 +82,9 @@ class Redacted(NamedTuple):
 
 
 def plan(store: Store, target: Target) -> RedactionPlan:
-    """Returns what redacting `target` would do. A read-only operation.
-
-    Raises InvalidOperation for a text that is too short, UnknownRevision when the experience
-    has no such event, TfgrpoError when nothing anywhere holds it.
-    """
+    """What redacting `target` would do. A read-only operation. Raises InvalidOperation for a text
+    that is too short, UnknownRevision when the experience has no such event, TfgrpoError when
+    nothing anywhere holds it."""
     port = store.port
     named = _named_events(store, target)
     texts = [*target.texts, *(row.text for row in named if row.text is not None)]
@@ -218,12 +212,12 @@ def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
 
 
 def unfinished(store: Store) -> bool:
-    """Returns whether a redaction's old bytes may still be in a file or a database."""
+    """Whether a redaction's old bytes may still be in a file or a database."""
     return _marker(store).exists() or store.port.redactions.needs_rewrite()
 
 
 def pending(store: Store) -> list[tuple[str, ...]]:
-    """Returns the forms of the texts of each plan that was not finished. Raises StoreError."""
+    """The forms of the texts of each plan that was not finished. Raises StoreError."""
     try:
         return [tuple(written) for written in json.loads(_marker(store).read_bytes() or b"[[]]")]
     except FileNotFoundError:
@@ -235,7 +229,7 @@ def pending(store: Store) -> list[tuple[str, ...]]:
 
 
 def _is_recorded(store: Store, written: Sequence[str]) -> bool:
-    """Returns whether nothing is left in the store that a plan would have changed."""
+    """Whether nothing is left in the store that a plan would have changed."""
     if not written:
         return True
     pattern = matcher(written)
@@ -246,11 +240,9 @@ def _is_recorded(store: Store, written: Sequence[str]) -> bool:
 
 
 def copies(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files of the store that hold one of these forms of a text.
-
-    Those are the database and its log as they lie on the disk, free pages and all, and whatever
-    else is in its `.tfgrpo` folder, apart from the plan of a redaction that is not finished.
-    """
+    """The files of the store that hold one of these forms of a text. Those are the database and its
+    log as they lie on the disk, free pages and all, and whatever else is in its `.tfgrpo` folder,
+    apart from the plan of a redaction that is not finished."""
     if not written:
         return []
     marker = _marker(store)
@@ -261,7 +253,7 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:
-    """Returns whether a file holds one of these forms of a text."""
+    """Whether a file holds one of these forms of a text."""
     pattern = matches_bytes(written)
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
@@ -271,7 +263,7 @@ def holds(path: Path, written: Sequence[str]) -> bool:
 
 
 def _named_events(store: Store, target: Target) -> list[EventRow]:
-    """Returns the events that are named, without those that have nothing left to blank."""
+    """The events that are named, without those that have nothing left to blank."""
     if target.experience is None:
         return []
     assert is_id(target.experience), "an experience's whole id"
@@ -370,7 +362,7 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
 
 
 def _opened(path: Path) -> int | None:
-    """Returns a descriptor to write to a file by; None where there is none."""
+    """A descriptor to write to a file by; None where there is none."""
     try:
         return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:

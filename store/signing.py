@@ -159,10 +159,8 @@ def standing_tag(store: Store, name: str) -> Version:
 
 
 def sign_tag(store: Store, name: str, at: str, sign: Signer, why: str, *, force: bool) -> Version:
-    """Makes a signed tag of a revision; returns the version that was tagged.
-
-    Raises InvalidName for one that is there, unless `force`, and TfgrpoError.
-    """
+    """Makes a signed tag of a revision; returns the version that was tagged. Raises InvalidName for
+    one that is there, unless `force`, and TfgrpoError."""
     check_name("tag", name)
     with store.port.transaction():
         target = store.resolve(at)

@@ -109,11 +109,9 @@ class Store:
         return Runs(self.port, self._path)
 
     def rollouts(self, run: str, step: int | None = None) -> Rollouts:
-        """The attempts of a run, by its name (those of one step). Steps count from 1, as
-        they are shown everywhere; in `runs` they are counted from 0, as they are on record.
-
-        Raises UnknownRevision.
-        """
+        """The attempts of a run, by its name (those of one step). Steps count from 1, as they are
+        shown everywhere; in `runs` they are counted from 0, as they are on record. Raises
+        UnknownRevision."""
         from tfgrpo.store.activity.runs import Rollouts
 
         rows = self.runs.rollouts(self.runs.get(run), None if step is None else step - 1)
@@ -166,10 +164,8 @@ class Store:
         now: Callable[[], int] | None = None,
     ) -> Store:
         """Makes a store file with an empty library on the branch `main`, or opens the one there.
-
-        The file is made whole, or not at all: by whatever this is cut off, and however many make
-        it at once. Raises StoreError.
-        """
+        The file is made whole, or not at all: by whatever this is cut off, and however many make it
+        at once. Raises StoreError."""
         path = in_folder(named_by(path))
         return opening.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
@@ -213,10 +209,8 @@ class Store:
         return revision if isinstance(revision, Version) else revisions.resolve(self, revision)
 
     def library(self, revision: str | Version = "HEAD") -> Library:
-        """The library in force at a revision. A read-only operation.
-
-        The last few are remembered, until something is redacted: nothing else changes a library.
-        """
+        """The library in force at a revision. A read-only operation. The last few are remembered,
+        until something is redacted: nothing else changes a library."""
         return self._memory.library(self.resolve(revision))
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
@@ -257,10 +251,8 @@ class Store:
         return {row.row: event_of(row, numbers[row.row]) for row in events}
 
     def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
-        """Event row → the text that the event started from, where there was one.
-
-        An event points at the one it follows on, so this costs what the events do and no replay.
-        """
+        """Event row → the text that the event started from, where there was one. An event points at
+        the one it follows on, so this costs what the events do and no replay."""
         follows = {e.row: e.replaces for e in events if e.replaces is not None}
         if not follows:
             return {}
@@ -278,11 +270,8 @@ class Store:
         return tuple(event_of(row, numbers[row.row]) for row in rows)
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
-        """The experience meant by an id, the beginning of one, or a label such as `G3`.
-
-        Labels are those of the library at `revision`. Raises UnknownRevision or
-        AmbiguousRevision.
-        """
+        """The experience meant by an id, the beginning of one, or a label such as `G3`. Labels are
+        those of the library at `revision`. Raises UnknownRevision or AmbiguousRevision."""
         if text[:1] == "G" and text[1:].isdigit():
             labels = self.library(revision).labels
             if text in labels:
@@ -380,10 +369,8 @@ class Store:
     def move_branch(
         self, name: str, to: str | Version, *, expected: Version | None = None
     ) -> Version:
-        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood.
-
-        With `expected`, the branch must still stand there, else StaleVersion is raised.
-        """
+        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood. With
+        `expected`, the branch must still stand there, else StaleVersion is raised."""
         with self.port.transaction():
             self._check_tip(name, self.tip(name), expected)
             return self._name(BRANCH, "branch", name, to, force=True)
@@ -455,9 +442,7 @@ class Store:
 
     def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
         """Moves names as one operation: (name, version, symbol), with None for a name that goes.
-
-        Names are whole here: HEAD, heads/main, tags/approved.
-        """
+        Names are whole here: HEAD, heads/main, tags/approved."""
         with self.port.transaction():
             self._move(moves, action)
 

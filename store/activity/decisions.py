@@ -25,10 +25,8 @@ REDACTION = "redaction"
 
 class Decision(NamedTuple):
     """One decision. `time` is microseconds since 1970 in UTC; `row` orders them in this store.
-
     `kind` is a word (`experiment`, `rollback`, `proposal`), `subject` what it is about (a name),
-    `content` the rest as a JSON object: what was done, and the evidence.
-    """
+    `content` the rest as a JSON object: what was done, and the evidence."""
 
     row: int
     id: str
@@ -57,11 +55,9 @@ def decide(
     why: str | None = None,
     author: str | None = None,
 ) -> Decision:
-    """Records a decision, in the transaction that is open or in one of its own; returns it.
-
-    Raises InvalidOperation for one without kind or subject, ValueError or TypeError for a content
-    that is no JSON.
-    """
+    """Records a decision, in the transaction that is open or in one of its own; returns it. Raises
+    InvalidOperation for one without kind or subject, ValueError or TypeError for a content that is
+    no JSON."""
     if not kind.strip() or not subject.strip():
         raise InvalidOperation("a decision has a kind and a subject", hint="name what it is about")
     canonical(content)  # what is none is an error before the transaction

@@ -35,10 +35,8 @@ WORKING = ("started", "resumed", "unsealed", BUDGET)
 
 
 class Run(NamedTuple):
-    """One training run: its frozen settings, the branch it grows and where it began.
-
-    The `id` is 0 while the run is not on record: nothing was paid for it yet (`Runs.prepare`).
-    """
+    """One training run: its frozen settings, the branch it grows and where it began. The `id` is 0
+    while the run is not on record: nothing was paid for it yet (`Runs.prepare`)."""
 
     id: int
     name: str
@@ -83,9 +81,7 @@ class RunState(NamedTuple):
 
 class Call(NamedTuple):
     """A model call that was paid for. `answer` is JSON: content, finish_reason and the like.
-
-    `attempts` counts the tries it took, `seconds` is the time of the one that answered.
-    """
+    `attempts` counts the tries it took, `seconds` is the time of the one that answered."""
 
     key: bytes
     run: int | None
@@ -124,10 +120,8 @@ class Rollouts(tuple[RolloutRow, ...]):
     __slots__ = ()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row for each attempt, without its messages.
-
-        Raises ImportError where pandas is not installed.
-        """
+        """A row for each attempt, without its messages. Raises ImportError where pandas is not
+        installed."""
         import pandas
 
         columns = ["step", "problem", "sample", "version", "outcome", "reward", "answer", "reason"]
@@ -366,11 +360,9 @@ class Runs:
         return bool(states) and states[-1].state == REMOVED
 
     def remove(self, run: Run, reason: str | None = None) -> None:
-        """Hides an unfinished run; that is on record like all else, and undone by resuming it.
-
-        What it has paid for stays, and its name stays taken. Raises InvalidOperation where it is
-        at work, or finished.
-        """
+        """Hides an unfinished run; that is on record like all else, and undone by resuming it. What
+        it has paid for stays, and its name stays taken. Raises InvalidOperation where it is at
+        work, or finished."""
         state = self.state(run)
         if state == REMOVED:
             return
@@ -412,10 +404,8 @@ class Runs:
         return self._records.states(self._known_id(run))
 
     def state(self, run: Run) -> str:
-        """The present state of a run: running, or the last one it reached.
-
-        A run whose process was killed is interrupted, whatever it said last.
-        """
+        """The present state of a run: running, or the last one it reached. A run whose process was
+        killed is interrupted, whatever it said last."""
         if self.is_held(self.lock_path(run)):
             return "running"
         states = self.states(run)
@@ -498,11 +488,9 @@ class Runs:
         return self._records.calls(self._known_id(run), stage, step)
 
     def spent(self, run: Run | None = None) -> list[Spent]:
-        """The sums of the calls of a run, or of the whole store.
-
-        By run, step, stage and model, in the order in which they were first made. Evaluations,
-        which belong to no step, are a stage of their own.
-        """
+        """The sums of the calls of a run, or of the whole store. By run, step, stage and model, in
+        the order in which they were first made. Evaluations, which belong to no step, are a stage
+        of their own."""
         return self._records.spent(self._known_id(run) if run else None)
 
     def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:

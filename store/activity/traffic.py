@@ -349,11 +349,9 @@ def make_traffic_folder(store: Path | str) -> None:
 
 
 def recent_call(traffic: Traffic, id: str) -> CallRecord:
-    """The call of that id, or of the only id that begins so. Raises UnknownCall.
-
-    A proxy writes its records every tenth of a second, so a whole id that is not there yet is
-    waited for, a second at most.
-    """
+    """The call of that id, or of the only id that begins so. Raises UnknownCall. A proxy writes its
+    records every tenth of a second, so a whole id that is not there yet is waited for, a second at
+    most."""
     deadline = time.monotonic() + WAIT
     while True:
         try:
@@ -518,9 +516,7 @@ def by_experience(
     calls: Iterable[MeasuredCall], library_of: Callable[[str], Sequence[str]]
 ) -> list[LiveFigures]:
     """The figures of the calls that had each experience in their prompt, most calls first.
-
-    `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
-    """
+    `library_of` gives the ids of the whole library at a version, by the beginning of its digest."""
     groups: dict[str, list[MeasuredCall]] = {}
     prompts = grouped(calls, lambda call: (call.digest, call.experiences))
     for (digest, experiences), same in prompts.items():
@@ -536,11 +532,9 @@ def by_experience(
 def experience_uses(
     traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
 ) -> dict[str, int]:
-    """Experience → how many calls since then (microseconds) had it in their prompt.
-
-    `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
-    a version that is not there counts for nothing.
-    """
+    """Experience → how many calls since then (microseconds) had it in their prompt. `library_of`
+    gives the ids of the whole library at a version, by the beginning of its digest; a version that
+    is not there counts for nothing."""
     uses: Counter[str] = Counter()
     for digest, experiences, calls in traffic.prompts(since):
         try:

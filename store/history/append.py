@@ -70,10 +70,8 @@ def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
 def event_rows(
     port: Port, position: int, live: dict[str, LiveRow], operations: Sequence[Operation]
 ) -> tuple[list[EventRow], Changes]:
-    """Turns operations into event rows after `position`; also returns what they change.
-
-    Raises InvalidOperation.
-    """
+    """Turns operations into event rows after `position`; also returns what they change. Raises
+    InvalidOperation."""
     for op, _, text, _, _ in operations:
         if op in SAYING and (not text or text.isspace()):
             raise InvalidOperation(f"{op} needs a text", hint="give the text of the experience")
@@ -151,11 +149,9 @@ def place(
     live: dict[str, LiveRow],
     operations: Iterable[tuple[Op, str | None]],
 ) -> tuple[list[Placement], Changes]:
-    """Where events on experiences go after `position`, and what they change.
-
-    An ADD without an experience gets a new one. Raises InvalidOperation for an operation that
-    cannot apply to what is live.
-    """
+    """Where events on experiences go after `position`, and what they change. An ADD without an
+    experience gets a new one. Raises InvalidOperation for an operation that cannot apply to what is
+    live."""
     changes: Changes = {}
     placements: list[Placement] = []
     new = tuple.__new__  # what LiveRow() calls, by way of Python
@@ -289,10 +285,8 @@ def in_new_lane(port: Port, state: TipState) -> TipState:
 def grown(
     port: Port, state: TipState, version: Version, rows: Sequence[EventRow], changes: Changes
 ) -> TipState:
-    """The state after a version was appended to `state`, which is used up.
-
-    Records a snapshot where one is due. Only inside a transaction.
-    """
+    """The state after a version was appended to `state`, which is used up. Records a snapshot where
+    one is due. Only inside a transaction."""
     live, cost = state.live, state.cost + len(rows)
     for id, shaped_by in changes.items():
         if shaped_by is None:

@@ -102,11 +102,9 @@ def blame(
     only: Collection[str] | None = None,
     ranges: Ranges | None = None,
 ) -> list[Blame]:
-    """Who gave each experience of a library its text, in library order.
-
-    `only` are the ids that are asked for, and `ranges` those of the version's whole history,
-    where they are known already: in a long history they are most of the work.
-    """
+    """Who gave each experience of a library its text, in library order. `only` are the ids that are
+    asked for, and `ranges` those of the version's whole history, where they are known already: in a
+    long history they are most of the work."""
     with replay.without_gc():
         live = _live(store, version, only)
         numbers = {event.version for _, event in live}
@@ -226,10 +224,8 @@ class Stats(NamedTuple):
 
 
 def stats(store: Store, version: Version) -> Stats:
-    """The figures of a version's history. A read-only operation.
-
-    Reads every event of the history once.
-    """
+    """The figures of a version's history. A read-only operation. Reads every event of the history
+    once."""
     with store.port.reading():
         return _stats(store, version)
 

@@ -217,12 +217,9 @@ def placed(
 def merged_order(
     base: Library, ours: Library, theirs: Library, added: Iterable[str]
 ) -> MergedOrder:
-    """The order of a merge, three-way: ours, with what theirs moved and ours did not put
-    where theirs has it, after the same experience.
-
-    `added` are the experiences that the merge brings into ours. Where theirs records no other order
-    than base, it moved nothing.
-    """
+    """The order of a merge, three-way: ours, with what theirs moved and ours did not put where
+    theirs has it, after the same experience. `added` are the experiences that the merge brings into
+    ours. Where theirs records no other order than base, it moved nothing."""
     if source(base.version) == source(theirs.version):
         return MergedOrder(None, ())
     was, mine, other = ids_of(base), ids_of(ours), ids_of(theirs)

@@ -192,11 +192,8 @@ class UnknownTime(TfgrpoError):
 
 
 def parse_time(text: str, *, now: int, end: bool = False) -> int:
-    """The point in time that `text` names, in microseconds since 1970.
-
-    `now` is in microseconds too. With `end`, a date alone is the last instant of its day. Raises
-    UnknownTime.
-    """
+    """The point in time that `text` names, in microseconds since 1970. `now` is in microseconds
+    too. With `end`, a date alone is the last instant of its day. Raises UnknownTime."""
     text = text.strip()
     try:
         if match := re.match(AGO, text, re.IGNORECASE):

@@ -163,10 +163,8 @@ def merge_words(base: str, ours: str, theirs: str) -> str | None:
 
 
 def sides_of(store: Store, kind: Combination, branch: str, version: Version) -> Sides:
-    """The sides of merging, applying or taking back a version on a branch.
-
-    Raises TfgrpoError for the changes of the empty library, which has none.
-    """
+    """The sides of merging, applying or taking back a version on a branch. Raises TfgrpoError for
+    the changes of the empty library, which has none."""
     ours = store.tip(branch)
     if kind == "merge":
         return Sides(common_ancestor(store, ours, version), ours, version)
@@ -228,11 +226,8 @@ def cherry_pick_all(
     resolve: Resolve | None = None,
 ) -> list[Version]:
     """Applies what each of these revisions changed, each as a new version, as one operation; those
-    of a range oldest first.
-
-    Without a message, each names the version that it applies. Raises MergeConflict, and then
-    nothing at all was recorded.
-    """
+    of a range oldest first. Without a message, each names the version that it applies. Raises
+    MergeConflict, and then nothing at all was recorded."""
     versions = [version for one in revisions for version in picked(store, one)]
     return _each(store, cherry_pick, branch, versions, message, resolve)
 
@@ -240,10 +235,8 @@ def cherry_pick_all(
 def revert(
     store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
 ) -> Version:
-    """Takes back what one version changed, as a new version.
-
-    Raises MergeConflict when later versions changed the same experiences.
-    """
+    """Takes back what one version changed, as a new version. Raises MergeConflict when later
+    versions changed the same experiences."""
     sides = sides_of(store, "revert", branch, version)
     return _apply(store, branch, sides, Joining(message, resolve))
 

@@ -167,10 +167,8 @@ def undo(store: Store) -> list[RefMove]:
 
 def take_back(store: Store, number: int) -> list[RefMove]:
     """Takes back one operation by the number of its batch, whatever came after it on other names;
-    returns its moves. It is an operation of its own, and can be taken back as well.
-
-    Raises InvalidOperation where one of its names has moved since, or there is no such operation.
-    """
+    returns its moves. It is an operation of its own, and can be taken back as well. Raises
+    InvalidOperation where one of its names has moved since, or there is no such operation."""
     with store.port.transaction():
         later: set[str] = set()
         for moves in batches(store):
@@ -247,10 +245,8 @@ def redoable(store: Store) -> list[RefMove] | None:
 
 
 def previous_branch(store: Store) -> str:
-    """The branch that HEAD was on before the one it is on, and that is still there.
-
-    Raises UnknownRevision where HEAD was never on another.
-    """
+    """The branch that HEAD was on before the one it is on, and that is still there. Raises
+    UnknownRevision where HEAD was never on another."""
     branches, here = store.branches(), store.head.branch
     for move in store.port.names.ref_log(HEAD):
         branch = (move.previous_symbol or "").removeprefix(BRANCH)

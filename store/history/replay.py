@@ -38,11 +38,8 @@ CHARACTERS = 16_000_000
 def segments(
     port: Port, position: int, *, snapshots: bool = True
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Where a replay to `position` starts and what it has to read.
-
-    That is the live rows of the nearest snapshot, and the ranges (after, upto] of rows since
-    it, oldest first.
-    """
+    """Where a replay to `position` starts and what it has to read. That is the live rows of the
+    nearest snapshot, and the ranges (after, upto] of rows since it, oldest first."""
     ranges: list[tuple[int, int]] = []
     for start, upto in lanes(port, position):
         snapshot = port.snapshot(start, upto) if snapshots else None
@@ -113,11 +110,9 @@ class LiveEvents:
 
 
 def library_at(port: Port, version: Version, known: LiveEvents | None = None) -> Library:
-    """The library in force at a version. Raises StoreError.
-
-    `known` has live events of other libraries: what was read for those, and not redacted since,
-    is not read again. What is read is added to it.
-    """
+    """The library in force at a version. Raises StoreError. `known` has live events of other
+    libraries: what was read for those, and not redacted since, is not read again. What is read is
+    added to it."""
     known = known or LiveEvents()
     with without_gc():
         live = live_rows(port, version.position)
@@ -150,10 +145,8 @@ def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Spares thousands of new tuples, none of which can be garbage, a search for cycles.
-
-    That search took a third of a large checkout.
-    """
+    """Spares thousands of new tuples, none of which can be garbage, a search for cycles. That
+    search took a third of a large checkout."""
     if not gc.isenabled():
         yield
         return
@@ -165,11 +158,9 @@ def without_gc() -> Iterator[None]:
 
 
 def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
-    """How the library at `b` differs from the one at `a`, in library order.
-
-    When `b` follows closely on `a` in one lane only the events between are read, so the cost
-    follows the change; otherwise the two sets of live rows are compared.
-    """
+    """How the library at `b` differs from the one at `a`, in library order. When `b` follows
+    closely on `a` in one lane only the events between are read, so the cost follows the change;
+    otherwise the two sets of live rows are compared."""
     if lane_of(a.position) == lane_of(b.position) and 0 <= b.position - a.position <= SHORT_RANGE:
         removed, added = _range(port, a.position, b.position)
     else:

@@ -106,10 +106,8 @@ def resolve(store: Store, revision: str) -> Version:
 
 
 def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
-    """The two ends of `a..b`; for a plain revision the first is None.
-
-    `a...b` begins where the two parted: at the newest version that both have in their history.
-    """
+    """The two ends of `a..b`; for a plain revision the first is None. `a...b` begins where the two
+    parted: at the newest version that both have in their history."""
     _check_text(text)
     if ".." not in text:
         return None, resolve(store, text)
@@ -272,10 +270,8 @@ def tagged(store: Store, version: Version) -> Version:
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:
-    """The moves of HEAD, a branch or a tag, newest first.
-
-    HEAD moves when it is checked out elsewhere and whenever the branch it is on moves.
-    """
+    """The moves of HEAD, a branch or a tag, newest first. HEAD moves when it is checked out
+    elsewhere and whenever the branch it is on moves."""
     if base not in ("HEAD", "@"):
         for name in (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE)):
             if store.port.names.ref(name) is not None:

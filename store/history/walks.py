@@ -27,11 +27,9 @@ MOST_AHEAD = 512
 
 
 class WholeHistory(NamedTuple):
-    """Where the events of a history lie, as ranges (after, upto] of rows, ascending.
-
-    `copied`, within `ranges`, are the events of merges: what they bring over was recorded where
-    it was made as well.
-    """
+    """Where the events of a history lie, as ranges (after, upto] of rows, ascending. `copied`,
+    within `ranges`, are the events of merges: what they bring over was recorded where it was made
+    as well."""
 
     ranges: list[tuple[int, int]]
     copied: list[tuple[int, int]]
@@ -218,10 +216,8 @@ def row_ranges(port: Port, position: int) -> list[tuple[int, int]]:
 
 
 def whole_history(port: Port, version: Version) -> WholeHistory:
-    """Where the events of a history lie, second parents' included.
-
-    Goes by lanes and merges: what has neither is one range, however long it is.
-    """
+    """Where the events of a history lie, second parents' included. Goes by lanes and merges: what
+    has neither is one range, however long it is."""
     ends: dict[int, int] = {}
     copied = []
     left = [version.position]

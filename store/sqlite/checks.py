@@ -95,7 +95,7 @@ def _file(port: SqlitePort) -> Iterator[Defect]:
 
 @cache
 def _expected() -> dict[tuple[str, str], str]:
-    """Returns the schema that the migrations make, which takes as long as 300 events."""
+    """The schema that the migrations make, which takes as long as 300 events."""
     return schema(None)
 
 
@@ -166,11 +166,9 @@ def _births(port: SqlitePort) -> Iterator[Defect]:
 
 
 def _names(port: SqlitePort) -> Iterator[Defect]:
-    """A move repeats where the name stood; a commit's move says its version's message.
-
-    The operation of a commit may make the branch first: that move stands at the parent, and the
-    commit's own move, of the same operation, leaves from there.
-    """
+    """A move repeats where the name stood; a commit's move says its version's message. The
+    operation of a commit may make the branch first: that move stands at the parent, and the
+    commit's own move, of the same operation, leaves from there."""
     wrong = port.rows(
         """
         select row, name from (

@@ -99,10 +99,8 @@ def memory_connection() -> sqlite3.Connection:
 
 
 def _create(path: Path | str) -> None:
-    """Makes the file, its owner's alone, where there is none; the log's files take its mode.
-
-    A link to nowhere is not followed.
-    """
+    """Makes the file, its owner's alone, where there is none; the log's files take its mode. A link
+    to nowhere is not followed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         os.close(os.open(path, flags, 0o600))

@@ -39,11 +39,9 @@ class Location(NamedTuple):
 
 
 def parse(text: str, *, base: Path | None = None) -> Location:
-    """Takes a location apart; a path of this machine is made absolute from `base`.
-
-    Raises BadLocation for one that holds a password (which is not repeated), a host that could
-    be read as a flag, or a scheme that is not known.
-    """
+    """Takes a location apart; a path of this machine is made absolute from `base`. Raises
+    BadLocation for one that holds a password (which is not repeated), a host that could be read as
+    a flag, or a scheme that is not known."""
     if is_address(text):
         text = str(named_by(text))
         return Location(text, text)
@@ -98,10 +96,8 @@ def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iter
 
 @contextmanager
 def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[Peer]:
-    """Opens a store to fetch from or push to; `author` signs what moves there.
-
-    Raises StoreError or TransferError.
-    """
+    """Opens a store to fetch from or push to; `author` signs what moves there. Raises StoreError or
+    TransferError."""
     if location.host is None:
         path = located(location.path)
         if path.is_file() and not _is_store(path):
@@ -131,11 +127,9 @@ def _is_store(path: Path) -> bool:
 def clone(
     location: Location, path: Path, *, author: str, remote: str = "origin", ssh: Sequence[str] = SSH
 ) -> Transferred:
-    """Makes the store file at `path` from another store, which becomes its remote.
-
-    It is there whole or not at all: a clone that fails leaves nothing behind, not even a folder.
-    Raises StoreError when there is something at `path`.
-    """
+    """Makes the store file at `path` from another store, which becomes its remote. It is there
+    whole or not at all: a clone that fails leaves nothing behind, not even a folder. Raises
+    StoreError when there is something at `path`."""
     shared = is_address(named_by(path))
     if is_there(path) if shared else path.exists():
         raise there_already(named_by(path))
@@ -184,9 +178,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 def _check_whole(file: Path, versions: int) -> None:
     """Raises StoreError unless a store that was closed is whole in its one file, on the disk.
-
-    Closing it moves its log into the file, and says nothing where that fails.
-    """
+    Closing it moves its log into the file, and says nothing where that fails."""
     log = file.with_name(f"{file.name}-wal")
     if log.exists() and log.stat().st_size:
         raise StoreError(

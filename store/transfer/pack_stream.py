@@ -154,10 +154,8 @@ class Pack:
 
 
 def save(path: Path, header: Header, versions: Iterable[PackedVersion]) -> int:
-    """Writes a bundle file, whole or not at all; returns how many versions it holds.
-
-    Raises OSError when the file cannot be written.
-    """
+    """Writes a bundle file, whole or not at all; returns how many versions it holds. Raises OSError
+    when the file cannot be written."""
     written = 0
     with replacing(path, mode=SHARED) as file:
         for encoded in lines(header, versions):

@@ -52,11 +52,9 @@ class Received(NamedTuple):
 
 
 def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
-    """Records versions, parents first; those that are here already are passed over.
-
-    Only inside a transaction, which has to be rolled back when this raises TransferError: for a
-    version that is not what its digest says, that cannot apply, or whose parents are not here.
-    """
+    """Records versions, parents first; those that are here already are passed over. Only inside a
+    transaction, which has to be rolled back when this raises TransferError: for a version that is
+    not what its digest says, that cannot apply, or whose parents are not here."""
     receiver = Receiver(port)
     new = events = 0
     for packed in versions:
@@ -194,10 +192,8 @@ class Receiver:
 
 
 def verified(packed: PackedVersion) -> Json:
-    """A version's meta, once its fields, its seals and its digest have been found right.
-
-    Raises TransferError.
-    """
+    """A version's meta, once its fields, its seals and its digest have been found right. Raises
+    TransferError."""
     if not _typed(packed):
         raise _refused(packed, "has fields of the wrong kind")
     schemas = [(packed.schema, VERSION_SCHEMA), *((e.schema, EVENT_SCHEMA) for e in packed.events)]

@@ -70,10 +70,8 @@ class Remotes:
             self._port.names.put_remote(name, location)
 
     def move(self, name: str, location: str) -> str:
-        """Says where a remote is from now on; returns where it was.
-
-        Raises UnknownRevision, BadLocation.
-        """
+        """Says where a remote is from now on; returns where it was. Raises UnknownRevision,
+        BadLocation."""
         check_location(location)
         with self._port.transaction():
             before = self.location(name)
@@ -82,9 +80,7 @@ class Remotes:
 
     def remove(self, name: str) -> int:
         """Forgets a remote and the names of its branches here; returns how many those were.
-
-        Versions that came from it stay. Raises UnknownRevision.
-        """
+        Versions that came from it stay. Raises UnknownRevision."""
         with self._port.transaction():
             self.location(name)
             branches = tracked(self._port, name)

@@ -194,9 +194,7 @@ def _hex(digests: Iterable[bytes]) -> list[str]:
 
 def serve(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
     """Answers requests until there are no more. What goes wrong is a reply too, and the last.
-
-    `opened` returns the store at a path, or the one to serve when none is named.
-    """
+    `opened` returns the store at a path, or the one to serve when none is named."""
     try:
         _answer(opened, requests, replies)
     except TfgrpoError as error:

@@ -64,11 +64,8 @@ class Pulled(NamedTuple):
 
 
 class PullDetails(TypedDict):
-    """What a pull is told beside the branches.
-
-    `called` is what its operation and message call the other branch, `message` that of a version
-    that merges, `resolve` what decides conflicts.
-    """
+    """What a pull is told beside the branches. `called` is what its operation and message call the
+    other branch, `message` that of a version that merges, `resolve` what decides conflicts."""
 
     called: str
     message: NotRequired[str | None]

@@ -25,11 +25,9 @@ NOTHING: Json = MappingProxyType({})
 
 
 class Item(NamedTuple):
-    """A text from a file, with what the file says about it.
-
-    `id` is the experience's id where the file carries it; `evidence` what the file knows besides
-    (a section, counters, a label); `line` where it stands, from 1.
-    """
+    """A text from a file, with what the file says about it. `id` is the experience's id where the
+    file carries it; `evidence` what the file knows besides (a section, counters, a label); `line`
+    where it stands, from 1."""
 
     text: str
     id: str | None = None
@@ -55,11 +53,9 @@ class Skipped(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The operations of one version that a file tells of.
-
-    `digest` (hex) is that of the version they come from, `lines` where each stands in the file,
-    `origin` who made it and when, as the file says.
-    """
+    """The operations of one version that a file tells of. `digest` (hex) is that of the version
+    they come from, `lines` where each stands in the file, `origin` who made it and when, as the
+    file says."""
 
     digest: str
     message: str
@@ -69,11 +65,9 @@ class Batch(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A file that was read: either the items of a library, or the batches of a history.
-
-    `name` is the file's without its folders, `sha256` of its bytes, `meta` what the file says
-    about the whole library, `skipped` what of it became nothing.
-    """
+    """A file that was read: either the items of a library, or the batches of a history. `name` is
+    the file's without its folders, `sha256` of its bytes, `meta` what the file says about the whole
+    library, `skipped` what of it became nothing."""
 
     path: Path
     name: str
@@ -161,12 +155,12 @@ class SourceFile:
         return lines
 
     def line_of(self, fragment: str) -> int | None:
-        """Returns the line where a piece of the text first stands."""
+        """The line where a piece of the text first stands."""
         at = self.text.find(fragment)
         return None if at < 0 else self.text.count("\n", 0, at) + 1
 
     def wrong(self, what: str, line: int | None = None, *, hint: str) -> UnreadableLibrary:
-        """Returns the error that says what is wrong with the file, and where."""
+        """The error that says what is wrong with the file, and where."""
         place = f"{self.path}:{line}" if line else f"{self.path}"
         return UnreadableLibrary(f"{place}: {' '.join(what.split())[:200]}", hint=hint)
 

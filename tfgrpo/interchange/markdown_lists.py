@@ -32,14 +32,14 @@ COMMENT = re.compile(r"<!--\s*\w+\s*-->")
 
 
 def written(experience: Experience, *, one_line: bool = False) -> str:
-    """Returns an experience as a list item, without the last line's end."""
+    """An experience as a list item, without the last line's end."""
     text = escaped(experience.text)
     text = text.replace("\n", "&#10;") if one_line else re.sub(r"\n(?=[^\n])", "\n  ", text)
     return f"- {text} <!-- {experience.id} -->"
 
 
 def escaped(text: str) -> str:
-    """Returns a text with what would not survive in a list item written as references."""
+    """A text with what would not survive in a list item written as references."""
     text = REFERENCE.sub(r"&amp;\1#\2;", text)
 
     def reference(match: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Returns the text that was escaped."""
+    """The text that was escaped."""
     return REFERENCE.sub(_character, text)
 
 
@@ -63,10 +63,8 @@ def _character(match: re.Match[str]) -> str:
 
 
 def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
-    """Yields the items of the lists in a Markdown text, whose first line is number `start`.
-
-    A list by hand may be nested and wrapped: each of its points is an item of its own.
-    """
+    """Yields the items of the lists in a Markdown text, whose first line is number `start`. A list
+    by hand may be nested and wrapped: each of its points is an item of its own."""
     for first, block in _blocks(lines):
         yield from _block(block, first + start)
 
@@ -112,7 +110,7 @@ def _ended(block: list[str], first: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _exact(block: list[str], first: int) -> Item | None:
-    """Returns the item that a point is which ends in its id, and has no other."""
+    """The item that a point is which ends in its id, and has no other."""
     whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
     text, id = closed(whole)
     if id and len(LINE_ENDS.findall(whole)) == 1:
@@ -140,7 +138,7 @@ def _block(block: list[str], first: int) -> Iterator[Item]:
 
 
 def closed(text: str) -> tuple[str, str | None]:
-    """Returns a text without the comment that it ends with, and the id in that, if it is one."""
+    """A text without the comment that it ends with, and the id in that, if it is one."""
     end = text.rstrip()
     at = end.rfind("<!--")
     if at < 0 or not COMMENT.fullmatch(end, at):

@@ -177,7 +177,7 @@ class _Translator:
                     self._tables[table].setdefault(ours, value)
 
     def _value(self, key: str, ours: str) -> str | None:
-        """Returns a setting that may stand in the environment, where only its place is told."""
+        """A setting that may stand in the environment, where only its place is told."""
         value = self._take(key)
         if value is None:
             return None
@@ -245,7 +245,7 @@ def _flat(value: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
-    """Returns a configuration with what its `defaults` name under it."""
+    """A configuration with what its `defaults` name under it."""
     try:
         source = SourceFile(path, path.read_bytes())
     except OSError as error:
@@ -274,7 +274,7 @@ def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
 
 
 def _named(path: Path, name: str) -> Path | None:
-    """Returns the file that an entry of `defaults` means: beside the file, or from the root of the
+    """The file that an entry of `defaults` means: beside the file, or from the root of the
     configurations, which is a folder above it."""
     if ".." in name.split("/"):
         return None

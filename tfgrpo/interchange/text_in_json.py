@@ -52,7 +52,7 @@ class Texts:
 
 
 def short(row: Mapping[str, object], keys: Sequence[str]) -> dict[str, object]:
-    """Returns the fields of these that are short texts or numbers."""
+    """The fields of these that are short texts or numbers."""
     return {
         key: value
         for key in keys

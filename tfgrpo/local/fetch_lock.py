@@ -18,11 +18,9 @@ _POLL_SECONDS = 0.1
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock file `path` for the block.
-
-    While another process holds it, call `waiting` ten times a second; without
-    `waiting`, raise LocalModelError at once. Raises StoreError where there can be no file.
-    """
+    """Hold the lock file `path` for the block. While another process holds it, call `waiting` ten
+    times a second; without `waiting`, raise LocalModelError at once. Raises StoreError where there
+    can be no file."""
     while True:
         with held(path, patience=0 if waiting is None else _POLL_SECONDS) as free:
             if free:

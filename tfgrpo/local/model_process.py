@@ -61,7 +61,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def read_key() -> str:
-    """Return the first line of standard input: the key that requests have to bring."""
+    """The first line of standard input: the key that requests have to bring."""
     line = b""
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
@@ -69,10 +69,8 @@ def read_key() -> str:
 
 
 def end_with_parent(parent: int, rooms: Sequence[Path] = ()) -> None:
-    """End this process as soon as standard input ends or `parent` is no longer our parent.
-
-    `rooms` are folders that are removed then.
-    """
+    """End this process as soon as standard input ends or `parent` is no longer our parent. `rooms`
+    are folders that are removed then."""
 
     def end() -> None:
         for room in rooms:

@@ -169,7 +169,7 @@ class _GitReader:
         return version
 
     def _read_before(self, commit: str) -> Version | None:
-        """Returns the version that the store made of a commit by hand on an earlier reading."""
+        """The version that the store made of a commit by hand on an earlier reading."""
         if self._here is None:
             self._here = layout.made_by_hand(self._store)
         return self._here.get(commit)
@@ -231,18 +231,16 @@ def _tells(
     parents: list[Version],
     commits: Mapping[str, _Commit],
 ) -> bool:
-    """Returns whether a commit's record is its own.
-
-    It is where the commit stands on what the version builds on, or on the commit by hand that
-    the version was made of. Elsewhere it came along, as in a revert or a cherry-pick.
-    """
+    """Whether a commit's record is its own. It is where the commit stands on what the version
+    builds on, or on the commit by hand that the version was made of. Elsewhere it came along, as in
+    a revert or a cherry-pick."""
     digests = tuple(version.digest for version in parents)
     fresh = all(commits[p].events != commit.events for p in commit.parents)
     return fresh and (digests == record.parents or record.digest in digests)
 
 
 def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:
-    """Returns what turns a library into what a commit's `library.md` says, as operations."""
+    """What turns a library into what a commit's `library.md` says, as operations."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):

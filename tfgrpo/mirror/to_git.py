@@ -92,7 +92,7 @@ def _short(ref: str) -> str:
 
 
 def _selected(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
-    """Returns the versions to mirror, ascending, and whole name → version."""
+    """The versions to mirror, ascending, and whole name → version."""
     names = {BRANCH + name: n for name, n in store.branches().items()}
     names |= {TAG + name: n for name, n in store.tags().items()}
     tips = set(names.values()) if revision is None else {store.resolve(revision).number}
@@ -131,7 +131,7 @@ def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
 
 
 def _head(git: Git) -> str:
-    """Returns the ref that the repository's HEAD follows; nothing when it is detached."""
+    """The ref that the repository's HEAD follows; nothing when it is detached."""
     try:
         return git("symbolic-ref", "-q", "HEAD").strip()
     except MirrorError:
@@ -179,10 +179,8 @@ def _stale_refs(
     head: str,
     ours: set[str],
 ) -> list[str]:
-    """Returns refs whose names the store had and has no longer, or writes otherwise now.
-
-    A ref that the store never knew, or that holds commits of others, is somebody else's.
-    """
+    """Returns refs whose names the store had and has no longer, or writes otherwise now. A ref that
+    the store never knew, or that holds commits of others, is somebody else's."""
     stale = []
     for ref, commit in refs.items():
         kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG
@@ -231,11 +229,8 @@ class _GitWriter:
         return {n: commit for n, commit in commits.items() if commit and self._git.exists(commit)}
 
     def _parents(self, version: Version, by_hand: str | None) -> list[str]:
-        """Returns the commits that a version's commit stands on.
-
-        The commit by hand that it was made of comes first, and takes its parent's place where it
-        stands on that one itself.
-        """
+        """The commits that a version's commit stands on. The commit by hand that it was made of
+        comes first, and takes its parent's place where it stands on that one itself."""
         names = [self._name(self._store.version(n)) for n in version.parents]
         if by_hand is None:
             return names

@@ -80,10 +80,8 @@ class StageSizes:
 
 
 class Budget:
-    """At most `limit` US dollars, or tokens of prompt and completion when `in_tokens`.
-
-    `spent` is what a resumed run has cost before.
-    """
+    """At most `limit` US dollars, or tokens of prompt and completion when `in_tokens`. `spent` is
+    what a resumed run has cost before."""
 
     def __init__(self, limit: float, *, in_tokens: bool = False, spent: float = 0.0) -> None:
         self.limit = limit
@@ -110,7 +108,7 @@ class Budget:
         return RunBudget(self.limit, self.in_tokens)
 
     def cost(self, answer: Answer, price: Price | None) -> int:
-        """Returns what an answer takes of the budget. Raises BudgetInvalid without a price."""
+        """What an answer takes of the budget. Raises BudgetInvalid without a price."""
         if self.in_tokens:
             return answer.prompt_tokens + answer.completion_tokens
         return round(_known(price).cost(answer) * self._unit)
@@ -118,11 +116,9 @@ class Budget:
     async def reserve(
         self, request: Request, price: Price | None, *, least: int = 0
     ) -> Reservation:
-        """Sets aside what a request could cost, and returns it with what its answer may have.
-
-        Its answer may have at least `least` tokens, or all that the request allows. Waits while
-        calls in flight may give back enough. Raises BudgetReached.
-        """
+        """Sets aside what a request could cost, and returns it with what its answer may have. Its
+        answer may have at least `least` tokens, or all that the request allows. Waits while calls
+        in flight may give back enough. Raises BudgetReached."""
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
             before = self._spent, self._reserved
@@ -184,7 +180,7 @@ class Budget:
         sizes.density = max(sizes.density, answer.prompt_tokens / max(1, most_tokens(request)))
 
     def most(self, request: Request, price: Price | None) -> int:
-        """Returns the most that one try of a request can cost."""
+        """The most that one try of a request can cost."""
         return self._amount(most_tokens(request), request.max_tokens, price)
 
     def check(self, known: bool) -> None:
@@ -193,7 +189,7 @@ class Budget:
             _known(None)
 
     def format(self, amount: int) -> str:
-        """Returns an amount as people read it."""
+        """An amount as people read it."""
         return f"{amount:,} tokens" if self.in_tokens else dollars(amount / self._unit)
 
     def _fitting(
@@ -209,7 +205,7 @@ class Budget:
         return self._last(request, price, left, least) if self._reserved <= 0 else None
 
     def _likely(self, request: Request, price: Price | None, least: int, most: int) -> Reservation:
-        """Returns what a request will take as far as can be told, which is no more than `most`."""
+        """What a request will take as far as can be told, which is no more than `most`."""
         sizes = self._sizes.get(request.stage)
         if sizes is None:
             return Reservation(most, request.max_tokens)
@@ -220,7 +216,7 @@ class Budget:
     def _last(
         self, request: Request, price: Price | None, left: int, least: int
     ) -> Reservation | None:
-        """Returns all that is left for a request, where an answer is likely to fit in it."""
+        """All that is left for a request, where an answer is likely to fit in it."""
         sizes = self._sizes.get(request.stage)
         prompt = self._prompt(request)
         if self._amount(prompt, request.max_tokens, price) <= left:
@@ -234,8 +230,8 @@ class Budget:
         return Reservation(self._amount(prompt, tokens, price), tokens)
 
     def _prompt(self, request: Request) -> int:
-        """Returns the most tokens that a prompt has, going by those of its stage, or of all others
-        where it is the first of its stage: what reads them is the same."""
+        """The most tokens that a prompt has, going by those of its stage, or of all others where it
+        is the first of its stage: what reads them is the same."""
         sizes = self._sizes.get(request.stage) or self._all_sizes()
         counted, most = prompt_tokens(request), most_tokens(request)
         if sizes is None:
@@ -245,7 +241,7 @@ class Budget:
         return min(most, ceil(tokens) + PER_MESSAGE)
 
     def _all_sizes(self) -> StageSizes | None:
-        """Returns what the calls of all stages have taken, or None before the first."""
+        """What the calls of all stages have taken, or None before the first."""
         stages = self._sizes.values()
         if not stages:
             return None
@@ -257,13 +253,13 @@ class Budget:
         )
 
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
-        """Returns what a call costs at most: cached tokens may be dearer than the others."""
+        """What a call costs at most: cached tokens may be dearer than the others."""
         cached = prompt if price and (price.cached or 0.0) > price.prompt else 0
         return self.cost(Answer("", "", prompt, cached, completion), price)
 
 
 def dollars(amount: float) -> str:
-    """Returns US dollars (finite) as people read them: cents, or as many places as it takes."""
+    """US dollars (finite) as people read them: cents, or as many places as it takes."""
     if amount < 0:
         return f"-{dollars(-amount)}"
     if amount == 0 or amount >= 0.1:
@@ -274,10 +270,8 @@ def dollars(amount: float) -> str:
 
 
 def parse(text: str) -> Budget:
-    """Returns the budget that a text names: `5.00` or `$5` in dollars, `200000tok`, `1.5Mtok`.
-
-    Raises BudgetInvalid.
-    """
+    """The budget that a text names: `5.00` or `$5` in dollars, `200000tok`, `1.5Mtok`. Raises
+    BudgetInvalid."""
     if match := AMOUNT.match(text.strip()):
         limit, in_tokens = float(match[1]), False
     elif match := TOKENS.match(text.strip()):
@@ -292,10 +286,8 @@ def parse(text: str) -> Budget:
 
 
 def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
-    """Returns the budget that a text names; None for no text.
-
-    Raises BudgetInvalid, also where it is in dollars and a price is unknown.
-    """
+    """The budget that a text names; None for no text. Raises BudgetInvalid, also where it is in
+    dollars and a price is unknown."""
     if amount is None:
         return None
     budget = parse(amount)
@@ -304,11 +296,9 @@ def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
 
 
 def most_tokens(request: Request) -> int:
-    """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part.
-
-    A schema may be sent as one and be said in words too, and is read with spaces between its parts,
-    as templates write it.
-    """
+    """An upper bound of a prompt's tokens: its bytes, and the template around each part. A schema
+    may be sent as one and be said in words too, and is read with spaces between its parts, as
+    templates write it."""
     if request.wire is not None:
         parts = len(request.messages) + len(request.turns) + 1
         return len(json.dumps(request.wire["body"]).encode()) + PER_MESSAGE * parts

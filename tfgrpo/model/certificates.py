@@ -21,11 +21,9 @@ class CertificatesUnreadable(TfgrpoError):
 
 
 def authorities(tls: bool) -> ssl.SSLContext | None:
-    """Returns the context of a client whose address is of https, or is not, by `tls`; None where
-    the environment says nothing of authorities and the client knows its own.
-
-    Raises CertificatesUnreadable, where there is no `tls` only when they turn out to be needed.
-    """
+    """The context of a client whose address is of https, or is not, by `tls`; None where the
+    environment says nothing of authorities and the client knows its own. Raises
+    CertificatesUnreadable, where there is no `tls` only when they turn out to be needed."""
     file = next(filter(None, map(os.environ.get, AUTHORITIES)), None)
     folder = os.environ.get("SSL_CERT_DIR") or None
     if not tls:
@@ -53,7 +51,7 @@ class _WhenNeeded(ssl.SSLContext):
 
 
 def _loaded(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Returns a context with the usual authorities and those of a file and a folder."""
+    """A context with the usual authorities and those of a file and a folder."""
     return _load(file, folder, *map(_changed, (file, folder)))
 
 
@@ -72,7 +70,7 @@ def _load(file: str | None, folder: str | None, *_: int) -> ssl.SSLContext:
 
 
 def _changed(path: str | None) -> int:
-    """Returns when what is at a path was changed, in nanoseconds; 0 where nothing is."""
+    """When what is at a path was changed, in nanoseconds; 0 where nothing is."""
     try:
         return os.stat(path).st_mtime_ns if path else 0
     except OSError:

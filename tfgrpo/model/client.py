@@ -61,11 +61,9 @@ GRACE = 5.0
 
 @dataclass(slots=True)
 class Meter:
-    """What calls have come to so far. `cost` is None once a price was unknown.
-
-    `estimated` counts the calls whose tokens the server did not tell. `endpoints` are those that
-    share calls, where several serve a model.
-    """
+    """What calls have come to so far. `cost` is None once a price was unknown. `estimated` counts
+    the calls whose tokens the server did not tell. `endpoints` are those that share calls, where
+    several serve a model."""
 
     calls: int = 0
     estimated: int = 0
@@ -184,7 +182,7 @@ class _CutShort(Exception):
 
 
 def _paid(call: Call, answer: Answer) -> Answer:
-    """Returns a journalled answer with the tokens of all its tries."""
+    """A journalled answer with the tokens of all its tries."""
     return replace(
         answer,
         prompt_tokens=call.prompt_tokens,
@@ -229,11 +227,11 @@ class Calls:
     async def ask(
         self, request: Request, *, call_path: CallPath = (), sample: int = 0
     ) -> RecordedAnswer:
-        """Returns the answer to a request, from the journal when it was answered before.
+        """The answer to a request, from the journal when it was answered before.
 
         `call_path` and `sample` tell apart requests that read alike; a number at the head of
-        `call_path` is the step. Raises CallFailed when this request cannot be answered in time
-        or at all, EndpointError when the endpoint cannot serve the run, and BudgetReached.
+        `call_path` is the step. Raises CallFailed when this request cannot be answered in time or
+        at all, EndpointError when the endpoint cannot serve the run, and BudgetReached.
         """
         key = self.key(request, call_path, sample)
         while key in self._under_way:  # the very same call is under way: its answer will do
@@ -284,10 +282,8 @@ class Calls:
 
     async def set_aside(self, answer: Answer) -> Callable[[], None]:
         """Sets aside what an attempt may take that makes its calls elsewhere, as much as an answer
-        took; waits while others may give back enough. Returns what gives it back.
-
-        Raises BudgetReached.
-        """
+        took; waits while others may give back enough. Returns what gives it back. Raises
+        BudgetReached."""
         budget = self._budget
         if budget is None:
             return lambda: None
@@ -301,8 +297,8 @@ class Calls:
         return self._budget is not None
 
     async def recorded(self, keys: Sequence[str]) -> list[Call | None]:
-        """Returns the journalled calls of keys in hex, None for one that is not there: one query
-        for all that is asked for at once."""
+        """The journalled calls of keys in hex, None for one that is not there: one query for all
+        that is asked for at once."""
         return await self._lookup.find([bytes.fromhex(key) for key in keys])
 
     def count_replayed(self, stage: str, answer: Answer) -> None:
@@ -311,14 +307,12 @@ class Calls:
         self.meter.count(stage, answer, self._price_of(answer))
 
     def _price_of(self, answer: Answer) -> Price | None:
-        """Returns the price at the endpoint that gave an answer."""
+        """The price at the endpoint that gave an answer."""
         return self.fleet.price(answer.endpoint, self._price)
 
     async def finish_in_flight(self, seconds: float = GRACE) -> None:
-        """Gives calls that are under way a moment to be answered and journalled, then ends them.
-
-        To be awaited when whoever asked is gone: after an error, or when a run is interrupted.
-        """
+        """Gives calls that are under way a moment to be answered and journalled, then ends them. To
+        be awaited when whoever asked is gone: after an error, or when a run is interrupted."""
         if self._sent:
             await asyncio.wait(self._sent, timeout=seconds)
         for task in self._sent:
@@ -326,7 +320,7 @@ class Calls:
         await asyncio.gather(*self._sent, return_exceptions=True)
 
     def key(self, request: Request, call_path: CallPath, sample: int) -> bytes:
-        """Returns the journal's key of a request (32 bytes)."""
+        """The journal's key of a request (32 bytes)."""
         parts = [self._scope, self.endpoint.model, request.key_fields(), call_path, sample]
         return digest(["tfgrpo.call", *parts])
 
@@ -390,8 +384,8 @@ class Calls:
                 raise _AnsweredElsewhere(there)
 
     def _widened(self, call: _Attempts) -> Request:
-        """Returns a call's request as it is sent: with room for the thinking that its model is
-        known to need, within what fits."""
+        """A call's request as it is sent: with room for the thinking that its model is known to
+        need, within what fits."""
         endpoint, request = self.endpoint, call.request
         if request.wire is not None:  # a program says itself how long its answers may be
             return request
@@ -434,9 +428,8 @@ class Calls:
         reserved: Reservation,
     ) -> Answer:
         """Sends a request once, to the endpoint where its turn has come, and journals its answer.
-
-        What it costs is settled when the journal has it: whoever shares the budget reads it there.
-        """
+        What it costs is settled when the journal has it: whoever shares the budget reads it
+        there."""
         bill = _Bill()
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
@@ -454,8 +447,7 @@ class Calls:
         reserved: Reservation,
         bill: _Bill,
     ) -> Answer:
-        """Returns what a member of the fleet answers; the bill has what it costs, whatever comes
-        of it."""
+        """What a member of the fleet answers; the bill has what it costs, whatever comes of it."""
         member, entered = place
         self.meter.in_flight += 1
         request = widened
@@ -503,7 +495,7 @@ class Calls:
         return answer
 
     def _first(self, key: bytes, answer: Answer) -> Answer:
-        """Returns a call's answer that was journalled first: this one, or another process's."""
+        """A call's answer that was journalled first: this one, or another process's."""
         there = self._runs.call(key)
         same = there is None or there.answer == answer.journal_fields()
         return answer if there is None or same else Answer(**there.answer)
@@ -541,7 +533,7 @@ class Calls:
         return replace(answer, endpoint=member.name) if member.name else answer
 
     def _row(self, call: _Attempts, key: bytes, answer: Answer) -> Call:
-        """Returns a call as the journal keeps it: with the tokens of every try that was paid."""
+        """A call as the journal keeps it: with the tokens of every try that was paid."""
         paid = [answer, *call.wasted]
         return Call(
             key=key,

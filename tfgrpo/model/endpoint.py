@@ -56,12 +56,9 @@ class CallFailed(TfgrpoError):
 
 
 class Transient(Exception):
-    """Worth another try. `after` is what the server asked to wait, in seconds.
-
-    `kind` is `limit` when the server has too much to do, `late` when the time was up, `away` when
-    nobody is there, else `trouble`. `paid` is what an answer that cannot be used has cost all the
-    same.
-    """
+    """Worth another try. `after` is what the server asked to wait, in seconds. `kind` is `limit`
+    when the server has too much to do, `late` when the time was up, `away` when nobody is there,
+    else `trouble`. `paid` is what an answer that cannot be used has cost all the same."""
 
     def __init__(
         self,
@@ -108,7 +105,7 @@ class Request:
     wire: Json | None = None
 
     def key_fields(self) -> dict[str, object]:
-        """Returns the fields that tell requests apart: later ones only where they are used."""
+        """The fields that tell requests apart: later ones only where they are used."""
         later = ("turns", "tools", "top_logprobs", "wire")
         fields = {name: getattr(self, name) for name in self.__slots__ if name != "in_words"}
         return {name: value for name, value in fields.items() if value or name not in later}
@@ -142,7 +139,7 @@ class Answer:
     """What a program gets whose own request this answers: its `body`, JSON or a stream's text."""
 
     def journal_fields(self) -> dict[str, object]:
-        """Returns the answer as the journal keeps it: later fields where they say something."""
+        """The answer as the journal keeps it: later fields where they say something."""
         later = (
             "tool_calls",
             "uncertainty",
@@ -168,12 +165,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What goes with every request to an endpoint, whatever it asks.
-
-    `max_completion_tokens` bounds an answer with the thinking before it. `extra_body` are fields
-    of the request's JSON, `extra_headers` HTTP headers, of which `secrets` are values that came
-    from the environment.
-    """
+    """What goes with every request to an endpoint, whatever it asks. `max_completion_tokens` bounds
+    an answer with the thinking before it. `extra_body` are fields of the request's JSON,
+    `extra_headers` HTTP headers, of which `secrets` are values that came from the environment."""
 
     reasoning_effort: str | None = None
     max_completion_tokens: int | None = None
@@ -203,11 +197,8 @@ class Endpoint:
         self.adaptation = Adaptation(self.model)
 
     async def ask(self, request: Request) -> Answer:
-        """Makes one request, once.
-
-        Raises Transient when another try may help, CallFailed when this request is at fault,
-        EndpointError when every request would fail alike.
-        """
+        """Makes one request, once. Raises Transient when another try may help, CallFailed when this
+        request is at fault, EndpointError when every request would fail alike."""
         import openai
 
         client = self._open()
@@ -305,7 +296,7 @@ class Endpoint:
         return True
 
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
-        """Returns the answer that a response holds. Raises UnusableResponse."""
+        """The answer that a response holds. Raises UnusableResponse."""
         sent = self.adaptation.sent()
         if request.wire is None:
             response = self._without_secrets(response)
@@ -316,7 +307,7 @@ class Endpoint:
         return replace(_answer(read, request, seconds), sent=sent, wire=body)
 
     def _where(self, request: Request) -> tuple[str, Any]:
-        """Returns the path of a request, and what the client is told of it."""
+        """The path of a request, and what the client is told of it."""
         if request.wire is None:
             return self._path, {}
         more: dict[str, Any] = dict(wires.headers(request.wire, self.api_key))
@@ -327,9 +318,8 @@ class Endpoint:
         return request.wire["route"], {"headers": more}
 
     def _without_secrets(self, response: object) -> object:
-        """Returns a response whose answer holds no secret in any field: taken out before names
-        are cut to their length. Log probabilities are numbers, and many. Raises
-        UnusableResponse."""
+        """A response whose answer holds no secret in any field: taken out before names are cut to
+        their length. Log probabilities are numbers, and many. Raises UnusableResponse."""
         choices = responses.field(response, "choices")
         try:
             if not isinstance(response, dict) or not isinstance(choices, list):
@@ -343,8 +333,8 @@ class Endpoint:
         return {**response, "choices": [scrubbed if first else None]} if choices else response
 
     def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
-        """Returns what is raised for a body that cannot be read. If it was an answer's, it is
-        paid for: what arrived of it is counted."""
+        """What is raised for a body that cannot be read. If it was an answer's, it is paid for:
+        what arrived of it is counted."""
         arrived = arrived or error.body.decode("utf-8", "replace")
         paid = _unusable_answer(request, None, arrived) if error.status < 300 else None
         return Transient(self.scrub(responses.as_text(error)), paid=paid)
@@ -356,7 +346,7 @@ class Endpoint:
             self._client = None
 
     def scrub(self, text: str) -> str:
-        """Returns a text without the key, or what else is secret, in it."""
+        """A text without the key, or what else is secret, in it."""
         return secrets.scrub(text, *self._secrets)
 
     @property
@@ -417,7 +407,7 @@ class Endpoint:
         return {**arguments, **self.options.extra_body}
 
     def _refused_parameter(self, refusal: Refusal, arguments: Mapping[str, Any]) -> str | None:
-        """Returns the parameter that the server will not take, if that is what it complains of."""
+        """The parameter that the server will not take, if that is what it complains of."""
         if refusal.status not in (400, 422):
             return None
         text = f"{refusal.param} {refusal.text}".lower()
@@ -476,13 +466,13 @@ class Endpoint:
 
 
 def response_format(request: Request) -> Json:
-    """Returns the field in which a schema is sent."""
+    """The field in which a schema is sent."""
     schema = {"name": request.stage, "schema": request.schema, "strict": True}
     return {"type": "json_schema", "json_schema": schema}
 
 
 def _as_sent(request: Request, arguments: Mapping[str, Any]) -> Request:
-    """Returns a request with its schema as it was sent: as one, in words, or as both."""
+    """A request with its schema as it was sent: as one, in words, or as both."""
     if request.schema is None:
         return request
     words = schema_instruction(request.schema)
@@ -495,13 +485,13 @@ def _as_sent(request: Request, arguments: Mapping[str, Any]) -> Request:
 
 
 def schema_instruction(schema: Json) -> str:
-    """Returns how a schema is asked for in words, where an endpoint takes none."""
+    """How a schema is asked for in words, where an endpoint takes none."""
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 
 
 def _refuses_tools(refusal: Refusal) -> bool:
-    """Returns whether a server says that it takes no tools, and not that it is overloaded, or that
-    a call which the model wrote has failed."""
+    """Whether a server says that it takes no tools, and not that it is overloaded, or that a call
+    which the model wrote has failed."""
     text = refusal.text.lower()
     return "tool" in text and "fail" not in text and refusal.status not in OVERLOADED
 
@@ -512,12 +502,12 @@ def _cause(error: BaseException) -> str:
 
 
 def late(request: Request, seconds: float) -> Transient:
-    """Returns the error of a request without an answer in so many seconds: its prompt was read."""
+    """The error of a request without an answer in so many seconds: its prompt was read."""
     return Transient(f"no answer in {seconds:g} s", kind="late", paid=_unusable_answer(request))
 
 
 def silent(request: Request, seconds: float) -> Transient:
-    """Returns the error of a request that an endpoint of several has left without an answer."""
+    """The error of a request that an endpoint of several has left without an answer."""
     reason = f"no answer in {seconds:g} s, while others answer"
     return Transient(reason, kind="silent", paid=_unusable_answer(request))
 
@@ -553,7 +543,7 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
 
 
 def _unusable_answer(request: Request, response: object = None, arrived: str = "") -> Answer:
-    """Returns what a request has cost whose answer cannot be used, as an answer without content."""
+    """What a request has cost whose answer cannot be used, as an answer without content."""
     usage = responses.usage_of(response, prompt_tokens(request), arrived)
     return Answer(
         "",
@@ -567,7 +557,7 @@ def _unusable_answer(request: Request, response: object = None, arrived: str = "
 
 
 def prompt_tokens(request: Request) -> int:
-    """Returns about how many tokens a request's prompt has, for a server that does not say."""
+    """About how many tokens a request's prompt has, for a server that does not say."""
     text = sum(responses.count_tokens(content) + 4 for _, content in request.messages)
     own = (request.wire or {}).get("body", {}).get("tools")
     parts = (*request.turns, *request.tools, *([own] if own else ()))

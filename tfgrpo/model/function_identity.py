@@ -26,7 +26,7 @@ _opaque: dict[int, object] = {}
 
 
 def identity(*functions: object) -> str:
-    """Returns a digest of all that decides what functions do, as far as it can be known.
+    """A digest of all that decides what functions do, as far as it can be known.
 
     That is their code and defaults, what they enclose, the arguments of a partial, the class and
     the state of an object, and the helpers and values of their modules that they name; what is
@@ -39,7 +39,7 @@ def identity(*functions: object) -> str:
 
 
 def is_of_tfgrpo(function: object) -> bool:
-    """Returns whether a function, or what a partial holds, is a part of this package."""
+    """Whether a function, or what a partial holds, is a part of this package."""
     while isinstance(function, partial):
         function = function.func
     home = function if isinstance(function, FunctionType) else type(function)
@@ -54,7 +54,7 @@ class _Description:
         self._inert = 0
 
     def of(self, value: object) -> str:
-        """Returns the digest of a value."""
+        """The digest of a value."""
         kind = type(value)
         if kind in PLAIN:
             return _digest([kind.__name__, repr(value)])
@@ -143,7 +143,7 @@ class _Description:
         return [code.co_code.hex(), code.co_flags, code.co_argcount, names, constants]
 
     def _globals(self, function: FunctionType, written: set[str]) -> dict[str, object]:
-        """Returns what a function takes from its module, and from others of the caller's."""
+        """What a function takes from its module, and from others of the caller's."""
         values: dict[str, object] = {}
         for code in _codes(function.__code__):
             waiting = [("global ", function.__globals__, _global_names(code) - written)]
@@ -175,13 +175,13 @@ def _content(cell: Any) -> object:
 
 
 def _is_written(name: str, value: object) -> bool:
-    """Returns whether an author may have written this of a class, as no machinery has."""
+    """Whether an author may have written this of a class, as no machinery has."""
     method = isinstance(value, (FunctionType, staticmethod, classmethod, property))
     return method or not (name.startswith("__") or name == "_abc_impl")
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    """Returns a function's code and that of the functions in it."""
+    """A function's code and that of the functions in it."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return [code, *(deeper for one in inner for deeper in _codes(one))]
 
@@ -194,7 +194,7 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _written_by(kind: type, method: object) -> set[str]:
-    """Returns the names of what a method writes to, with those of its class that it calls."""
+    """The names of what a method writes to, with those of its class that it calls."""
     written, known = set[str](), list[FunctionType]()
     waiting = [method, getattr(kind, "__call__", None)]  # noqa: B004
     while waiting:
@@ -208,8 +208,8 @@ def _written_by(kind: type, method: object) -> set[str]:
 
 
 def _written(whole: CodeType) -> set[str]:
-    """Returns the names of what a function writes to: verdicts that hung on these would hang on
-    how often it was called."""
+    """The names of what a function writes to: verdicts that hung on these would hang on how often
+    it was called."""
     import dis
 
     written = set()
@@ -225,7 +225,7 @@ def _written(whole: CodeType) -> set[str]:
 
 
 def _is_installed(value: FunctionType | type | ModuleType) -> bool:
-    """Returns whether something came with Python or a package, so that its name says what it is."""
+    """Whether something came with Python or a package, so that its name says what it is."""
     if isinstance(value, ModuleType):
         name, file = value.__name__, getattr(value, "__file__", None)
     elif isinstance(value, FunctionType):
@@ -245,7 +245,7 @@ def _is_installed(value: FunctionType | type | ModuleType) -> bool:
 
 @functools.cache
 def _standard() -> tuple[str, ...]:
-    """Returns what paths of the standard library begin with."""
+    """What paths of the standard library begin with."""
     import sysconfig
 
     home = os.path.realpath(sysconfig.get_path("stdlib"))

@@ -38,10 +38,8 @@ class ModelsUnknown(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where requests go and what every one of them carries. `base_url` None is OpenAI's.
-
-    `watch` is told the headers of every response.
-    """
+    """Where requests go and what every one of them carries. `base_url` None is OpenAI's. `watch` is
+    told the headers of every response."""
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
@@ -50,7 +48,7 @@ class Connection:
 
 
 def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
-    """Returns a client of an address, whose requests may take `timeout` seconds."""
+    """A client of an address, whose requests may take `timeout` seconds."""
     import openai
 
     return openai.AsyncOpenAI(
@@ -66,10 +64,8 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
 
 
 def models_at(where: Connection) -> list[dict[str, Any]]:
-    """Returns what an address says of each model that it serves, each with an `id`.
-
-    Raises ModelsUnknown.
-    """
+    """What an address says of each model that it serves, each with an `id`. Raises
+    ModelsUnknown."""
     import openai
 
     address = where.base_url or "the default endpoint"
@@ -104,8 +100,8 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
 
 
 def only_model_at(where: Connection) -> str:
-    """Returns the one model that an address serves. Raises ModelsUnknown, also where there are
-    several, which are then named."""
+    """The one model that an address serves. Raises ModelsUnknown, also where there are several,
+    which are then named."""
     names = sorted({str(one["id"]) for one in models_at(where)})
     if len(names) == 1:
         return names[0]
@@ -116,8 +112,7 @@ def only_model_at(where: Connection) -> str:
 
 
 def host_of(base_url: str | None) -> str:
-    """Returns the host of an address, OpenAI's where there is none; nothing of what is no
-    address."""
+    """The host of an address, OpenAI's where there is none; nothing of what is no address."""
     try:
         return (urlsplit(base_url).hostname or "") if base_url else OPENAI_HOST
     except ValueError:
@@ -125,7 +120,7 @@ def host_of(base_url: str | None) -> str:
 
 
 def on_loopback(base_url: str | None) -> bool:
-    """Returns whether an address is on this machine."""
+    """Whether an address is on this machine."""
     return host_of(base_url) in LOOPBACK
 
 
@@ -152,7 +147,7 @@ def _client(where: Connection, timeout: float) -> dict[str, Any]:
 
 
 def _keyed(where: Connection) -> bool:
-    """Returns whether an address takes the key in `api-key`, and a bearer token for another."""
+    """Whether an address takes the key in `api-key`, and a bearer token for another."""
     named = dict(parse_qsl(urlsplit(where.base_url or "").query))
     return API_VERSION in named and bool(where.api_key)
 

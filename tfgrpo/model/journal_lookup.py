@@ -21,7 +21,7 @@ class Lookup:
         self._waiting: list[tuple[Sequence[bytes], asyncio.Future[list[Call | None]]]] = []
 
     async def find(self, keys: Sequence[bytes]) -> list[Call | None]:
-        """Returns the call of each key, None for one that was never answered. Raises StoreError."""
+        """The call of each key, None for one that was never answered. Raises StoreError."""
         if not keys:
             return []
         loop = asyncio.get_running_loop()

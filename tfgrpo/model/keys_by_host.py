@@ -22,11 +22,9 @@ OPENAI_ADDRESS = "OPENAI_BASE_URL"
 
 
 def key_for(base_url: str | None, name: str | None, environment: Mapping[str, str]) -> str | None:
-    """Returns the key for an address, from the variable that is named or from the usual ones;
-    None where there is none and the host may need none.
-
-    `base_url` None is OpenAI's address. Raises EndpointError when a key is needed and not there.
-    """
+    """The key for an address, from the variable that is named or from the usual ones; None where
+    there is none and the host may need none. `base_url` None is OpenAI's address. Raises
+    EndpointError when a key is needed and not there."""
     if name is not None:
         if not environment.get(name):
             raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
@@ -53,8 +51,8 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
 
 
 def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | None:
-    """Returns the variable whose key belongs to an address without being named; None where there
-    is none."""
+    """The variable whose key belongs to an address without being named; None where there is
+    none."""
     if _same(base_url, environment.get(OPENAI_ADDRESS)):
         return OPENAI_KEY
     if host_of(base_url).endswith(f".{OPENAI_HOST}"):
@@ -64,8 +62,8 @@ def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | 
 
 
 def unsent_key(base_url: str | None, environment: Mapping[str, str]) -> str | None:
-    """Returns what to say where `OPENAI_API_KEY` is set and is not sent to an address; None where
-    nothing needs to be said."""
+    """What to say where `OPENAI_API_KEY` is set and is not sent to an address; None where nothing
+    needs to be said."""
     if base_url is None or on_loopback(base_url) or not environment.get(OPENAI_KEY):
         return None
     if environment.get(ANY_HOST) or own_variable(base_url, environment) is not None:

@@ -267,7 +267,7 @@ PROVIDERS = (
 
 
 def provider_at(base_url: str | None) -> Provider | None:
-    """Returns the provider whose address this is: by its host, or on this machine by its port."""
+    """The provider whose address this is: by its host, or on this machine by its port."""
     try:
         parts = urlsplit(base_url or f"https://{OPENAI_HOST}")
         host, port = parts.hostname, parts.port
@@ -284,7 +284,7 @@ def provider_at(base_url: str | None) -> Provider | None:
 
 
 def settings_toml(settings: Mapping[str, Any], table: str = "model") -> str:
-    """Returns settings as a table of `tfgrpo.toml`."""
+    """Settings as a table of `tfgrpo.toml`."""
     lines = [f"[{table}]", *(f"{_name(k)} = {_toml(value)}" for k, value in settings.items())]
     return "\n".join(lines) + "\n"
 
@@ -303,7 +303,7 @@ def _name(name: str) -> str:
 
 
 def markdown(provider: Provider) -> str:
-    """Returns a provider's part of `docs/models.md`."""
+    """A provider's part of `docs/models.md`."""
     lines = [f"### {provider.title}", ""]
     commands = [provider.start] if provider.start else []
     commands += [f"export {provider.key}=…"] if provider.key else []

@@ -62,10 +62,8 @@ class Turned(Exception):
 
 
 class Throttle:
-    """The gate before one endpoint: at most `most` requests in flight, fewer when it says so.
-
-    One that is not `alone` never gives its endpoint up: there are others (`fleet.py`).
-    """
+    """The gate before one endpoint: at most `most` requests in flight, fewer when it says so. One
+    that is not `alone` never gives its endpoint up: there are others (`fleet.py`)."""
 
     def __init__(
         self, most: int, *, tries: int = TRIES, patience: float = PATIENCE, alone: bool = True
@@ -249,14 +247,12 @@ class Throttle:
             self._die(f"gave up after {tries} without one answer: {trouble}")
 
     def pause(self, attempt: int) -> float:
-        """Returns how long to wait before a request is sent again, in seconds.
-
-        While others are answered it doubles, up to `SOON`; else the gate is what waits.
-        """
+        """How long to wait before a request is sent again, in seconds. While others are answered it
+        doubles, up to `SOON`; else the gate is what waits."""
         return min(SOON, self._pause(0.05 * 2.0**attempt)) if self.healthy else 0.0
 
     def _pause(self, seconds: float) -> float:
-        """Returns a pause of about so many seconds: within bounds, and never two alike."""
+        """A pause of about so many seconds: within bounds, and never two alike."""
         return min(LONGEST_PAUSE, max(0.05, seconds)) * self._chance.uniform(0.5, 1.0)
 
     def _open(self) -> bool:

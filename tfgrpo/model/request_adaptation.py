@@ -63,8 +63,7 @@ class Adaptation:
                 self.on_note(f"{self.name} {text}")
 
     def sent(self) -> Json:
-        """Returns how requests differ from what they ask, for the record; empty where they do
-        not."""
+        """How requests differ from what they ask, for the record; empty where they do not."""
         state: dict[str, Any] = {}
         if self.room:
             state["room"] = self.room
@@ -81,8 +80,8 @@ class Adaptation:
         self.refused |= {str(name) for name in sent.get("without", ())}
 
     def words(self) -> str:
-        """Returns how requests are sent beside what they ask, as a person reads it; nothing where
-        they are sent as they are."""
+        """How requests are sent beside what they ask, as a person reads it; nothing where they are
+        sent as they are."""
         parts = [f"{self.room:,} tokens of room for thinking"] if self.room else []
         in_words = self.in_words or "response_format" in self.refused
         parts += ["schemas said in the prompt"] if in_words else []
@@ -116,18 +115,14 @@ class Adaptation:
     # room for thinking:
 
     def limit(self, request: Request, ceiling: int | None) -> int:
-        """Returns the tokens that a request is sent with: its own, and the room for thinking.
-
-        `ceiling` is the most that the settings allow, None for no word of it.
-        """
+        """The tokens that a request is sent with: its own, and the room for thinking. `ceiling` is
+        the most that the settings allow, None for no word of it."""
         known = [limit for limit in (self.most, ceiling) if limit is not None]
         return min([request.max_tokens + self.room, *known])
 
     def widen(self, request: Request, limit: int, ceiling: int | None) -> bool:
-        """Makes more room after an answer within `limit` tokens that thinking used up.
-
-        Returns whether there is more than that request had.
-        """
+        """Makes more room after an answer within `limit` tokens that thinking used up. Returns
+        whether there is more than that request had."""
         had = limit - request.max_tokens
         if self.room <= had:
             most = MOST_ROOM if ceiling is None else max(0, ceiling - request.max_tokens)
@@ -156,17 +151,15 @@ class Adaptation:
 
 
 def cuts(reported: int, counted: int) -> bool:
-    """Returns whether a server that tells so few tokens of a prompt has left some of it out: our
-    count is right to a third or so."""
+    """Whether a server that tells so few tokens of a prompt has left some of it out: our count is
+    right to a third or so."""
     return counted >= LONG_PROMPT and reported < 0.6 * counted
 
 
 def used_up(answer: Answer, request: Request) -> bool:
-    """Returns whether thinking took what a request allows for the answer that can be seen.
-
-    A request for the first tokens' probabilities is meant to be cut off. An answer without a sign
-    of thinking that is cut off is as long as it was allowed to be.
-    """
+    """Whether thinking took what a request allows for the answer that can be seen. A request for
+    the first tokens' probabilities is meant to be cut off. An answer without a sign of thinking
+    that is cut off is as long as it was allowed to be."""
     if not answer.truncated or answer.tool_calls or request.top_logprobs:
         return False
     if not answer.visible.strip():

@@ -46,11 +46,9 @@ _seen: set[str] = set()
 
 
 def literal(name: str, value: object) -> str | None:
-    """Returns what in a setting looks like a secret that is written out, or None.
-
-    `value` may be a text, a list (of a command's arguments, for one) or a table; what stands
-    after the name of a secret is one, whatever it looks like.
-    """
+    """What in a setting looks like a secret that is written out, or None. `value` may be a text, a
+    list (of a command's arguments, for one) or a table; what stands after the name of a secret is
+    one, whatever it looks like."""
     for where, text, secret in _texts(name, value, NAMED.search(name) is not None):
         if secret and text.strip() and not VARIABLE.search(text) and not SMALL.fullmatch(text):
             return where
@@ -82,7 +80,7 @@ def _texts(name: str, value: object, secret: bool) -> Iterator[tuple[str, str, b
 
 
 def _in_url(text: str) -> bool:
-    """Returns whether a text is an address with a password, or a secret among its parameters."""
+    """Whether a text is an address with a password, or a secret among its parameters."""
     if "://" not in text:
         return False
     try:
@@ -97,7 +95,7 @@ def _in_url(text: str) -> bool:
 
 
 def _looks_random(text: str) -> bool:
-    """Returns whether a text has a part like a key: letters and digits without an order."""
+    """Whether a text has a part like a key: letters and digits without an order."""
     if KNOWN.search(text):
         return True
     for run in RANDOM.findall(text):
@@ -109,7 +107,7 @@ def _looks_random(text: str) -> bool:
 
 
 def variables(value: object) -> list[str]:
-    """Returns the environment variables that a setting names as $NAME, each once."""
+    """The environment variables that a setting names as $NAME, each once."""
     names: dict[str, None] = {}
     for _, text, _ in _texts("", value, False):
         names |= dict.fromkeys(VARIABLE.findall(text))
@@ -117,8 +115,8 @@ def variables(value: object) -> list[str]:
 
 
 def fill(text: str, environment: Mapping[str, str]) -> str:
-    """Returns a text with the values of the variables that it names, which are secrets from now
-    on. A variable that is not set stays as it is written."""
+    """A text with the values of the variables that it names, which are secrets from now on. A
+    variable that is not set stays as it is written."""
 
     def value(match: re.Match[str]) -> str:
         secret = environment.get(match[1])
@@ -128,18 +126,16 @@ def fill(text: str, environment: Mapping[str, str]) -> str:
 
 
 def know(value: str, name: str) -> str:
-    """Returns the value of a variable that is taken for a secret from now on.
-
-    A path is none, nor is what is too short to be told from a word.
-    """
+    """The value of a variable that is taken for a secret from now on. A path is none, nor is what
+    is too short to be told from a word."""
     if len(value) >= LONG and name not in USUAL and not os.path.isabs(value):
         _seen.add(value)
     return value
 
 
 def scrub(value: V, *more: str | None) -> V:
-    """Returns a value without the secrets that are known, and `more` of any length, in any text
-    of it: in lists, and in names and values of tables, however deep."""
+    """A value without the secrets that are known, and `more` of any length, in any text of it: in
+    lists, and in names and values of tables, however deep."""
     secrets = sorted({*_seen, *(one for one in more if one)}, key=len, reverse=True)
     return _scrubbed(value, secrets) if secrets else value
 

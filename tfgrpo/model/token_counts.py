@@ -20,7 +20,7 @@ SIZE = {"dense": 1, "word": 7, "number": 3, "marks": 2, "lines": 10_000}
 
 
 def count(text: str) -> int:
-    """Returns the number of tokens of a text, as an estimate."""
+    """The number of tokens of a text, as an estimate."""
     tokens = 0
     for match in PIECE.finditer(text):
         kind = match.lastgroup

@@ -35,16 +35,14 @@ STOPS = {
 
 
 def limit_of(wire: Json) -> int | None:
-    """Returns the most tokens that a request's answer may have, where it says so."""
+    """The most tokens that a request's answer may have, where it says so."""
     named = (wire["body"].get(name) for name in LIMITS[wire["route"]])
     return next((n for n in named if isinstance(n, int) and n > 0), None)
 
 
 def arguments(wire: Json, model: str, most: int, *, renamed: bool) -> dict[str, Any]:
-    """Returns the body of a request as it is sent, its answer having at most so many tokens.
-
-    `renamed` says that the endpoint takes the newer name of the limit alone.
-    """
+    """The body of a request as it is sent, its answer having at most so many tokens. `renamed` says
+    that the endpoint takes the newer name of the limit alone."""
     route, body = wire["route"], dict(wire["body"])
     names = [name for name in LIMITS[route] if isinstance(body.get(name), int)]
     usual = "max_completion_tokens" if renamed and route == CHAT else LIMITS[route][-1]
@@ -57,7 +55,7 @@ def arguments(wire: Json, model: str, most: int, *, renamed: bool) -> dict[str, 
 
 
 def headers(wire: Json, key: str | None) -> dict[str, str]:
-    """Returns the headers that go with a request beside the endpoint's own."""
+    """The headers that go with a request beside the endpoint's own."""
     more = dict(wire["headers"])
     if wire["route"] == MESSAGES:
         more.setdefault("anthropic-version", VERSION)
@@ -67,15 +65,15 @@ def headers(wire: Json, key: str | None) -> dict[str, str]:
 
 
 def failure_in(response: object) -> Refusal | None:
-    """Returns what is wrong with what came under status 200; None for an answer."""
+    """What is wrong with what came under status 200; None for an answer."""
     if isinstance(response, str) and is_stream(response.encode()):
         return stream_failure(response.encode())
     return error_bodies.failure_in(response)
 
 
 def handed_on(wire: Json, response: object) -> object:
-    """Returns an answer as its reader gets it: a chat's stream without the event of usage that the
-    reader did not ask for."""
+    """An answer as its reader gets it: a chat's stream without the event of usage that the reader
+    did not ask for."""
     wants_usage = field(wire["body"].get("stream_options"), "include_usage")
     if wire["route"] != CHAT or wants_usage or not isinstance(response, str):
         return response
@@ -89,8 +87,8 @@ def _tells_usage_alone(piece: str) -> bool:
 
 
 def completion(route: str, response: object) -> object:
-    """Returns an answer of a route, which may be a stream, as a chat completion; what is no such
-    answer as it is."""
+    """An answer of a route, which may be a stream, as a chat completion; what is no such answer as
+    it is."""
     if isinstance(response, str) and is_stream(response.encode()):
         events = list(events_of(response.encode()))
         response = {CHAT: _chat_stream, RESPONSES: _last_response, MESSAGES: _message_stream}[
@@ -147,7 +145,7 @@ def _last_response(events: list[Event]) -> object:
 
 
 def response_id(body: object) -> str | None:
-    """Returns the id of a response, or of one that came as a stream."""
+    """The id of a response, or of one that came as a stream."""
     if isinstance(body, str):
         body = _last_response(list(events_of(body.encode())))
     id = field(body, "id")
@@ -209,8 +207,8 @@ def _of_response(response: Json) -> Json:
 
 
 def _of_message(message: Json) -> Json:
-    """Returns a message of Anthropic's as a chat completion. Tokens read from its cache, or written
-    to it, are told beside the others there."""
+    """A message of Anthropic's as a chat completion. Tokens read from its cache, or written to it,
+    are told beside the others there."""
     text, thought, calls = "", "", list[Json]()
     for block in message.get("content") or ():
         match field(block, "type"):
@@ -245,7 +243,7 @@ def _completion(parts: tuple[str, str, list[Json]], reason: str, usage: Json) ->
 
 
 def words(content: object) -> str:
-    """Returns the texts of a content in any provider's shape."""
+    """The texts of a content in any provider's shape."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()

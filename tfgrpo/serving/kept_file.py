@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Seen:
-        """Returns it of a file's status."""
+        """It of a file's status."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -77,10 +77,8 @@ class KeptFile:
         self._seen: Seen | None = None
 
     def bring_up_to_date(self) -> bool:
-        """Writes the file if it does not have the library in force; returns whether it did.
-
-        Raises StoreError, UnreadableLibrary for a file whose block cannot be told, and OSError.
-        """
+        """Writes the file if it does not have the library in force; returns whether it did. Raises
+        StoreError, UnreadableLibrary for a file whose block cannot be told, and OSError."""
         library = self.live.library
         seen = _seen(self.path)
         if library is self._library and seen == self._seen and seen is not None:
@@ -119,7 +117,7 @@ class KeptFile:
         return with_block(before, block(library), self.path)
 
     def _front(self, library: Library) -> str:
-        """Returns what a new file begins with."""
+        """What a new file begins with."""
         if self.format != "skill":
             return ""
         with Store.open(self.live.path) as store:
@@ -142,8 +140,8 @@ def block(library: Library) -> str:
 
 
 def with_block(before: bytes, new: str, name: str) -> bytes:
-    """Returns a file with its block replaced, or, without one, with it at the end; its line ends
-    are kept. Raises UnreadableLibrary where it cannot be told what the block is."""
+    """A file with its block replaced, or, without one, with it at the end; its line ends are kept.
+    Raises UnreadableLibrary where it cannot be told what the block is."""
     crlf = b"\r\n" in before
     own = (new.replace("\n", "\r\n") if crlf else new).encode()
     begins, ends = before.count(BEGIN.encode()), before.count(END.encode())
@@ -163,10 +161,8 @@ def with_block(before: bytes, new: str, name: str) -> bytes:
 
 
 def keep(file: KeptFile, stop: threading.Event, wrote: Callable[[str], None]) -> None:
-    """Keeps a file up to date until `stop` is set. `wrote` is called with what was written.
-
-    What cannot be read or written is in the log once, and tried again.
-    """
+    """Keeps a file up to date until `stop` is set. `wrote` is called with what was written. What
+    cannot be read or written is in the log once, and tried again."""
     trouble: str | None = None
     retry = 0.0
     while not stop.is_set():
@@ -193,7 +189,7 @@ def _seen(path: str) -> Seen | None:
 
 
 def _read(path: str) -> bytes:
-    """Returns a file's bytes. Raises UnreadableLibrary for one that is no plain, small file."""
+    """A file's bytes. Raises UnreadableLibrary for one that is no plain, small file."""
     about = os.stat(path)
     if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
         raise UnreadableLibrary(f"{path} is no file of text", hint="give a Markdown file")

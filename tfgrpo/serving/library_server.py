@@ -277,8 +277,8 @@ class LibraryServer:
             raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri}")
 
     def _fitting(self, library: PromptLibrary, problem: str, most: int | None) -> Library:
-        """Returns what fits a problem best, as much as in training unless told otherwise, and
-        without a problem the whole library."""
+        """What fits a problem best, as much as in training unless told otherwise, and without a
+        problem the whole library."""
         usual = self._top_k or library.top_k or MOST
         return relevant(library, problem, most or usual if problem else most)
 

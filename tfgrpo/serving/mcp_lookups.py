@@ -70,10 +70,8 @@ class Lookups:
 
     def add(self, library: Library, whole: bool, problem: str, began: float) -> str | None:
         """Records a look-up that found `library`, a part of what is in force unless `whole`.
-
         `began` is of `perf_counter`. Returns the call's id; None where it could not be recorded,
-        which is said in the log once.
-        """
+        which is said in the log once."""
         latency = round((time.perf_counter() - began) * 1e6)
         id = f"call-{secrets.token_hex(16)}"
         try:
@@ -105,10 +103,8 @@ class Lookups:
         return id
 
     def add_feedback(self, given: Mapping[str, object]) -> str:
-        """Records feedback, and returns the call's id.
-
-        Raises UnknownCall (also for a call of somebody else's), FeedbackRefused or StoreError.
-        """
+        """Records feedback, and returns the call's id. Raises UnknownCall (also for a call of
+        somebody else's), FeedbackRefused or StoreError."""
         wanted = given.get("call")
         if not isinstance(wanted, str):
             raise FeedbackRefused("feedback is on a call", hint="give the id that experiences gave")

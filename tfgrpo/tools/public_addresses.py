@@ -58,7 +58,7 @@ CARRIES_IPV4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96"
 
 
 def is_public(address: Address) -> bool:
-    """Returns whether an address is one that anybody could reach, and not from here alone."""
+    """Whether an address is one that anybody could reach, and not from here alone."""
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in NOT_PUBLIC_IPV4)
     if any(address in network for network in CARRIES_IPV4):

@@ -189,8 +189,7 @@ class Python:
                 return over
 
     async def _excess(self) -> str | None:
-        """Returns by what files or threads are over limits, where the kernel does not bound
-        them."""
+        """By what files or threads are over limits, where the kernel does not bound them."""
         process, folder, limits = self._process, self._scratch, self.limits
         counted = process if self._counts_threads else None
         if counted is not None and (over := too_many_threads(counted.pid)) is not None:
@@ -237,7 +236,7 @@ class _OutputTooLong(Exception):
 
 
 async def _read_answer(stream: asyncio.StreamReader, mark: str, limit: int) -> tuple[str, bytes]:
-    """Returns what was printed before the mark, and the line after it."""
+    """What was printed before the mark, and the line after it."""
     end, read = f"\n{mark}".encode(), b""
     while end not in read:
         chunk = await stream.read(65536)
@@ -256,10 +255,8 @@ async def _read_answer(stream: asyncio.StreamReader, mark: str, limit: int) -> t
 
 
 def parse_outcome(line: bytes) -> tuple[str | None, str | None]:
-    """Reads the value and the error in an interpreter's line. Raises ValueError.
-
-    The line is whatever the code that ran wanted it to be.
-    """
+    """Reads the value and the error in an interpreter's line. Raises ValueError. The line is
+    whatever the code that ran wanted it to be."""
     try:
         outcome = json.loads(line)
         value, error = outcome["value"], outcome["error"]

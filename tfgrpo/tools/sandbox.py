@@ -87,11 +87,9 @@ class Strength:
 
 
 def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) -> list[str]:
-    """Returns the command that starts an interpreter in a sandbox.
-
-    `proc` is a descriptor of /proc that it inherits (`open_proc`). Raises SandboxError when
-    bubblewrap is required and does not work here.
-    """
+    """The command that starts an interpreter in a sandbox. `proc` is a descriptor of /proc that it
+    inherits (`open_proc`). Raises SandboxError when bubblewrap is required and does not work
+    here."""
     scratch = scratch.resolve()
     wrapper = _wrapper(sandbox)
     paths, links = _visible_paths()
@@ -147,10 +145,8 @@ def refuse_holes(confinement: Confinement, sandbox: Sandbox) -> None:
 
 
 def strength(sandbox: Sandbox) -> Strength:
-    """Starts an interpreter that runs nothing, and returns what held it.
-
-    Raises SandboxError as `command` does, and where code would be refused.
-    """
+    """Starts an interpreter that runs nothing, and returns what held it. Raises SandboxError as
+    `command` does, and where code would be refused."""
     if os.name != "posix":
         refuse_holes(nothing := Confinement(("anything",), ()), sandbox)
         return Strength("none", nothing.missing)
@@ -194,11 +190,9 @@ def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:
 
 @cache
 def bubblewrap() -> tuple[str, ...] | None:
-    """Returns the beginning of a bubblewrap command that was seen to work here, or None.
-
-    Seen to work means that Python started in it, alone in a process namespace and without sight
-    of a file outside, and that nothing else was printed.
-    """
+    """The beginning of a bubblewrap command that was seen to work here, or None. Seen to work means
+    that Python started in it, alone in a process namespace and without sight of a file outside, and
+    that nothing else was printed."""
     path = shutil.which("bwrap")
     if path is None:
         return None
@@ -269,10 +263,8 @@ def _mount_arguments(scratch: Path | None) -> list[str]:
 
 
 def _visible_paths() -> tuple[list[str], dict[str, str]]:
-    """Returns what a root is made of: real paths, and the symbolic links that lead there.
-
-    That is what the inner wall leaves to read, and what it takes to start Python.
-    """
+    """What a root is made of: real paths, and the symbolic links that lead there. That is what the
+    inner wall leaves to read, and what it takes to start Python."""
     from tfgrpo.tools.confine import python_files
 
     config = os.path.join(sys.prefix, "pyvenv.cfg")
@@ -287,7 +279,7 @@ def _visible_paths() -> tuple[list[str], dict[str, str]]:
 
 
 def _follow_links(path: str) -> tuple[str, dict[str, str]]:
-    """Returns the real path of what exists, and every link passed on the way with its target."""
+    """The real path of what exists, and every link passed on the way with its target."""
     links: dict[str, str] = {}
     real, rest = "/", path.split("/")[::-1]
     while rest:

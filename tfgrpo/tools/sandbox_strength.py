@@ -22,7 +22,7 @@ FILE = "sandbox.json"
 
 
 def known_strength() -> Strength:
-    """Returns what `strength("off")` does, from the cache where it is known."""
+    """What `strength("off")` does, from the cache where it is known."""
     path, conditions = _path(), _conditions()
     with suppress(OSError, ValueError, KeyError, TypeError):
         recorded = json.loads(path.read_text(encoding="utf-8"))

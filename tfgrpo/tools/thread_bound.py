@@ -94,7 +94,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def too_many_threads(pid: int) -> str | None:
-    """Returns what is wrong where a process and what it has started have too many threads."""
+    """What is wrong where a process and what it has started have too many threads."""
     count = 0
     with suppress(OSError):  # one has ended meanwhile
         for one in descendants(pid):

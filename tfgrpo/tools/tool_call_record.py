@@ -54,7 +54,7 @@ class ToolRecord:
     async def call(
         self, tool: Tool, arguments: Arguments, *, step: int | None = None
     ) -> RecordedResult:
-        """Returns what a tool gives, from the record where it can. Raises ToolError."""
+        """What a tool gives, from the record where it can. Raises ToolError."""
         parts = [tool.spec.name, tool.state, dict(arguments)]
         everywhere = digest(["tfgrpo.tool", *parts])
         here = digest(["tfgrpo.tool", *parts, self._scope])

@@ -20,7 +20,7 @@ _part = re.compile(rf"\+({'|'.join(PARTS)})=({_PLACE})\Z")
 
 
 def split(spec: str) -> tuple[str, str]:
-    """Returns a name without its parts, and the parts as they were written."""
+    """A name without its parts, and the parts as they were written."""
     base = spec
     while match := _part.search(base):
         base = base[: match.start()]
@@ -28,5 +28,5 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def parts(written: str) -> dict[str, str]:
-    """Returns each part's place, by its name; the last one counts where there are two."""
+    """Each part's place, by its name; the last one counts where there are two."""
     return dict(one.split("=", 1) for one in written.split("+")[1:])

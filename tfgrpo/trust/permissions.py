@@ -103,7 +103,7 @@ class Permissions:
 
 
 def plain(value: object) -> str:
-    """Returns a value of a stranger's as a text that can be read, on one line and whole."""
+    """A value of a stranger's as a text that can be read, on one line and whole."""
     text = str(value)
     return text if text.isprintable() and text.isascii() else ascii(text)
 
@@ -114,10 +114,8 @@ def of_file(
     known: Collection[str],
     given: Collection[str] = (),
 ) -> Permissions:
-    """Returns what a settings file needs, without the settings that were `given` instead.
-
-    `tables` are the file's, `known` the names of installed domains.
-    """
+    """What a settings file needs, without the settings that were `given` instead. `tables` are the
+    file's, `known` the names of installed domains."""
     path = path.resolve()
     model, tools = _names(tables.get("model", {})), tables.get("tools", {})
     needed: list[Permission] = []
@@ -138,7 +136,7 @@ def of_run(
     known: Collection[str],
     given: Collection[str] = (),
 ) -> Permissions:
-    """Returns what the record of a run needs in the project at `root`."""
+    """What the record of a run needs in the project at `root`."""
     root = root.resolve()
     values = {**config, **_table(config.get("models"))}
     return Permissions(
@@ -147,7 +145,7 @@ def of_run(
 
 
 def of_remote(root: Path, name: str, location: str) -> Permissions:
-    """Returns what a remote needs in the project at `root`."""
+    """What a remote needs in the project at `root`."""
     root = root.resolve()
     words = f"fetches from {plain(location)}, and pushes to it"
     needed = (Permission("remote", location, words),)
@@ -155,7 +153,7 @@ def of_remote(root: Path, name: str, location: str) -> Permissions:
 
 
 def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = ()) -> Permissions:
-    """Returns what the settings file of a proxy needs, without what was `given` instead."""
+    """What the settings file of a proxy needs, without what was `given` instead."""
     path = path.resolve()
     needed: list[Permission] = []
     for name in () if {"upstream", "anthropic"} & set(given) else ("upstream", "anthropic"):
@@ -199,7 +197,7 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
 
 
 def of_predicates(path: Path, predicates: Iterable[str]) -> Permissions:
-    """Returns what a rubric needs that calls these functions, written module:function."""
+    """What a rubric needs that calls these functions, written module:function."""
     path = path.resolve()
     called = sorted(set(predicates))
     listed = ", ".join(map(plain, called))
@@ -350,7 +348,7 @@ def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> It
 
 
 def _outside(value: str, folder: Path) -> str | None:
-    """Returns where a path leads, links followed, if that is not in the folder."""
+    """Where a path leads, links followed, if that is not in the folder."""
     try:
         there = (folder / value).resolve()
     except (OSError, ValueError, RuntimeError):  # nothing that could be opened
@@ -369,7 +367,7 @@ def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings under the names that they have in code: both spellings are read."""
+    """Settings under the names that they have in code: both spellings are read."""
     return {str(key).replace("-", "_"): value for key, value in _table(values).items()}
 
 
@@ -378,7 +376,7 @@ def _table(value: object) -> Mapping[str, Any]:
 
 
 def _listed(value: object) -> Any:
-    """Returns a value as JSON has it, whatever TOML put into it, without what says nothing."""
+    """A value as JSON has it, whatever TOML put into it, without what says nothing."""
     if isinstance(value, Mapping):
         return {str(k): _listed(v) for k, v in value.items() if v not in (None, [], (), {}, "")}
     if isinstance(value, list | tuple):

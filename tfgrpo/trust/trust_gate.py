@@ -36,7 +36,7 @@ class NotTrusted(TfgrpoError):
 
 
 def describe(permissions: Permissions) -> str:
-    """Returns which source is not trusted, as the line above what it would do."""
+    """Which source is not trusted, as the line above what it would do."""
     return f"{permissions.source} in {permissions.folder} is not trusted yet; it"
 
 
@@ -46,10 +46,8 @@ def asking(ask: Ask | None) -> None:
 
 
 def require(permissions: Permissions) -> None:
-    """Returns if everything is trusted, or whoever can be asked trusts it now.
-
-    Raises NotTrusted, and LedgerError.
-    """
+    """Returns if everything is trusted, or whoever can be asked trusts it now. Raises NotTrusted,
+    and LedgerError."""
     if is_trusted(permissions):
         return
     if not (_ask and _ask[0](permissions)):

@@ -28,7 +28,7 @@ class LedgerError(TfgrpoError):
 
 
 def ledger_folder() -> Path:
-    """Returns where trust is kept. Raises LedgerError where the user has no such folder."""
+    """Where trust is kept. Raises LedgerError where the user has no such folder."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -38,8 +38,8 @@ def ledger_folder() -> Path:
 
 
 def is_trusted(permissions: Permissions) -> bool:
-    """Returns whether all that is needed was allowed. Raises LedgerError where others could have
-    written that it was."""
+    """Whether all that is needed was allowed. Raises LedgerError where others could have written
+    that it was."""
     if not permissions.needed or _named(permissions.folder):
         return True
     try:
@@ -98,7 +98,7 @@ def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _named(folder: Path) -> bool:
-    """Returns whether the user's environment names a folder, or one above it, as trusted."""
+    """Whether the user's environment names a folder, or one above it, as trusted."""
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
     return any(folder.is_relative_to(Path(one).resolve()) for one in named if os.path.isabs(one))
 

@@ -38,10 +38,8 @@ ROOMS = (
 
 
 def digests(run: Run, domain: Domain, prompts: Path | None) -> dict[str, str]:
-    """Returns what has to be the same for a run's groups, by what it is called in words.
-
-    Raises TemplateError for a prompt that cannot be read.
-    """
+    """What has to be the same for a run's groups, by what it is called in words. Raises
+    TemplateError for a prompt that cannot be read."""
     parts = {
         "settings": run.digest,
         "code of tfgrpo": code_digest(),
@@ -53,7 +51,7 @@ def digests(run: Run, domain: Domain, prompts: Path | None) -> dict[str, str]:
 
 
 def difference(wanted: dict[str, str], here: dict[str, str]) -> str | None:
-    """Returns what differs here from what is wanted, in words; None where nothing does."""
+    """What differs here from what is wanted, in words; None where nothing does."""
     names = [name for name in wanted if here.get(name) != wanted[name]]
     names += [name for name in here if name not in wanted]
     return f"differs here: {', '.join(names)}" if names else None
@@ -61,7 +59,7 @@ def difference(wanted: dict[str, str], here: dict[str, str]) -> str | None:
 
 @cache
 def code_digest() -> str:
-    """Returns the digest of the code and the prompts that make groups."""
+    """The digest of the code and the prompts that make groups."""
     files: list[tuple[str, str]] = []
     for room in ROOMS:
         module = importlib.import_module(f"tfgrpo.{room}")
@@ -73,7 +71,7 @@ def code_digest() -> str:
 
 
 def domain_digest(domain: Domain) -> str:
-    """Returns the digest of a domain: what it says it depends on, and the files of its code."""
+    """The digest of a domain: what it says it depends on, and the files of its code."""
     files = {path.name: path.read_bytes() for path in _sources(domain)}
     sources = sorted((name, hashlib.sha256(text).hexdigest()) for name, text in files.items())
     return digest(["tfgrpo.domain", domain.name, domain.identity, sources]).hex()

@@ -79,11 +79,9 @@ class Waiting:
 async def handing_out(
     address: QueueAddress, heartbeat: float = HEARTBEAT, patience: float = ALONE
 ) -> AsyncIterator[HandOut]:
-    """Yields what has a run's groups made by the workers at a queue.
-
-    The driver tells every `heartbeat` seconds that it lives, and makes groups itself when nobody
-    was there for `patience` seconds. Raises StoreError.
-    """
+    """Yields what has a run's groups made by the workers at a queue. The driver tells every
+    `heartbeat` seconds that it lives, and makes groups itself when nobody was there for `patience`
+    seconds. Raises StoreError."""
     all_out: list[HandedOut] = []
     async with opened(address, "tfgrpo driver") as queue:
 
@@ -102,16 +100,14 @@ async def run_with_workers(
     store: Store, project: Project, ready: ReadyRun, *, on_progress: OnProgress = ignore
 ) -> TrainResult:
     """Does what is left of a run with the workers of its store; without any, in this process.
-
-    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError.
-    """
+    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError."""
     ready = with_shared_budget(store, project, ready)
     async with handing_out(queue_address(store.location)) as hand_out:
         return await run_to_end(store, project, ready, on_progress=on_progress, hand_out=hand_out)
 
 
 def with_shared_budget(store: Store, project: Project, ready: ReadyRun) -> ReadyRun:
-    """Returns a run with its budget, where it has one, as one that workers lease parts of."""
+    """A run with its budget, where it has one, as one that workers lease parts of."""
     budget = ready.budget
     if budget is None:
         return ready
@@ -145,10 +141,8 @@ class HandedOut:
         self._budget = budget if isinstance(budget, SharedBudget) else None
 
     async def make(self, task: GroupTask, gathering: Gathering, recorded: Recorded) -> None:
-        """Fills a gathering with its task's attempts, made by whoever is there.
-
-        Raises EndpointError, BudgetReached, WorkerFailed and StoreError.
-        """
+        """Fills a gathering with its task's attempts, made by whoever is there. Raises
+        EndpointError, BudgetReached, WorkerFailed and StoreError."""
         if not self._whole(task, recorded):
             outcome = await self._elsewhere(task, gathering.problem)
             if outcome is None:
@@ -187,7 +181,7 @@ class HandedOut:
         return {(row.problem, row.sample): row for row in rows}
 
     async def _elsewhere(self, task: GroupTask, problem: Problem) -> dict[str, Any] | None:
-        """Returns the outcome of a job for a task; None where it is to be made here."""
+        """The outcome of a job for a task; None where it is to be made here."""
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         waiting = Waiting(task, problem, asyncio.get_running_loop().create_future())

@@ -149,11 +149,8 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class CrewMember:
-    """A worker as the others see it.
-
-    `figures` are what it last told. `silent` and `age` are in seconds: since its last sign of
-    life, and since it began.
-    """
+    """A worker as the others see it. `figures` are what it last told. `silent` and `age` are in
+    seconds: since its last sign of life, and since it began."""
 
     id: int
     name: str
@@ -175,7 +172,7 @@ class CrewMember:
         return not self.ended and not self.alive
 
     def works_for(self, run: str) -> bool:
-        """Returns whether it makes groups of the run with that uid."""
+        """Whether it makes groups of the run with that uid."""
         return self.alive and run in self.figures.get("runs", ())
 
 
@@ -186,7 +183,7 @@ class Queue:
         self.app = app
 
     async def rows(self, query: str, **values: Any) -> list[dict[str, Any]]:
-        """Returns a query's rows."""
+        """A query's rows."""
         with _translating():
             connector: Any = self.app.connector
             rows: list[dict[str, Any]] = await connector.execute_query_all_async(query, **values)
@@ -199,7 +196,7 @@ class Queue:
             await connector.execute_query_async(query, **values)
 
     async def crew(self) -> list[CrewMember]:
-        """Returns the workers of the last hour, oldest first."""
+        """The workers of the last hour, oldest first."""
         return [CrewMember(**row) for row in await self.rows(CREW)]
 
     async def tell(self, worker: int, figures: dict[str, Any]) -> bool:
@@ -212,11 +209,11 @@ class Queue:
         return bool(rows)
 
     async def offers(self) -> list[Offer]:
-        """Returns the runs that have work now."""
+        """The runs that have work now."""
         return [Offer(**row) for row in await self.rows(OFFERS, silent=SILENT)]
 
     async def stalled(self, queue: str, seconds: float) -> list[int]:
-        """Returns the jobs whose worker has given no sign of life for so long."""
+        """The jobs whose worker has given no sign of life for so long."""
         return [row["id"] for row in await self.rows(STALLED, queue=queue, seconds=seconds)]
 
     async def drop(self, jobs: list[int], status: str) -> None:
@@ -237,8 +234,8 @@ class Queue:
 
 
 def queue_address(store: str) -> QueueAddress:
-    """Returns where the queue of a store is, by what opens the store. Raises InvalidOperation for
-    one that is a file: no other machine could work for it."""
+    """Where the queue of a store is, by what opens the store. Raises InvalidOperation for one that
+    is a file: no other machine could work for it."""
     from tfgrpo.store.address import is_address, parse_address, password_of
 
     if not is_address(store):
@@ -253,9 +250,7 @@ def queue_address(store: str) -> QueueAddress:
 @asynccontextmanager
 async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Queue]:
     """Opens the queue at an address for as long as the block lasts; makes it where there is none.
-
-    Raises StoreError.
-    """
+    Raises StoreError."""
     from procrastinate import App, PsycopgConnector
 
     async def configure(connection: AsyncConnection[Any]) -> None:

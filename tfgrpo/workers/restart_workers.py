@@ -60,13 +60,13 @@ def keep_workers(
 
 
 def is_orphan() -> bool:
-    """Returns whether the process that this one ends with is gone."""
+    """Whether the process that this one ends with is gone."""
     started_by = parent()
     return started_by is not None and os.getppid() != started_by
 
 
 def parent() -> int | None:
-    """Returns the id of the process that this one was started by, and ends with; None for none."""
+    """The id of the process that this one was started by, and ends with; None for none."""
     value = os.environ.get(PARENT, "")
     return int(value) if value.isdecimal() else None
 

@@ -86,11 +86,9 @@ knows whether the first one came through."""
 
 
 class SharedBudget(Budget):
-    """A budget of which this process holds a lease; all of it until others share it.
-
-    `recount` returns what the run's journal says was spent, in dollars or tokens; it is the
-    driver's, who lays the budget out for others.
-    """
+    """A budget of which this process holds a lease; all of it until others share it. `recount`
+    returns what the run's journal says was spent, in dollars or tokens; it is the driver's, who
+    lays the budget out for others."""
 
     def __init__(
         self, budget: Budget, recount: Callable[[], float] | None = None, *, leased: bool = False

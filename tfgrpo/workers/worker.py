@@ -338,7 +338,7 @@ class Worker:
         self._ended.append(time.monotonic())
 
     async def _outcome(self, work: RunWork, group: GroupTask, problem: Problem) -> dict[str, Any]:
-        """Returns how a group ended. Raises HandBack where another may have more luck."""
+        """How a group ended. Raises HandBack where another may have more luck."""
         try:
             outcome = await work.make(group, problem)
         except EndpointError as error:
@@ -419,7 +419,7 @@ def _import_heavy() -> None:
 
 
 def _terms(offer: Offer) -> tuple[dict[str, str], str | None]:
-    """Returns what the work for a run is begun anew for, where it changes."""
+    """What the work for a run is begun anew for, where it changes."""
     return offer.work, offer.budget
 
 
@@ -439,7 +439,7 @@ def _counts(work: RunWork) -> dict[str, int]:
 
 
 def _problem(values: Mapping[str, Any]) -> Problem:
-    """Returns a problem as it was before it became a job."""
+    """A problem as it was before it became a job."""
     messages = tuple((role, text) for role, text in values.get("messages", ()))
     return Problem(**{**values, "messages": messages})
 

@@ -45,8 +45,8 @@ class WorkPlan:
 
 
 def plan_work(store: Store, project: Project, name: str, models: Mapping[str, Any]) -> WorkPlan:
-    """Returns what to go by for the run of that name. `models` are settings of models that are
-    this machine's own. Raises NotTrusted where the record came with the store, and TfgrpoError."""
+    """What to go by for the run of that name. `models` are settings of models that are this
+    machine's own. Raises NotTrusted where the record came with the store, and TfgrpoError."""
     run = store.runs.get(name)
     project.require_run(run.name, run.config)
     settings = TrainSettings(**run.config)
@@ -108,11 +108,9 @@ class RunWork:
 async def work_on(
     store: Store, project: Project, plan: WorkPlan, budget: Budget | None = None
 ) -> AsyncIterator[RunWork]:
-    """Opens what a run's groups need, for as long as the block lasts. `budget` bounds its calls.
-
-    At its end calls that are in flight have a moment to be answered and journalled. Raises
-    EndpointError, ToolError and StoreError.
-    """
+    """Opens what a run's groups need, for as long as the block lasts. `budget` bounds its calls. At
+    its end calls that are in flight have a moment to be answered and journalled. Raises
+    EndpointError, ToolError and StoreError."""
     settings, run = plan.settings, plan.run
     prices, endpoints = project.prices(settings.models), project.endpoints(settings.models)
     options = options_of(settings, prices, budget, shared=True, endpoints=endpoints)

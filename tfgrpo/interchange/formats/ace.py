@@ -116,8 +116,8 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 def _playbook(out: Outgoing, event: Event) -> Json:
-    """Returns what a playbook said about an experience, when it came from one: its bullet's id,
-    section and counters. A text that was changed since has them still."""
+    """What a playbook said about an experience, when it came from one: its bullet's id, section and
+    counters. A text that was changed since has them still."""
     if event.op == "ADD" or "bullet" in (event.evidence or {}):
         return event.evidence or {}
     earlier = [e.evidence for e in out.store.history(event.experience) if e.row <= event.row]

@@ -88,8 +88,8 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 def _measured(store: Store, experience: Experience) -> dict[str, Any]:
-    """Returns what the event that brought an experience in says of its effect, wherever that was
-    first recorded."""
+    """What the event that brought an experience in says of its effect, wherever that was first
+    recorded."""
     from tfgrpo.store.history.blame import Origins
 
     event = store.events_at([experience.row])[experience.row]
@@ -143,7 +143,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a text on one line, in which nothing is a mark of ours."""
+    """A text on one line, in which nothing is a mark of ours."""
     return " ".join(text.replace("<", "&lt;").split())
 
 

@@ -31,7 +31,7 @@ def _memories(value: object) -> list[object] | None:
 
 
 def _value(source: SourceFile) -> object:
-    """Returns a file's JSON, or the list of its lines' where each of them is some."""
+    """A file's JSON, or the list of its lines' where each of them is some."""
     if source.json is not None:
         return (
             [source.json]

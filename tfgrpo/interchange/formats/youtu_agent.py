@@ -67,8 +67,8 @@ def read(source: SourceFile) -> Content:
 
 
 def without_secrets(value: object, path: str, removed: list[str]) -> object:
-    """Returns a configuration as JSON without what could be a key or a password; appends the
-    paths of those to `removed`."""
+    """A configuration as JSON without what could be a key or a password; appends the paths of those
+    to `removed`."""
     if isinstance(value, dict):
         clean: dict[str, object] = {}
         for key, inner in value.items():
