@@ -60,6 +60,7 @@ DIALECT = Dialect(
     ),
     text_key="digest",
     bytes_of_snapshot="pg_column_size(live)",
+    differs="is distinct from",
 )
 
 

@@ -36,6 +36,7 @@ from tfgrpo.store.sql.rows import (
 
 if TYPE_CHECKING:
     from tfgrpo.store.records import Op
+    from tfgrpo.store.sql.runs import SqlRecords
 
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -87,6 +88,11 @@ class SqlPort(ABC):
     @abstractmethod
     def unpacked(self, column: Any) -> list[int]:
         """The rows of a snapshot. Raises ValueError for a damaged one."""
+
+    @property
+    @abstractmethod
+    def records(self) -> SqlRecords:
+        """What training and evaluation leave behind."""
 
     def number(self, query: str, values: Values = ()) -> int:
         """A query's only number; 0 for null."""
@@ -285,7 +291,7 @@ class Dialect(NamedTuple):
     values of a parameter, in its order. `find` is the function that gives the place of a text in
     another, 0 for none. `member` takes a column of JSON and a name, and gives what is there: a
     text as it is, all else as JSON; `kind` is of what kind it is (string or object). `text_key` is
-    by what a call names its request.
+    by what a call names its request, `differs` a comparison to which null is a value too.
     """
 
     integers: str
@@ -298,6 +304,7 @@ class Dialect(NamedTuple):
     kind: Callable[[str, str, str], str]
     text_key: str
     bytes_of_snapshot: str
+    differs: str
 
 
 class SqlCounts(ABC):

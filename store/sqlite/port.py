@@ -48,6 +48,7 @@ DIALECT = Dialect(
     kind=_kind,
     text_key="id",
     bytes_of_snapshot="length(live)",
+    differs="is not",
 )
 
 
