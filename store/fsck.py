@@ -1,8 +1,5 @@
-"""Checking everything that can be checked: seals, digests, replay, snapshots, names, records.
-
-Nothing is repaired but what is derived: `repair` drops the snapshots, since every one can be
-made again, and makes indexes and triggers anew.
-"""
+"""Checks everything that can be checked. `repair` mends only what is derived: it drops snapshots
+and makes indexes and triggers anew."""
 
 from __future__ import annotations
 
@@ -36,9 +33,8 @@ class Checked(NamedTuple):
 
 
 def fsck(store: Store) -> Checked:
-    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation. It judges
-    the state in which it finds the store, and keeps nobody from writing meanwhile. The storage of a
-    large store is checked beside the rest, on another core where there is one."""
+    """Recomputes every seal, digest, replay, snapshot and name of the state it finds. Read-only. A
+    large store's storage is checked beside the rest, on another core."""
     with store.port.reading():
         return _fsck(store)
 
@@ -89,8 +85,7 @@ def _fsck(store: Store) -> Checked:
 
 
 def repair(store: Store) -> int:
-    """Drops snapshots, which are made anew when they are due, and makes indexes and triggers
-    anew; returns how many snapshots went."""
+    """Drops snapshots and makes indexes and triggers anew; returns how many snapshots went."""
     count = len(store.port.counts.snapshot_positions())
     # Anew first: a trigger of somebody else's could keep the rest from its end.
     store.port.storage.rebuild()

@@ -1,10 +1,6 @@
-"""Where a text lies in a store beside the events: in records of training, messages, names.
-
-A text that went through a model is written down many times over: in the requests whose prompt
-held it, in answers that quote it, in answers that are JSON and quote it escaped. What no
-version's digest covers and no rule protects can be changed; everything else can only be pointed
-at. Which is which is the port's affair; how a text is looked for and taken out is said here.
-"""
+"""Where a text lies in a store beside the events, and how it is looked for and taken out: in
+requests, in answers that quote it, and in JSON that escapes it. Which places may be changed is the
+port's affair."""
 
 from __future__ import annotations
 

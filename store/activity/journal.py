@@ -1,10 +1,8 @@
 """The journal's writer: every answer on the disk before anybody acts on it.
 
-One thread owns one writer of the port. It writes what there is as soon as it is idle, and whatever
-has been handed to it meanwhile goes into the next transaction together: 128 calls in flight share
-an fdatasync, no answer waits for a timer, and the event loop never waits for the disk. `append`
-returns when the row is durable; a run killed right after has it. A failed write (a full disk) is
-raised to everyone whose row was in it. `benchmarks/kills.py` measures what a kill costs.
+One thread owns one writer. What is handed to it while it writes goes into the next transaction
+together, so 128 calls in flight share an fdatasync. A failed write is raised to everyone whose row
+was in it. `benchmarks/kills.py` measures what a kill costs.
 """
 
 from __future__ import annotations

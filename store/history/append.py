@@ -1,8 +1,6 @@
 """From operations to event rows: what is checked, sealed and pointed at before it is appended.
 
-All is decided against the library that an append builds on. So a row knows the event it follows on
-and the experience's birth, and replay needs no search. A `TipState` is what is known of that
-library, kept from one append to the next.
+A row knows the event it follows on and the experience's birth, so replay needs no search.
 """
 
 from __future__ import annotations
@@ -149,9 +147,8 @@ def place(
     live: dict[str, LiveRow],
     operations: Iterable[tuple[Op, str | None]],
 ) -> tuple[list[Placement], Changes]:
-    """Where events on experiences go after `position`, and what they change. An ADD without an
-    experience gets a new one. Raises InvalidOperation for an operation that cannot apply to what is
-    live."""
+    """Where events go after `position`, and what they change. An ADD without an experience gets a
+    new one. Raises InvalidOperation for what cannot apply to what is live."""
     changes: Changes = {}
     placements: list[Placement] = []
     new = tuple.__new__  # what LiveRow() calls, by way of Python
@@ -211,13 +208,10 @@ def _deletions(port: Port, position: int, ids: Collection[str]) -> dict[str, Del
 class CommitDetails(TypedDict, total=False):
     """What `Store.commit` can be told beside the operations and the message.
 
-    `author` signs the version, in place of the store's. `meta` is kept in the version and its
-    digest. With `expected`, the branch must still stand at that version. With `onto`, the
-    operations were made for that version, and apply to wherever the branch stands if no
-    experience that they change has been changed since. With neither they are applied to wherever
-    it stands. `merged` is the second parent. `order` has ids in the order that the library is to
-    have; what it leaves out follows as it did. `tags` are put on the version. `also` is called
-    inside the transaction, for records that must land with the version.
+    `author` signs in place of the store's. `meta` is in the digest. With `expected` the branch must
+    stand at that version; with `onto` the operations were made for that version, and no experience
+    that they change may have changed since. `merged` is the second parent, `order` has ids in the
+    order of the library, `tags` are put on the version, `also` is called inside the transaction.
     """
 
     author: str | None
@@ -231,8 +225,7 @@ class CommitDetails(TypedDict, total=False):
 
 
 class TipState(NamedTuple):
-    """What is live at a version, the position after which it grows, and what a replay up to
-    there would read, in events."""
+    """What is live at a version, where it grows, and the cost of a replay to there, in events."""
 
     version: Version
     position: int
@@ -246,12 +239,8 @@ def tip_state_at(
     known: TipState | None,
     remembered: Callable[[Version], Iterable[Shape] | None] | None = None,
 ) -> TipState:
-    """The state at a version.
-
-    From `known`, which is used up, it takes no query where an append follows on the last one.
-    Beside other writers it is brought up to date by their events alone, for as long as those
-    are few. `remembered` gives what is live there, where that has been replayed already.
-    """
+    """The state at a version: from `known`, which is used up, where the version follows on it or a
+    few events lie between; else from what is `remembered` as live there, or a replay."""
     if known is not None:
         if (known.version.digest, known.position) == (version.digest, version.position):
             return known
@@ -271,8 +260,7 @@ def tip_state_at(
 
 
 def with_lane(port: Port, state: TipState) -> TipState:
-    """A state that may grow: itself, or, where its lane has gone on, a copy of it at the
-    beginning of a new lane. Only inside a transaction."""
+    """A state that may grow: itself, or a copy in a new lane. Only inside a transaction."""
     return state if port.lane_tip(state.position) else in_new_lane(port, state)
 
 

@@ -1,12 +1,7 @@
-"""Who taught us this: for each live experience, the event that first gave it its text, and its
-votes.
+"""Who taught us this: for each live experience, the event that gave it its text, and its votes.
 
-A merge or cherry-pick records what it brings over as events of its own, which name the version
-they come from. Here such an event is followed to the one that it repeats, so that the credit goes
-to whoever wrote the text and not to whoever merged it; a text that a merge put together from both
-sides is the merge's own.
-
-`status -v` counts how much a history holds, what changes in it, and what has been confirmed.
+A merge or cherry-pick records what it brings over as events that name their version. They are
+followed to the event they repeat, so credit goes to who wrote the text.
 """
 
 from __future__ import annotations
@@ -124,8 +119,7 @@ def blame(
 def _live(
     store: Store, version: Version, only: Collection[str] | None
 ) -> list[tuple[Experience, Event]]:
-    """The experiences of a library, in its order, each with its live event. Of a whole
-    library the events are all that is read: they have what the experiences say."""
+    """The experiences of a library, in its order, each with its live event."""
     if only is not None:
         library = [e for e in store.library(version) if e.id in only]
         events = store.events_at(e.row for e in library)
@@ -161,8 +155,7 @@ def _is_hex(text: str) -> bool:
 
 
 class Confirmed(NamedTuple):
-    """A live experience, the version that gave it its text, how many KEEPs have confirmed that
-    since, and how often any of its texts was replaced."""
+    """A live experience, its text's version and KEEPs, and how often its texts were replaced."""
 
     experience: Experience
     version: Version
@@ -180,13 +173,10 @@ class StepStats(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """The figures of the history of one version, and of the file that it lies in.
+    """The figures of a version's history, second parents' included, and of the file it lies in.
 
-    `versions` and `events` count what is in the version's history, second parents' included
-    (versions without an event are left out, and steps as well); what a merge brings over counts
-    where it was made, and not again as the merge's own. `file_versions` and `file_events` count
-    all that is in the file. `experiences` are the live ones, in library order. Sizes are in
-    bytes; `first` is the oldest version with events, if any.
+    What a merge brings over counts where it was made. `experiences` are the live ones in library
+    order. Sizes are in bytes; `first` is the oldest version with events.
     """
 
     version: Version
@@ -224,8 +214,7 @@ class Stats(NamedTuple):
 
 
 def stats(store: Store, version: Version) -> Stats:
-    """The figures of a version's history. A read-only operation. Reads every event of the history
-    once."""
+    """The figures of a version's history, every event of which is read once."""
     with store.port.reading():
         return _stats(store, version)
 

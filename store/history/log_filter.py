@@ -1,18 +1,13 @@
 """Which versions of a history a log shows, since when, and under which subject.
 
-Versions are looked at one by one as they are asked for. The walk ends as soon as nothing older can
-fit. A time is written as `2026-11-20`, `2026-11-20T18:30`, `3d` or `2 days ago`:
-
     moment := date | date and time in ISO 8601 | <n><unit> | <n> <unit>s ago
     date   := 2026-11-20 | today | yesterday
     unit   := s | m | h | d | w | month | y    (a month has 30 days, a year 365)
 
-A time without an offset is local. A date alone is its first instant, or, as the end of a period,
-its last.
+A time without an offset is local. A date alone is its first instant, or, as an end, its last.
 
-Texts are never copied into a message: a message is in the digest for good, and a text can be
-redacted. So work by hand without a message records only which kind of work it was. Its first words
-are read from its events each time it is shown.
+A message is in the digest for good, and a text can be redacted: work by hand without a message
+records its kind alone, and its first words are read from its events whenever it is shown.
 """
 
 from __future__ import annotations
@@ -48,10 +43,9 @@ DAY = r"\d{4}-\d\d-\d\d\Z"
 class Filter(NamedTuple):
     """What a version must have; None, or no kind, asks for nothing. Times in microseconds.
 
-    A version fits when its run and time do and, where `experience` or `ops` ask for some, it has
-    such an event. `words` are looked for in the message and in the texts and reasons of those
-    events, and `author` in the name of who signed the version, whatever their case. `counted` is a
-    text that such an event puts in or takes out. Without `merges` no merge fits.
+    `experience` and `ops` ask for such an event. `words` are looked for in the message and those
+    events, `author` in the author's name, whatever their case. `counted` is a text that such an
+    event puts in or takes out. Without `merges` no merge fits.
     """
 
     run: str | None = None

@@ -1,7 +1,4 @@
-"""A connection to the library's schema: opened when it is needed, opened again after a restart.
-
-PostgreSQL's errors are translated here into errors with hints.
-"""
+"""A connection to the library's schema, opened again after a restart; its errors get hints here."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ A host without an address, a user or a database that is not there is none of the
 
 
 class Session:
-    """Runs queries in a library's schema, which they write as `@`. Belongs to one thread at a
-    time."""
+    """Runs queries in a library's schema, which they write as `@`, for one thread at a time."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

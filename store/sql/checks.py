@@ -1,9 +1,5 @@
-"""What no version's digest covers, and how far it can be checked all the same.
-
-Where an event stands (rows, lanes, births), where names stood, and what training left behind
-say many things twice. Each check here compares the two. What is said once only, such as a
-rollout's reward, cannot be told from what was meant: `docs/format.md` lists it.
-"""
+"""What no version's digest covers, checked where it is said twice: where events stand (rows, lanes,
+births), where names stood, what training left behind. `docs/format.md` lists what is said once."""
 
 from __future__ import annotations
 
@@ -88,11 +84,9 @@ def _births(port: SqlPort) -> Iterator[Defect]:
 
 
 def _names(port: SqlPort) -> Iterator[Defect]:
-    """A move repeats where the name stood; a commit's move says its version's message.
-
-    The operation of a commit may make the branch first: that move stands at the parent, and the
-    commit's own move, of the same operation, leaves from there.
-    """
+    """A move repeats where the name stood; a commit's move says its version's message. A commit may
+    make the branch first: that move stands at the parent, and the commit's own leaves from
+    there."""
     differs = port.dialect.differs
     wrong = port.rows(
         f"""

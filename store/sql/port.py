@@ -284,14 +284,13 @@ def _dumps(meta: object) -> str | None:
 
 
 class Dialect(NamedTuple):
-    """The words of a database. `integers` and `texts` are tables of one column, `value`, made of
-    a parameter; `pairs` has the columns `after` and `upto`, and `numbers` has `key` and `value`.
+    """The words of a database. `integers`, `texts`, `pairs` (`after`, `upto`) and `numbers` (`key`,
+    `value`) are tables made of a parameter.
 
-    `among` takes a table, an alias and a column, and gives the rows whose column has one of the
-    values of a parameter, in its order. `find` is the function that gives the place of a text in
-    another, 0 for none. `member` takes a column of JSON and a name, and gives what is there: a
-    text as it is, all else as JSON; `kind` is of what kind it is (string or object). `text_key` is
-    by what a call names its request, `differs` a comparison to which null is a value too.
+    `among` gives the rows of a table whose column has one of a parameter's values, in order. `find`
+    gives the place of a text in another. `member` is what JSON has under a name, `kind` whether it
+    is a string or object. `text_key` names a call's request; `differs` compares null as a value
+    too.
     """
 
     integers: str

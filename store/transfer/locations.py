@@ -40,8 +40,7 @@ class Location(NamedTuple):
 
 def parse(text: str, *, base: Path | None = None) -> Location:
     """Takes a location apart; a path of this machine is made absolute from `base`. Raises
-    BadLocation for one that holds a password (which is not repeated), a host that could be read as
-    a flag, or a scheme that is not known."""
+    BadLocation for a password (which is not repeated), a host like a flag, or an unknown scheme."""
     if is_address(text):
         text = str(named_by(text))
         return Location(text, text)
@@ -127,9 +126,8 @@ def _is_store(path: Path) -> bool:
 def clone(
     location: Location, path: Path, *, author: str, remote: str = "origin", ssh: Sequence[str] = SSH
 ) -> Transferred:
-    """Makes the store file at `path` from another store, which becomes its remote. It is there
-    whole or not at all: a clone that fails leaves nothing behind, not even a folder. Raises
-    StoreError when there is something at `path`."""
+    """Makes the store file at `path`, whole or not at all, from another store, which becomes its
+    remote. Raises StoreError when there is something at `path`."""
     shared = is_address(named_by(path))
     if is_there(path) if shared else path.exists():
         raise there_already(named_by(path))
@@ -210,8 +208,7 @@ def _clone_into_database(
 
 
 def folder_for(location: Location) -> str:
-    """The folder that a clone makes when none is named: the last part of the path, or the
-    name of a database's library."""
+    """The folder that a clone makes: the last part of the path, or a library's name."""
     if is_address(location.path):
         return parse_address(location.path).library
     path = Path(location.path)

@@ -1,9 +1,7 @@
 """The written form of packed versions: a stream of JSON lines, and a bundle when it is a file.
 
-A header says whose names stand where and what the reader must have already; then come the
-versions with their events, parents first; a trailer counts them and holds the SHA-256 of all
-lines before it, so that a stream that was cut short or altered is noticed before anything of it
-is used. `docs/format.md` specifies it.
+A header has the names and what the reader must have; then come the versions, parents first; a
+trailer counts them and holds the SHA-256 of all lines before it. `docs/format.md` specifies it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
-"""Recording versions that come from another store, believing nothing that can be recomputed.
-
-Every seal and every digest is made again from what came and compared before anything is written,
-and the events are put through the same rules as an append: which event each one follows on, and
-when an experience was born, is worked out here and never taken from a peer. So a store that was
-filled this way holds what it would hold had every version been committed in it.
-"""
+"""Recording versions from another store, believing nothing that can be recomputed: every seal and
+digest is made again, and events go through the rules of an append."""
 
 from __future__ import annotations
 
