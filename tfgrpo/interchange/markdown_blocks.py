@@ -187,9 +187,8 @@ class Reading:
 
 
 def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> MarkdownItems:
-    """The experiences in the lines of a Markdown text, and what of it is none. Time grows with the
-    text alone, however it is nested. Raises UnreadableLibrary for more than `LARGEST` characters
-    that have no ids."""
+    """The experiences in the lines of a Markdown text, and what of it is none, in linear time.
+    Raises UnreadableLibrary for more than `LARGEST` characters without ids."""
     exact = list(markdown_lists.identified(lines))
     masked = [line.replace("\r", " ") for line in lines]
     for first, last, _ in exact:
@@ -232,8 +231,7 @@ def _parser() -> MarkdownIt:
 
 
 def _walk(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
-    """Reads the blocks of a document, a quotation or a point, one after the other. `prefix`
-    introduces them. A text that ends in a colon waits for the block that it introduces."""
+    """Reads the blocks of a document, a quotation or a point, introduced by `prefix`."""
     waiting: tuple[str, int] | None = None
     while at < end:
         token, close = tokens[at], _closing(tokens, at)
@@ -294,8 +292,7 @@ def _closing(tokens: Sequence[Token], at: int) -> int:
 def _paragraph(
     reading: Reading, token: Token, content: str, prefix: str, waiting: tuple[str, int] | None
 ) -> tuple[str, int] | None:
-    """Reads a paragraph, behind the one that waits to introduce it; returns it with its line if it
-    introduces what comes next in its turn."""
+    """Reads a paragraph; returns it with its line if it introduces what comes next."""
     line = reading.cover(token)
     last = (token.map or (0, 1))[1] + reading.start - 1
     rows = [row.strip() for row in content.split("\n")]

@@ -63,15 +63,13 @@ def _character(match: re.Match[str]) -> str:
 
 
 def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
-    """Yields the items of the lists in a Markdown text, whose first line is number `start`. A list
-    by hand may be nested and wrapped: each of its points is an item of its own."""
+    """Yields the items of a Markdown text's lists, whose first line is number `start`."""
     for first, block in _blocks(lines):
         yield from _block(block, first + start)
 
 
 def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
-    """Yields the items that `written` wrote, each with its first line and the one after its last,
-    counted from 0. What is fenced off as code at the margin is none."""
+    """Yields the items that `written` wrote, with first line and the one after the last, from 0."""
     fence = ""
     for first, block in _blocks(lines):
         if len(block) == 1 and (match := FENCE.match(block[0])):
@@ -81,8 +79,7 @@ def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of its first line from 0, lines) of each point at the margin, with what
-    belongs to it, and of fences there as blocks of their own."""
+    """Yields (first line from 0, lines) of each point at the margin, and of fences there."""
     block: list[str] = []
     first = 0
     for number, line in enumerate(lines):

@@ -1,8 +1,5 @@
-"""Texts inside of JSON that other programs wrote: instructions, blocks of memory, and what is left.
-
-Such a text is often a page of Markdown, so it is read as one; its experiences stand at the line of
-the key that the text belongs to.
-"""
+"""Texts inside of JSON that other programs wrote, each read as a page of Markdown at the line of
+its key, and what is left over."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ UNQUOTED = re.compile(r"([\w.-]+):[ \t]+(\S.*)")
 
 
 def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
-    """The mapping that a YAML text is; `first` is the line where it starts. Raises
-    UnreadableLibrary with the line."""
+    """The mapping of a YAML text that starts at line `first`. Raises UnreadableLibrary."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # a few aliases of aliases are gigabytes
@@ -35,8 +34,7 @@ def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object
 
 
 def front_matter(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
-    """The mapping that a front matter is, also as tools write it that quote nothing: a line `key:
-    value` that is no YAML by itself has the rest of the line for its value. Raises
+    """The mapping of a front matter; in one that quotes nothing a line's value is its rest. Raises
     UnreadableLibrary with the line."""
     try:
         return loaded(source, text, first)

@@ -78,8 +78,7 @@ def record(
     rows: list[EventRow],
     redactions: Mapping[int, Sequence[Redaction]],
 ) -> bytes:
-    """Returns `events.jsonl` of a version: a line for it, and one for each of its events.
-    `redactions` are those of the events whose text is gone, by row."""
+    """A version's `events.jsonl`; `redactions` are of the events whose text is gone, by row."""
     head = {
         "tfgrpo": LAYOUT,
         "version": version.digest.hex(),
@@ -111,8 +110,7 @@ def record(
 
 
 def recorded(content: bytes) -> PackedVersion | None:
-    """The version that `events.jsonl` tells of; None when it tells of none. What it says is not
-    verified here: receiving does that."""
+    """The version that `events.jsonl` tells of, to be verified by receiving it, or None."""
     try:
         head, *lines = [json.loads(line) for line in content.split(b"\n") if line]
         if head["tfgrpo"] != LAYOUT:
@@ -193,9 +191,8 @@ def made_by_hand(store: Store) -> dict[str, Version]:
 
 
 def ref_name(name: str, names: Collection[str]) -> str:
-    """A branch's or tag's name as git can hold it beside `names`. `%` is in no name of ours, so it
-    can stand for what git refuses: a part that begins with a dot or ends in `.lock`, and `a/b`
-    beside `a`."""
+    """A branch's or tag's name as git can hold it beside `names`: `%`, in no name of ours, stands
+    for what git refuses."""
     parts = name.split("/")
     beside = any("/".join(parts[:n]) in names for n in range(1, len(parts)))
     safe = (re.sub(r"^\.|\.(?=lock$)", "%2E", part) for part in parts)

@@ -1,13 +1,9 @@
 """git, through its command line: one folder, plumbing commands, no shell, nobody's hooks.
 
-The repository is always named, so that a folder inside another repository is never taken for
-it; variables that would redirect git, as in a hook, are left out of its environment.
-
-**Other people's repositories.** A repository's own settings can name commands: filters, a way to
-fetch what is missing, a monitor of files. So git reads no settings of the user or the system here
-and may use no protocol; a repository's own are looked at first, without git following any of
-them, and one that sets anything but what is known to run nothing is refused, as is one that
-belongs to somebody else.
+The repository is always named, and variables that redirect git are left out of its environment. A
+repository's own settings can name commands, so they are looked at first: one that sets what could
+run something, or belongs to somebody else, is refused. Settings of the user or the system are not
+read.
 """
 
 from __future__ import annotations

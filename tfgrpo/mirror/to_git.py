@@ -34,13 +34,9 @@ class Mirrored(NamedTuple):
 
 
 def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
-    """Writes what a git repository in `folder` lacks of the store: commits, branches and tags.
-
-    With a revision, only its history and the names that stand in it. A folder that is not there
-    or empty becomes a repository with a work tree. Raises MirrorError, with nothing moved, for a
-    folder that is something else, a work tree with uncommitted changes, and commits made by hand
-    that the store has not read yet.
-    """
+    """Writes what a git repository in `folder`, made where there is none, lacks of the store, or of
+    a revision's history and names. Raises MirrorError, with nothing moved, for another kind of
+    folder, uncommitted changes, and commits by hand that were not read yet."""
     with store.port.reading():
         numbers, names = _selected(store, revision)
     git = _open(store, folder, names)
@@ -179,8 +175,7 @@ def _stale_refs(
     head: str,
     ours: set[str],
 ) -> list[str]:
-    """Returns refs whose names the store had and has no longer, or writes otherwise now. A ref that
-    the store never knew, or that holds commits of others, is somebody else's."""
+    """Refs whose names the store had and has no longer; others are somebody else's."""
     stale = []
     for ref, commit in refs.items():
         kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG

@@ -1,14 +1,11 @@
 """A budget: a run stops before the call that could cross it, and a larger one resumes it.
 
-A call sets aside the most it could cost before it is made: its prompt's bytes as tokens, for no
-byte-level tokenizer makes more of them, and all of its `max_tokens`. Where little is left, that
-would leave most of it unspent, for answers are far shorter. A call then sets aside what calls of
-its stage have taken, with a margin, and is sent with no more `max_tokens` than that pays for, so
-that the server ends an answer before it crosses the budget; one that was ended so is asked for
-again with more. What does not fit beside what is spent and what is in flight waits for calls in
-flight; when nothing is in flight any more, the run stops.
+A call sets aside the most it could cost: its prompt's bytes as tokens and all of its `max_tokens`.
+Where little is left it sets aside what calls of its stage have taken, with a margin, and is sent
+with no more `max_tokens` than that pays for; an answer that this cut is asked for again with more.
+What does not fit waits for calls in flight; when there are none, the run stops.
 
-Amounts are whole numbers, of tokens or of `UNIT`s of a dollar: sums of them come out even.
+Amounts are whole numbers, of tokens or of `UNIT`s of a dollar.
 """
 
 from __future__ import annotations
@@ -116,9 +113,8 @@ class Budget:
     async def reserve(
         self, request: Request, price: Price | None, *, least: int = 0
     ) -> Reservation:
-        """Sets aside what a request could cost, and returns it with what its answer may have. Its
-        answer may have at least `least` tokens, or all that the request allows. Waits while calls
-        in flight may give back enough. Raises BudgetReached."""
+        """Sets aside what a request could cost, with at least `least` tokens for its answer. Waits
+        while calls in flight may give back enough. Raises BudgetReached."""
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
             before = self._spent, self._reserved
@@ -159,8 +155,7 @@ class Budget:
         return f"{self.format(self._spent)} spent"
 
     async def _extend(self, wanted: int) -> bool:
-        """Gets more to spend, for a call that could cost `wanted`; returns whether there was any.
-        A budget of one process has all there is."""
+        """Gets more to spend; returns whether there was any. One process has all there is."""
         return False
 
     def settle(self, reserved: Reservation, cost: int) -> None:
@@ -230,8 +225,7 @@ class Budget:
         return Reservation(self._amount(prompt, tokens, price), tokens)
 
     def _prompt(self, request: Request) -> int:
-        """The most tokens that a prompt has, going by those of its stage, or of all others where it
-        is the first of its stage: what reads them is the same."""
+        """The most tokens that a prompt has, going by those of its stage, or of all stages."""
         sizes = self._sizes.get(request.stage) or self._all_sizes()
         counted, most = prompt_tokens(request), most_tokens(request)
         if sizes is None:
@@ -286,8 +280,7 @@ def parse(text: str) -> Budget:
 
 
 def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
-    """The budget that a text names; None for no text. Raises BudgetInvalid, also where it is in
-    dollars and a price is unknown."""
+    """The budget that a text names, None for none. Raises BudgetInvalid, also without a price."""
     if amount is None:
         return None
     budget = parse(amount)
@@ -296,9 +289,8 @@ def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
 
 
 def most_tokens(request: Request) -> int:
-    """An upper bound of a prompt's tokens: its bytes, and the template around each part. A schema
-    may be sent as one and be said in words too, and is read with spaces between its parts, as
-    templates write it."""
+    """An upper bound of a prompt's tokens: its bytes, the template around each part, and a schema
+    both as one and in words."""
     if request.wire is not None:
         parts = len(request.messages) + len(request.turns) + 1
         return len(json.dumps(request.wire["body"]).encode()) + PER_MESSAGE * parts

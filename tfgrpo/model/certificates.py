@@ -1,8 +1,5 @@
-"""Whom the environment trusts to sign certificates: `SSL_CERT_FILE`, `SSL_CERT_DIR` and others.
-
-To load a system's authorities takes a tenth of a second. A process loads them once, and where an
-address is of plain http only when an answer leads to one that is not.
-"""
+"""Whom the environment trusts to sign certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR` and others),
+loaded once, and for plain http only when needed: it takes a tenth of a second."""
 
 from __future__ import annotations
 
@@ -21,9 +18,8 @@ class CertificatesUnreadable(TfgrpoError):
 
 
 def authorities(tls: bool) -> ssl.SSLContext | None:
-    """The context of a client whose address is of https, or is not, by `tls`; None where the
-    environment says nothing of authorities and the client knows its own. Raises
-    CertificatesUnreadable, where there is no `tls` only when they turn out to be needed."""
+    """The context for an address of https (`tls`) or not; None where the environment names no
+    authorities. Raises CertificatesUnreadable, without `tls` only when they are needed."""
     file = next(filter(None, map(os.environ.get, AUTHORITIES)), None)
     folder = os.environ.get("SSL_CERT_DIR") or None
     if not tls:

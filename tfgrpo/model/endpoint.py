@@ -1,12 +1,8 @@
 """One OpenAI-compatible endpoint: a request in, an answer out, or an error that says what to do.
 
-The client's own retries are off; `client.py` retries, and nothing else does. Servers differ in
-what they take: a parameter that one refuses (a JSON schema, a seed, a temperature, the older
-name of the token limit) is left out from then on and the request made again, so that a plan is
-asked for as a schema wherever that is possible and as JSON in text where it is not.
-
-The key stays in this module. Error texts are scrubbed of it, for servers like to quote it, and so
-are answers, where it is long enough to be no word of theirs.
+`client.py` retries, and nothing else does. A parameter that a server refuses (a JSON schema, a
+seed, a temperature) is left out from then on and the request made again. The key stays in this
+module: error texts and answers are scrubbed of it.
 """
 
 from __future__ import annotations
@@ -56,9 +52,8 @@ class CallFailed(TfgrpoError):
 
 
 class Transient(Exception):
-    """Worth another try. `after` is what the server asked to wait, in seconds. `kind` is `limit`
-    when the server has too much to do, `late` when the time was up, `away` when nobody is there,
-    else `trouble`. `paid` is what an answer that cannot be used has cost all the same."""
+    """Worth another try. `after` is the wait that the server asked for, in seconds, `kind` what is
+    wrong, `paid` what an answer that cannot be used has cost."""
 
     def __init__(
         self,
@@ -85,11 +80,9 @@ class NoTools(CallFailed):
 class Request:
     """What a model is asked. `schema` is a JSON schema that the answer should follow.
 
-    `turns` are chat messages that followed the prompt, as the API has them: answers with tool
-    calls, and results. `tools` may be called; `top_logprobs` asks how certain the answer is.
-    `in_words` puts the schema into the prompt as well: the same request, said more clearly.
-    `wire` is a request that a program wrote itself (`route`, `body`, `headers`): it is sent in the
-    place of all that, which then only describes it.
+    `turns` are chat messages after the prompt, `tools` may be called, `top_logprobs` asks how
+    certain the answer is, `in_words` puts the schema into the prompt as well. `wire` is a request
+    of a program's own (`route`, `body`, `headers`), sent in the place of all that.
     """
 
     stage: str
@@ -113,13 +106,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said, and what it took: tokens, and seconds from request to answer.
+    """What a model said, and what it took: tokens, and seconds.
 
-    `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
-    tokens in nats, where it was asked for and is known; `first_choices` are then the tokens that
-    are most likely to be the first, with their log-probabilities. `estimated` says that the server
-    told no usage, and tokens were counted here. `sent` is what the request was sent with beside
-    what it asks (`Adaptation.sent`), `endpoint` the address that answered where there are several.
+    `uncertainty` is the mean entropy of the first tokens in nats; `first_choices` are the likeliest
+    first tokens with log-probabilities. `estimated` tokens were counted here. `sent` is what the
+    request was sent with (`Adaptation.sent`), `endpoint` which of several answered.
     """
 
     content: str
@@ -165,9 +156,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What goes with every request to an endpoint, whatever it asks. `max_completion_tokens` bounds
-    an answer with the thinking before it. `extra_body` are fields of the request's JSON,
-    `extra_headers` HTTP headers, of which `secrets` are values that came from the environment."""
+    """What goes with every request to an endpoint. `max_completion_tokens` bounds an answer with
+    its thinking; `secrets` are values of `extra_headers` that came from the environment."""
 
     reasoning_effort: str | None = None
     max_completion_tokens: int | None = None
@@ -333,8 +323,7 @@ class Endpoint:
         return {**response, "choices": [scrubbed if first else None]} if choices else response
 
     def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
-        """What is raised for a body that cannot be read. If it was an answer's, it is paid for:
-        what arrived of it is counted."""
+        """The error for a body that cannot be read; what arrived of an answer is paid for."""
         arrived = arrived or error.body.decode("utf-8", "replace")
         paid = _unusable_answer(request, None, arrived) if error.status < 300 else None
         return Transient(self.scrub(responses.as_text(error)), paid=paid)
@@ -490,8 +479,7 @@ def schema_instruction(schema: Json) -> str:
 
 
 def _refuses_tools(refusal: Refusal) -> bool:
-    """Whether a server says that it takes no tools, and not that it is overloaded, or that a call
-    which the model wrote has failed."""
+    """Whether a server says that it takes no tools, and not that a call has failed."""
     text = refusal.text.lower()
     return "tool" in text and "fail" not in text and refusal.status not in OVERLOADED
 

@@ -1,8 +1,5 @@
-"""What a body says that holds no answer: an error under status 200, or a web page.
-
-Gateways answer 200 before they know what the model behind them says, and then put its error where
-the answer should be; an address that is not the API's answers with a page.
-"""
+"""What a body says that holds no answer: an error under status 200, as gateways send it, or a web
+page."""
 
 from __future__ import annotations
 
@@ -49,9 +46,8 @@ WRONG_END = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was not answered: the HTTP status, 0 where an error under 200 tells none, what
-    is wrong in the server's words, and what it calls that. `body` is what arrived under the status,
-    or its beginning."""
+    """A request that was not answered: the HTTP status (0: an error under 200 that tells none), the
+    server's words and names, and the beginning of the `body`."""
 
     status: int
     text: str
@@ -63,8 +59,7 @@ class Refusal:
 
 
 def error_of(body: object) -> Json | None:
-    """The error that a body holds in place of an answer, with its `message`; None where it holds
-    none."""
+    """The error, with its `message`, that a body holds in place of an answer, or None."""
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, dict) or body.get("data"):
@@ -95,12 +90,9 @@ def ended_wrong(reason: object) -> bool:
 
 
 def failure_in(body: object, *, partial: bool = False) -> Refusal | None:
-    """What is wrong with an answer that came under status 200, of any route: an error in its place,
-    beside it or in a choice, or an end that is none. None for an answer.
-
-    The status is the one that the error stands for, 0 where that cannot be told. With `partial` the
-    body is an event of a stream, in which an end that is not told may still come.
-    """
+    """What is wrong with an answer of any route under status 200: an error, or an end that is none;
+    None for an answer. The status is the one that the error stands for, 0 for unknown. `partial`:
+    the body is an event of a stream, whose end may still come."""
     error = error_of(body)
     if error is not None:
         return _refusal(error)
@@ -149,8 +141,7 @@ def status_of(error: Json) -> int | None:
 
 
 def refusal_of(error: openai.APIStatusError) -> Refusal:
-    """What the client's library raises for a status: some servers say what is wrong in no field
-    that it knows."""
+    """A status that the client's library raises, with what the body says in other fields."""
     body = error.response.text[:LOOKED_AT]
     plain = isinstance(error.body, dict) and isinstance(error.body.get("message"), str)
     text = error.message if plain or not body else f"{error.message} {body}"
@@ -170,8 +161,7 @@ def page_of(text: str) -> str | None:
 
 
 def unreadable(text: object) -> str | None:
-    """What is wrong with a body that is a text and no JSON; None where that cannot be told, as of
-    JSON that was cut off."""
+    """What is wrong with a text that is no JSON; None where that cannot be told."""
     if not isinstance(text, str) or not text.strip() or text.lstrip()[0] in '{["':
         return None
     page = page_of(text)

@@ -1,8 +1,4 @@
-"""Streams of events as servers write them, and what a stream says of how it ended.
-
-The format is that of server-sent events (WHATWG HTML, section 9.2.6): a mark of the order of bytes
-may come first, lines end in three ways, and an event's data may be several lines.
-"""
+"""Streams of server-sent events (WHATWG HTML, section 9.2.6), and what one says of how it ended."""
 
 from __future__ import annotations
 
@@ -57,9 +53,8 @@ def events_of(stream: bytes | bytearray) -> Iterator[Event]:
 
 
 def stream_failure(stream: bytes | bytearray, *, whole: bool = True) -> Refusal | None:
-    """What a stream says went wrong; None for one that brought an answer to its end. With `whole`
-    false something of it is missing. Also an answer that was begun and is never said to have ended
-    is none: a connection may be closed in good order in the middle of one."""
+    """What a stream says went wrong; None for one that brought an answer to its end, which has to
+    be said. With `whole` false something of it is missing."""
     begun: set[object] = set()
     ended: set[object] = set()
     for event in events_of(stream):

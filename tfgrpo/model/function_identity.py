@@ -26,13 +26,11 @@ _opaque: dict[int, object] = {}
 
 
 def identity(*functions: object) -> str:
-    """A digest of all that decides what functions do, as far as it can be known.
+    """A digest of all that decides what functions do, as far as it can be known: code, defaults,
+    what they enclose or name in their modules, and an object's class and state.
 
-    That is their code and defaults, what they enclose, the arguments of a partial, the class and
-    the state of an object, and the helpers and values of their modules that they name; what is
-    installed counts by its name, and so do its objects that hold locks or connections, as clients
-    do. What a function itself writes to (a count, a log) is left out. What cannot be described (a
-    generator, an open file) is another one in every process, and so is a function that uses it.
+    What is installed counts by its name, as do its objects with locks or connections. What a
+    function itself writes to is left out. What cannot be described is another in every process.
     """
     described = _Description()
     return digest(["tfgrpo.functions", [described.of(one) for one in functions]]).hex()[:16]
@@ -208,8 +206,7 @@ def _written_by(kind: type, method: object) -> set[str]:
 
 
 def _written(whole: CodeType) -> set[str]:
-    """The names of what a function writes to: verdicts that hung on these would hang on how often
-    it was called."""
+    """The names of what a function writes to: verdicts must not hang on how often it was called."""
     import dis
 
     written = set()

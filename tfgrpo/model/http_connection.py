@@ -1,9 +1,7 @@
 """How an address is reached: the key in its header, other headers, proxies, certificates.
 
-Azure's older addresses end in `?api-version=…`, which goes with every request, and take the key
-in the header `api-key` instead of a bearer token. Proxies come from the usual variables
-(`HTTPS_PROXY`, `NO_PROXY`), authorities for certificates from `SSL_CERT_FILE`, `SSL_CERT_DIR` or
-`REQUESTS_CA_BUNDLE`. A proxy is never asked for this machine's own loopback.
+Azure's older addresses (`?api-version=…`) take the key in the header `api-key`. Proxies come from
+the usual variables, and are never asked for this machine's own loopback.
 """
 
 from __future__ import annotations
@@ -64,8 +62,7 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
 
 
 def models_at(where: Connection) -> list[dict[str, Any]]:
-    """What an address says of each model that it serves, each with an `id`. Raises
-    ModelsUnknown."""
+    """What an address says of its models, each with an `id`. Raises ModelsUnknown."""
     import openai
 
     address = where.base_url or "the default endpoint"
@@ -100,8 +97,7 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
 
 
 def only_model_at(where: Connection) -> str:
-    """The one model that an address serves. Raises ModelsUnknown, also where there are several,
-    which are then named."""
+    """The one model that an address serves. Raises ModelsUnknown, naming several."""
     names = sorted({str(one["id"]) for one in models_at(where)})
     if len(names) == 1:
         return names[0]

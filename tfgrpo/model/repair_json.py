@@ -1,8 +1,5 @@
-"""JSON that is nearly JSON: what `json-repair` sees in it, within a time.
-
-Some texts take it minutes, ten thousand brackets for one. It therefore works in a thread that is
-told to stop when its time is up, and what it has not read by then counts as unreadable.
-"""
+"""JSON that is nearly JSON: what `json-repair` sees in it within a time, because some texts take it
+minutes."""
 
 from __future__ import annotations
 

@@ -103,8 +103,7 @@ def as_text(value: object, length: int | None = None) -> str:
 
 
 def content_of(message: Mapping[str, Any]) -> str:
-    """A message's text, whether it is one or a list of parts. Raises UnusableResponse where it is
-    neither."""
+    """A message's text, or that of its parts. Raises UnusableResponse where it is neither."""
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, str):
         return as_text(content)
@@ -120,8 +119,7 @@ OPENER = re.compile(r"<(?:think|thinking|reasoning)>")
 
 
 def visible(content: str) -> str:
-    """An answer without the thinking before it, which some servers leave in: nothing where the
-    thinking has no end."""
+    """An answer without the thinking before it; nothing where the thinking has no end."""
     thought = _thought_before(content)
     return content[len(thought) :].strip() if thought else content
 
@@ -135,8 +133,7 @@ def _thought_before(content: str) -> str:
 
 
 def thinking_of(message: Mapping[str, Any]) -> str:
-    """What a message tells of the thinking before it, wherever it stands: in a field of its own
-    (`reasoning_content`, `reasoning`), in parts of the content, or before it."""
+    """The thinking that a message tells of: in a field, in parts of the content, or before it."""
     for name in ("reasoning_content", "reasoning"):
         if isinstance(message.get(name), str) and message[name]:
             return as_text(message[name])
@@ -183,9 +180,8 @@ def tool_calls_of(message: Mapping[str, Any]) -> Iterator[Json]:
 
 
 def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> Tokens:
-    """The tokens that a response says it took. Where it says none, or more than there can be,
-    `prompt` is taken for the prompt's, and the answer's are counted; so is the thinking before it
-    that can be read (`thought`)."""
+    """The tokens that a response says it took; where it says none, `prompt`, and what is counted in
+    the answer and the thinking before it (`thought`)."""
     usage = field(response, "usage")
     counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     written = count_tokens(answer) + (0 if thought in answer else count_tokens(thought))
@@ -225,8 +221,7 @@ def uncertainty_of(choice: object) -> float | None:
 
 
 def first_choices_of(choice: object) -> tuple[tuple[str, float], ...]:
-    """The tokens that are listed for the first place of an answer, with their log-probabilities.
-    Long ones are left out: they are no code, and could hold what is secret."""
+    """The tokens listed for an answer's first place, with log-probabilities, but for long ones."""
     listed = field(field(choice, "logprobs"), "content")
     alternatives = field(listed[0], "top_logprobs") if isinstance(listed, list) and listed else ()
     pairs = []
@@ -250,8 +245,7 @@ def _count(source: object, name: str) -> int:
 
 
 def wait_of(headers: Mapping[str, str], text: str) -> float | None:
-    """What the server asks to wait, in seconds, or None. RFC 9110 allows a number and a date; where
-    there is no header, the error's text may say it."""
+    """Seconds that the server asks to wait, by its headers (RFC 9110) or its text, or None."""
     try:
         if headers.get("retry-after-ms"):
             return _seconds(float(headers["retry-after-ms"]) / 1000)

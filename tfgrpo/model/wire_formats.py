@@ -1,10 +1,6 @@
 """Requests that a program of the user's wrote, in three wire formats: chat completions, responses
-and Anthropic's messages.
-
-A request goes on as it was written, but for the model and the limit of tokens. What comes back is
-handed on as it came, and read here as a chat completion, so that it is counted and kept like every
-other answer. A stream is read to its end first: what its reader acts on is on record then.
-"""
+and Anthropic's messages. A request goes on as it was written, but for the model and the limit of
+tokens; an answer is handed on as it came, and read here as a chat completion."""
 
 from __future__ import annotations
 
@@ -72,8 +68,7 @@ def failure_in(response: object) -> Refusal | None:
 
 
 def handed_on(wire: Json, response: object) -> object:
-    """An answer as its reader gets it: a chat's stream without the event of usage that the reader
-    did not ask for."""
+    """An answer as its reader gets it: a chat's stream without usage that was not asked for."""
     wants_usage = field(wire["body"].get("stream_options"), "include_usage")
     if wire["route"] != CHAT or wants_usage or not isinstance(response, str):
         return response
@@ -87,8 +82,7 @@ def _tells_usage_alone(piece: str) -> bool:
 
 
 def completion(route: str, response: object) -> object:
-    """An answer of a route, which may be a stream, as a chat completion; what is no such answer as
-    it is."""
+    """An answer or stream of a route as a chat completion; anything else as it is."""
     if isinstance(response, str) and is_stream(response.encode()):
         events = list(events_of(response.encode()))
         response = {CHAT: _chat_stream, RESPONSES: _last_response, MESSAGES: _message_stream}[
@@ -207,8 +201,7 @@ def _of_response(response: Json) -> Json:
 
 
 def _of_message(message: Json) -> Json:
-    """A message of Anthropic's as a chat completion. Tokens read from its cache, or written to it,
-    are told beside the others there."""
+    """A message of Anthropic's, which counts cached tokens apart, as a chat completion."""
     text, thought, calls = "", "", list[Json]()
     for block in message.get("content") or ():
         match field(block, "type"):

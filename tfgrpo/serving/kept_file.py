@@ -1,9 +1,7 @@
 """`tfgrpo watch`: a file that always has the library in force.
 
-Of a Markdown file (AGENTS.md, CLAUDE.md, a SKILL.md) only the block between two comments is ours;
-every other byte stays, and a SKILL.md that is not there yet begins with its front matter. A file of
-another ending is a whole export. Files are replaced in one step, so a reader sees the old text or
-the new one. To learn of a change costs a microsecond, twice a second.
+In Markdown (AGENTS.md, CLAUDE.md, a SKILL.md) the block between two comments is ours, and every
+other byte stays; any other file is a whole export. Files are replaced in one step.
 """
 
 from __future__ import annotations

@@ -54,9 +54,8 @@ def api_functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
 
 
 def describe_tools(messages: Sequence[Message], specs: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """A prompt that tells of the tools, and how the first of them is called, at the end of its
-    first message. A small model that is shown the form alone makes up what a tool would give
-    (benchmarks/RESULTS-kinds.md)."""
+    """A prompt whose first message tells of the tools at its end, and how the first is called: a
+    small model that sees the form alone makes up results."""
     lines, call = [], ""
     for spec in specs:
         takes = list(spec.parameters.get("properties", {}))
@@ -93,8 +92,7 @@ def calls_in_text(answer: Answer) -> list[RequestedCall]:
 
 
 def until_call(text: str) -> str:
-    """An answer up to the end of its first call, without thinking before it: what follows it was
-    made up."""
+    """An answer up to the end of its first call, without thinking; the rest was made up."""
     shown = visible(text)
     written = _call_in(shown)
     if written is None:
@@ -103,8 +101,7 @@ def until_call(text: str) -> str:
 
 
 def _call_in(text: str) -> str | None:
-    """What stands in the first call of a text: up to where it is a whole JSON object, so that its
-    code may speak of `</tool>`, else up to the first end of a call."""
+    """What stands in a text's first call: a whole JSON object, else up to the first end."""
     _, opened, rest = text.partition(OPENED)
     if not opened:
         return None

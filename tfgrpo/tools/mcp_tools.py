@@ -39,8 +39,7 @@ class ServerError(ToolError):
 
 class Server(BaseModel):
     """How an MCP server is reached: a command with arguments, or an address. `env` names variables
-    of this process's environment that the command may see. A `$NAME` in an argument or the address
-    is read from there when the server is reached."""
+    that the command may see; a `$NAME` in an argument or the address is read when it is reached."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,8 +65,7 @@ class Server(BaseModel):
 
 
 class RemoteTool:
-    """One tool of a server, for one trajectory. Those of one server share `history`. A result has
-    at most so many `characters`."""
+    """A server's tool, for one trajectory; those of one server share `history`."""
 
     def __init__(
         self,

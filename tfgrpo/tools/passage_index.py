@@ -1,12 +1,8 @@
 """An index of passages by their words, for BM25: made once, kept in a folder, loaded the next time.
 
-`bm25s` (arXiv 2407.03618) weighs each word of each passage when the index is made, so a search
-adds up a few columns: milliseconds for a hundred thousand passages. Words count without case and
-accents, by their English stems. Scripts without blanks between words are indexed sign by sign,
-and by each two signs that follow one another, by which they are searched.
-
-A kept index is one of exactly these passages: it goes by their digest. It is believed as far as
-it fits them; one that does not, or cannot be read, is made anew.
+`bm25s` (arXiv 2407.03618) weighs each word when the index is made. Words count without case and
+accents, by their English stems; scripts without blanks sign by sign and by pairs of signs. A kept
+index goes by its passages' digest; one that does not fit them is made anew.
 """
 
 from __future__ import annotations
@@ -40,8 +36,7 @@ class PassageIndex:
     def open(
         cls, passages: Sequence[tuple[str, str]], digest: str, folder: Path | None
     ) -> PassageIndex:
-        """An index of titles and texts: that of `digest` in a folder, or a new one. A new one is
-        kept there, if there is a folder and it can be written to."""
+        """An index of titles and texts: that of `digest` in a folder, or a new one, kept there."""
         path = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
         loaded = _load(path, len(passages)) if path is not None else None
         if loaded is None:

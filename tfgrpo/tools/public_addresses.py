@@ -1,10 +1,6 @@
-"""Which IP addresses are the public internet's, and which lead to this machine's surroundings.
-
-By the registries of IANA, written out here because every version of Python has its own edition
-of them: iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry, as of
-October 2025. What they do not call globally reachable is not public, nor is what is only so by
-way of somebody near by (anycast services, tunnels and translators of old).
-"""
+"""Which IP addresses are the public internet's: those that IANA's registries of October 2025
+(iana-ipv4-special-registry and iana-ipv6-special-registry) call globally reachable, written out
+because every version of Python has its own edition. Anycast and tunnels are none."""
 
 from __future__ import annotations
 

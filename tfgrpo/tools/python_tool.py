@@ -1,9 +1,8 @@
 """The Python tool: a session whose state lasts as long as its trajectory.
 
-One interpreter a trajectory, started at the first call. Each call has a limit of time, of output
-and of files; one that crosses it ends the interpreter with everything it started, and the next
-call finds a fresh one, which the model is told. Code that was answered from the record is run
-only when a later call has to be made for real and needs the state it left.
+A call that crosses a limit of time, output or files ends the interpreter with all it started, and
+the next call finds a fresh one. Code that was answered from the record is run only when a later
+call needs the state it left.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""What holds sandboxed code on this machine, remembered: to find it out starts processes.
-
-It is kept in the user's cache, and found out again after a start of the machine and when anything
-has changed that it depends on: bubblewrap, Python, the interpreter that runs code, the user.
-"""
+"""What holds sandboxed code on this machine, kept in the user's cache until a restart, or until
+bubblewrap, Python, the interpreter or the user is another."""
 
 from __future__ import annotations
 

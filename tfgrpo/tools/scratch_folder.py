@@ -1,8 +1,7 @@
 """The folder that a session of untrusted code writes to: made, measured from outside, removed.
 
-Whatever lies in it was made by somebody hostile: nested thousands deep, unreadable, full of links
-out of it. Nothing here follows a link, walks by path, or calls itself; all of it blocks, and
-belongs in a thread.
+What lies in it is hostile: nothing here follows a link, walks by path, or calls itself. All of it
+blocks, and belongs in a thread.
 """
 
 from __future__ import annotations
@@ -121,9 +120,8 @@ def _children(process: int) -> list[int]:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Removes a folder and all in it, however deep, once nothing runs in it any more. Folders
-    within folders are moved up to the top, one after the other, so that two of them are open at a
-    time. What cannot be removed is left."""
+    """Removes a folder and all in it that can be, however deep: inner folders are moved up to the
+    top one after the other."""
     with suppress(OSError):
         top = os.open(folder, FOLDER)
         try:

@@ -1,9 +1,7 @@
 """The record of tool calls: the same call in the same state is answered without being made again.
 
-Results stand in the journal beside the model's answers, so a run that was killed goes on with
-what its tools said, and what a search gave once it gives in every later run. A call that went
-wrong is recorded for its own run alone: another may have more luck. Attempts that make the same
-call at once wait for one of them: each result that a model was shown is the one on record.
+Results stand in the journal, for this run and later ones; a call that went wrong is recorded for
+its own run alone. Attempts that make the same call at once wait for one of them.
 """
 
 from __future__ import annotations
@@ -42,8 +40,7 @@ class ToolRecord:
         run: Run | None = None,
         shared: bool = False,
     ) -> None:
-        """Where the journal is `shared`, a result that another process has recorded first for the
-        same call is the call's."""
+        """`shared`: a result that another process has journalled first is the call's."""
         self._journal, self._shared = journal, shared
         self._runs = runs
         self._lookup = Lookup(runs)

@@ -71,8 +71,7 @@ SPECS = {"python": python_tool.SPEC, "search": search.SPEC, "visit": visit_tool.
 
 
 def specs(settings: ToolSettings) -> list[ToolSpec]:
-    """What a model is told of the tools, without those of MCP servers: they would have to be
-    asked."""
+    """What a model is told of the tools, but for those of MCP servers."""
     return [SPECS[name] for name in settings.use]
 
 
@@ -119,9 +118,8 @@ class Toolbox:
 async def opened(
     settings: ToolSettings, folder: Path, functions: Sequence[Callable[..., object]] = ()
 ) -> AsyncIterator[Toolbox]:
-    """Opens what the tools share, for the length of a `with`. Paths are relative to `folder`.
-    `functions` are tools of the caller's; they have to be those that the settings name. Raises
-    ToolError."""
+    """Opens what the tools share, for the length of a `with`; paths are relative to `folder`, and
+    `functions` those that the settings name. Raises ToolError."""
     given = function_tools(functions, seconds=settings.seconds, characters=settings.output)
     missing = [name for name in settings.functions if name not in {t.spec.name for t in given}]
     if missing:

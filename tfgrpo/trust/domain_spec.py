@@ -1,8 +1,5 @@
-"""The name of a domain, taken apart: `choice:labels.txt+reward=my_module:score`.
-
-What stands before the first part is the domain and its argument. A part takes the place of the
-domain's own: it is the name of an entry point, or `module:name`. Trust rests on what this finds.
-"""
+"""The name of a domain, taken apart: `choice:labels.txt+reward=my_module:score`. A part, an entry
+point or `module:name`, takes the place of the domain's own. Trust rests on what this finds."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """What a settings file, a run's record or a remote needs to be allowed, in values and in words.
 
-Everything that could run code, or send something to another place, is one permission. Trust is
-given to all permissions of a source at once, and rests on their values: a change of any of them
-is another digest, so it is asked about again. `HARMLESS` and `JUDGED` name all settings there
-are; a test holds that no setting is in neither.
+Whatever could run code, or send something elsewhere, is one permission. Trust is given to all of a
+source's at once and rests on their values. `HARMLESS` and `JUDGED` name all settings.
 """
 
 from __future__ import annotations
@@ -357,8 +355,7 @@ def _outside(value: str, folder: Path) -> str | None:
 
 
 def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields each link in a folder within `folder`, and below, that leads out of it: its path and
-    where it leads."""
+    """Yields each link below a folder that leads out of it: its path and where it leads."""
     for place, folders, files in os.walk(inner):
         for name in sorted((*folders, *files)):
             path = Path(place, name)

@@ -1,8 +1,7 @@
-"""What was trusted, kept outside of any folder: in the user's own state, for the user alone.
+"""What was trusted, kept in the user's own state, for the user alone.
 
-An entry is a file named by the SHA-256 of a folder's real path and a digest of permissions, under
-`$XDG_STATE_HOME/tfgrpo/trust` (else `~/.local/state`). A folder that is copied, moved or changed
-has no entry, and nothing inside a folder can make one.
+An entry is a file named by the SHA-256 of a folder's real path and a digest of permissions, so a
+folder that is copied, moved or changed has none.
 """
 
 from __future__ import annotations
@@ -70,8 +69,7 @@ def remember(*all_permissions: Permissions) -> None:
 
 
 def remember_own(permissions: Permissions) -> None:
-    """Keeps that what this user typed, or trusted before, is allowed. Where nothing can be kept
-    it is asked about later."""
+    """Keeps, where it can, that what this user typed, or trusted before, is allowed."""
     with suppress(LedgerError):
         remember(permissions)
 

@@ -1,9 +1,5 @@
-"""What a worker and a driver have to have in common, told by digests.
-
-A group that is made elsewhere has to be the very group that the driver would have made: by the
-same code, under the same prompts, judged by the same domain. Each of these has a digest; a worker
-that has another one for a run leaves its groups alone and says which part differs.
-"""
+"""What a worker and a driver have to have in common, told by digests: code, prompts and domain. A
+worker that has another one for a run leaves its groups alone and says which part differs."""
 
 from __future__ import annotations
 
@@ -38,8 +34,7 @@ ROOMS = (
 
 
 def digests(run: Run, domain: Domain, prompts: Path | None) -> dict[str, str]:
-    """What has to be the same for a run's groups, by what it is called in words. Raises
-    TemplateError for a prompt that cannot be read."""
+    """The digests that a run's groups need, by words for them. Raises TemplateError."""
     parts = {
         "settings": run.digest,
         "code of tfgrpo": code_digest(),

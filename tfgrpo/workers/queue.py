@@ -1,14 +1,9 @@
 """The queue of groups: Procrastinate's, in the database of the store, in a schema of its own.
 
-A job is a group, and nothing of a run depends on the queue: what a group came to is in the
-journal. Whoever loses the queue, or a job of it, has lost time and no answer. Beside
-Procrastinate's tables are a few small ones: which runs have work to offer, who works, how jobs
-ended that have left no whole group, and who holds how much of a run's budget. Ages are told by the
-database's clock alone, so that a machine whose clock is wrong is no trouble.
-
-Procrastinate's own notices wake workers; a driver looks at its jobs, which is one query by their
-numbers. Workers and drivers connect by LISTEN, so a pooler of connections in between has to keep
-sessions whole.
+A job is a group; what it came to is in the journal, so who loses the queue has lost time and no
+answer. Small tables say which runs have work, who works, how jobs ended that left no whole group,
+and who holds how much of a budget. Ages are told by the database's clock. Connections LISTEN, so a
+pooler has to keep sessions whole.
 """
 
 from __future__ import annotations
@@ -135,9 +130,8 @@ class QueueAddress:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A run that has groups to be made: its uid and name, the queue where they are, the digests of
-    what a worker has to have too, how many requests each worker may have in flight, and what the
-    run may spend, as `--budget` has it."""
+    """A run that has groups to be made: its uid and name, its queue, the digests that a worker has
+    to have, the requests each may have in flight, and its budget."""
 
     run: str
     name: str
@@ -149,8 +143,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class CrewMember:
-    """A worker as the others see it. `figures` are what it last told. `silent` and `age` are in
-    seconds: since its last sign of life, and since it began."""
+    """A worker as others see it: its `figures`, and seconds since its last sign and its begin."""
 
     id: int
     name: str
@@ -234,8 +227,7 @@ class Queue:
 
 
 def queue_address(store: str) -> QueueAddress:
-    """Where the queue of a store is, by what opens the store. Raises InvalidOperation for one that
-    is a file: no other machine could work for it."""
+    """Where a store's queue is. Raises InvalidOperation for a store that is a file."""
     from tfgrpo.store.address import is_address, parse_address, password_of
 
     if not is_address(store):
@@ -249,8 +241,7 @@ def queue_address(store: str) -> QueueAddress:
 
 @asynccontextmanager
 async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Queue]:
-    """Opens the queue at an address for as long as the block lasts; makes it where there is none.
-    Raises StoreError."""
+    """Opens, or makes, the queue at an address for the block's length. Raises StoreError."""
     from procrastinate import App, PsycopgConnector
 
     async def configure(connection: AsyncConnection[Any]) -> None:

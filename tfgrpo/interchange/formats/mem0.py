@@ -1,8 +1,5 @@
-"""mem0's memories: `{"results": [{"id": …, "memory": …}]}`, or the list alone.
-
-Also OpenMemory's export, `{"memories": [{"id": …, "content": …, "state": …}]}` or a line for each:
-of these the active ones count, and what was deleted, archived or paused is listed as left out.
-"""
+"""mem0's memories, `{"results": [{"id": …, "memory": …}]}` or the list alone, and OpenMemory's
+export, whose active memories count."""
 
 from __future__ import annotations
 

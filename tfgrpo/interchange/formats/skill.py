@@ -1,9 +1,6 @@
 """SKILL.md: front matter with name and description, then the library as a Markdown list.
 
-Agents that know skills read the description always and the body when it fits the task. What is
-written passes the reference validator of the format (agentskills.io/specification; `skills-ref`):
-a name in small letters, digits and hyphens, which the skill's folder has too, a description of at
-most 1,024 characters, and no fields but those of the specification.
+What is written passes the format's reference validator (agentskills.io/specification).
 """
 
 from __future__ import annotations
@@ -55,9 +52,8 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 def front_matter(out: Outgoing) -> str:
-    """What a skill says about itself, between its fences. Raises UnreadableLibrary for a name or a
-    description that was asked for and that a skill cannot have; what was imported, or is the name
-    of a folder, is made into one instead."""
+    """What a skill says about itself, between its fences. Raises UnreadableLibrary for a name or
+    description that was asked for and that a skill cannot have; others are fitted."""
     known = about(out)
     if out.name is not None and (not out.name or out.name != skill_name(out.name)):
         raise UnreadableLibrary(
