@@ -127,7 +127,6 @@ def _query(text: str) -> str:
 
 
 def _checked(place: Path | str) -> Path | str:
-    """The name of a store. Raises BadLocation for anything else that a program gave."""
     if isinstance(place, str | os.PathLike):
         return place
     raise BadLocation(

@@ -212,7 +212,6 @@ def _strays(port: Port, events: int) -> Iterator[Defect]:
 
 
 def _snapshot(port: Port, position: int, live: dict[str, tuple[int, int]]) -> Iterator[Defect]:
-    """Checks the snapshot at a position against what is live there."""
     snapshot = port.snapshot(position - 1, position)
     if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
         yield Defect(f"snapshot {position}", NOT_REPLAYED, derived=True)

@@ -64,7 +64,6 @@ def new_library(address: str) -> AbstractContextManager[Port]:
 
 
 def _database() -> type[PostgresPort]:
-    """The implementation for databases. Raises StoreError where psycopg is not installed."""
     try:
         from tfgrpo.store.postgres.port import PostgresPort
     except ImportError as error:

@@ -306,7 +306,6 @@ def _take_out(
     author: str,
     replacement: str | None,
 ) -> Version:
-    """Appends the version that keeps a blanked text out of prompts."""
     operations = [
         Operation("DELETE", id, reason=reason)
         if replacement is None
@@ -348,7 +347,6 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
 
 
 def _opened(path: Path) -> int | None:
-    """A descriptor to write to a file by; None where there is none."""
     try:
         return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:

@@ -191,7 +191,6 @@ def require(store: Store, name: str, before: Version | None, after: Version) -> 
 
 
 def _ssh_keygen(arguments: Sequence[str], message: bytes) -> tuple[int, str, str]:
-    """Runs ssh-keygen; returns its exit code, its output and its last complaint."""
     from subprocess import PIPE
 
     try:

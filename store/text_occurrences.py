@@ -64,7 +64,6 @@ def _in_any_spelling(form: str) -> str:
 
 @cache
 def _spellings(char: str, backslashes: str) -> str:
-    """A pattern of a character and its escapes, each behind such backslashes."""
     units = char.encode("utf-16-be", errors="surrogatepass").hex()
     hexes = [
         re.sub("[a-f]", lambda digit: f"[{digit[0]}{digit[0].upper()}]", units[n : n + 4])

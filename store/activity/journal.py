@@ -84,7 +84,6 @@ class Journal:
         self._writer.close()
 
     def _gather(self) -> list[Write | None]:
-        """Waits for a row and returns all that there are."""
         return [self._queue.get(), *self._waiting()]
 
     def _waiting(self) -> Iterator[Write | None]:
@@ -132,7 +131,6 @@ class Journal:
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
-    """Tells everyone in a batch, with one wake-up for each event loop."""
 
     def settle(results: list[tuple[asyncio.Future[None], BaseException | None]]) -> None:
         for done, error in results:

@@ -307,7 +307,6 @@ class Runs:
         return self._known_id(run)
 
     def _known_id(self, run: Run) -> int:
-        """The number of a run on record, 0 for one that is not."""
         if run.id or run.uid in self._pending:
             return run.id
         if run.uid not in self._ids:

@@ -187,7 +187,6 @@ def place(
 
 
 def _refusal(id: str, shaped_by: LiveRow | None) -> InvalidOperation:
-    """The error for an ADD under an id that the caller chose."""
     if not is_id(id):
         return InvalidOperation(f"{id!r} is not an experience id", hint="omit it to get a new one")
     if shaped_by is not None:

@@ -119,7 +119,6 @@ def blame(
 def _live(
     store: Store, version: Version, only: Collection[str] | None
 ) -> list[tuple[Experience, Event]]:
-    """The experiences of a library, in its order, each with its live event."""
     if only is not None:
         library = [e for e in store.library(version) if e.id in only]
         events = store.events_at(e.row for e in library)
@@ -253,7 +252,6 @@ def _stats(store: Store, version: Version) -> Stats:
 def _steps(
     store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
 ) -> list[StepStats]:
-    """The steps of a run that lie in a history, oldest first."""
     prefix = f"{run.name}/step_"
     numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
     versions = [store.version(number) for number in sorted(numbers)]

@@ -92,7 +92,6 @@ def marked(
 
 
 def _holding(store: Store, filter: Filter) -> set[int]:
-    """The numbers of the versions with an event that is asked for."""
     assert filter.experience is not None
     return {e.version for e in store.history(filter.experience) if filter.fits_event(e)}
 
@@ -127,7 +126,6 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
 
 
 def _changes_count(store: Store, version: Version, filter: Filter) -> bool:
-    """Whether a version puts a text in or takes it out."""
     words = filter.counted or ""
     events = [e for e in store.events(version) if e.op != "KEEP" and filter.fits_event(e)]
     before = store.texts_before(events)

@@ -251,7 +251,6 @@ def _each(
     message: str | None,
     resolve: Resolve | None,
 ) -> list[Version]:
-    """Makes a version of each, as one operation."""
     verb = work.__name__.replace("_", "-")
     with ExitStack() as operation:
         if len(versions) > 1:

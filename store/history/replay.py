@@ -238,7 +238,6 @@ class LibraryMemory:
         return library
 
     def _trim(self) -> None:
-        """Drops the events that no remembered library has."""
         births, trimmed = self._events.births, LiveEvents()
         for library in self._libraries.values():
             trimmed.experiences.update((e.row, e) for e in library)

@@ -135,7 +135,6 @@ def walk(store: Store, text: str) -> Iterator[Version]:
 
 
 def _check_text(revision: object) -> None:
-    """Raises UnknownRevision for what a program gave in place of a text."""
     if not isinstance(revision, str):
         raise UnknownRevision(
             f"a revision is a text, and not {revision!r}"[:200],

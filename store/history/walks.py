@@ -233,7 +233,6 @@ def whole_history(port: Port, version: Version) -> WholeHistory:
 
 
 def _by_version(port: Port, version: Version) -> WholeHistory:
-    """The same version by version."""
     ends: dict[int, int] = {}
     copied = []
     for one in ancestors(port, [version.number]):

@@ -86,7 +86,6 @@ def _length(part: Hunk) -> int:
 
 
 def _trimmed(old: Sequence[str], new: Sequence[str], part: Hunk) -> Hunk:
-    """A part without the words that both sides begin with, or that both end with."""
     start, end, new_start, new_end = part
     most = min(end - start, new_end - new_start)
     while most >= MANY and old[start : start + MANY] == new[new_start : new_start + MANY]:

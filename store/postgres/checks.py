@@ -59,7 +59,6 @@ def _schema(port: PostgresPort) -> Iterator[Defect]:
 
 
 def _expected(port: PostgresPort) -> Iterator[str]:
-    """Yields what the migrations make, read out of their scripts."""
     script = "".join(MIGRATIONS)
     for name in re.findall(r"create table @\.(\w+)", script):
         yield f"table {name}"

@@ -75,6 +75,5 @@ def is_held(session: Session, name: str) -> bool:
 
 
 def _key(session: Session, name: str) -> int:
-    """The number of a lock: PostgreSQL knows no names."""
     text = f"{session.address.schema}/{name}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big", signed=True)

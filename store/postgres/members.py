@@ -75,7 +75,6 @@ class PostgresMembers:
         )
 
     def _user(self, name: str) -> str:
-        """A user's name quoted. Raises StoreError where the database has none of it."""
         row = self._session.row(
             "select quote_ident(rolname)::text, rolname = session_user or rolsuper from pg_roles"
             " where rolname = %s",

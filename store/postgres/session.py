@@ -311,7 +311,6 @@ def has_schema(session: Session) -> bool:
 
 
 def _schema_number(session: Session) -> int | None:
-    """How far a library's schema was migrated; None where there is none."""
     there = session.row(
         "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
         " where n.nspname = %s and c.relname = 'migrations'",

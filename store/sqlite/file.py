@@ -160,7 +160,6 @@ def translated(
 
 
 def _forbidden(path: Path | str, text: str) -> StoreError:
-    """The error for a file that the system does not let us open or write."""
     if not os.access(path, os.R_OK):
         return StoreError(f"cannot read {path}: {text}", hint="check the file's permissions")
     if not os.access(folder := folder_of(path), os.W_OK):

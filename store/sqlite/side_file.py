@@ -62,7 +62,6 @@ class SideFile:
             self._db.execute(f"pragma user_version = {SCHEMA}")
 
     def _expected(self) -> Schema:
-        """The schema that such a file is made with."""
         with closing(sqlite3.connect(":memory:")) as connection:
             connection.executescript(self.tables)
             return schema(connection)

@@ -114,7 +114,6 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
 
 
 def _is_file(location: Location) -> bool:
-    """Whether a location is a file's of this machine."""
     return location.host is None and not is_address(location.path)
 
 
@@ -198,7 +197,6 @@ def _check_whole(file: Path, versions: int) -> None:
 def _clone_into_database(
     location: Location, path: Path, author: str, remote: str, ssh: Sequence[str]
 ) -> Transferred:
-    """Makes a library of a database from another store, in one transaction."""
     address = str(named_by(path))
     with source(location, author=author, ssh=ssh) as there, new_library(address) as port:
         store = Store(port, address, author=author, now=lambda: time.time_ns() // 1000)

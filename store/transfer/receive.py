@@ -150,7 +150,6 @@ class Receiver:
         return state
 
     def _earlier(self, version: Version) -> TipState | None:
-        """The state at a version that others have just grown past, from theirs."""
         steps: list[LaneStep] = []
         position = version.position
         while position not in self._states:
@@ -252,7 +251,6 @@ def _typed(packed: PackedVersion) -> bool:
 
 
 def _problem(event: PackedEvent) -> str | None:
-    """The mistake in an event by itself, if any."""
     has_content = event.text is not None or event.reason is not None
     if event.op not in OPS or not is_id(event.experience):
         return "is no operation on an experience"

@@ -116,7 +116,6 @@ def _exact(block: list[str], first: int) -> Item | None:
 
 
 def _block(block: list[str], first: int) -> Iterator[Item]:
-    """Yields the items of the lines from one bullet to what follows its list item."""
     if not BULLET.match(block[0]):
         return
     if item := _exact(block, first):

@@ -189,7 +189,6 @@ def _reward(row: Row) -> float | None:
 
 
 def _followed(row: Row, response: str) -> Iterator[dict[str, Any]]:
-    """Yields what an attempt said and was told after its prompt."""
     trajectories = row.fields.get("trajectories")
     last = trajectories[-1] if isinstance(trajectories, list) and trajectories else {}
     turns = last.get("trajectory") if isinstance(last, dict) else None

@@ -242,7 +242,6 @@ def _flat(value: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
-    """A configuration with what its `defaults` name under it."""
     try:
         source = SourceFile(path, path.read_bytes())
     except OSError as error:

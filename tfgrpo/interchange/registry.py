@@ -122,7 +122,6 @@ def read(path: Path, format: str | None = None) -> Document:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """What a file packed as .gz holds; another file's bytes as they are."""
     if not data.startswith(b"\x1f\x8b"):
         return data
     import zlib

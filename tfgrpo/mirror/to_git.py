@@ -88,7 +88,6 @@ def _short(ref: str) -> str:
 
 
 def _selected(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
-    """The versions to mirror, ascending, and whole name → version."""
     names = {BRANCH + name: n for name, n in store.branches().items()}
     names |= {TAG + name: n for name, n in store.tags().items()}
     tips = set(names.values()) if revision is None else {store.resolve(revision).number}
@@ -219,7 +218,6 @@ class _GitWriter:
         stream.writelines(b"get-mark :%d\n" % mark for mark in self._marks.values())
 
     def _by_hand(self, numbers: list[int]) -> dict[int, str]:
-        """Returns version → the commit by hand that it was made of, where that commit is here."""
         commits = {n: commit_layout.made_of(self._store.version(n).meta) for n in numbers}
         return {n: commit for n, commit in commits.items() if commit and self._git.exists(commit)}
 

@@ -200,7 +200,6 @@ class Budget:
         return self._last(request, price, left, least) if self._reserved <= 0 else None
 
     def _likely(self, request: Request, price: Price | None, least: int, most: int) -> Reservation:
-        """What a request will take as far as can be told, which is no more than `most`."""
         sizes = self._sizes.get(request.stage)
         if sizes is None:
             return Reservation(most, request.max_tokens)
@@ -211,7 +210,6 @@ class Budget:
     def _last(
         self, request: Request, price: Price | None, left: int, least: int
     ) -> Reservation | None:
-        """All that is left for a request, where an answer is likely to fit in it."""
         sizes = self._sizes.get(request.stage)
         prompt = self._prompt(request)
         if self._amount(prompt, request.max_tokens, price) <= left:
@@ -235,7 +233,6 @@ class Budget:
         return min(most, ceil(tokens) + PER_MESSAGE)
 
     def _all_sizes(self) -> StageSizes | None:
-        """What the calls of all stages have taken, or None before the first."""
         stages = self._sizes.values()
         if not stages:
             return None

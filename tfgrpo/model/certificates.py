@@ -47,7 +47,6 @@ class _WhenNeeded(ssl.SSLContext):
 
 
 def _loaded(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """A context with the usual authorities and those of a file and a folder."""
     return _load(file, folder, *map(_changed, (file, folder)))
 
 
@@ -66,7 +65,6 @@ def _load(file: str | None, folder: str | None, *_: int) -> ssl.SSLContext:
 
 
 def _changed(path: str | None) -> int:
-    """When what is at a path was changed, in nanoseconds; 0 where nothing is."""
     try:
         return os.stat(path).st_mtime_ns if path else 0
     except OSError:

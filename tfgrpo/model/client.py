@@ -171,7 +171,6 @@ class _CutShort(Exception):
 
 
 def _paid(call: Call, answer: Answer) -> Answer:
-    """A journalled answer with the tokens of all its tries."""
     return replace(
         answer,
         prompt_tokens=call.prompt_tokens,
@@ -291,7 +290,6 @@ class Calls:
         self.meter.count(stage, answer, self._price_of(answer))
 
     def _price_of(self, answer: Answer) -> Price | None:
-        """The price at the endpoint that gave an answer."""
         return self.fleet.price(answer.endpoint, self._price)
 
     async def finish_in_flight(self, seconds: float = GRACE) -> None:
@@ -389,7 +387,6 @@ class Calls:
         return reserved
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts what goes on when whoever asked is gone."""
         task = asyncio.create_task(work)
         self._sent.add(task)
         task.add_done_callback(self._forget_sent)

@@ -147,7 +147,6 @@ def response_id(body: object) -> str | None:
 
 
 def _message_stream(events: list[Event]) -> Json:
-    """Puts the pieces of a message of Anthropic's together."""
     message: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
     for body in _bodies(events):

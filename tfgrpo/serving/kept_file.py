@@ -115,7 +115,6 @@ class KeptFile:
         return with_block(before, block(library), self.path)
 
     def _front(self, library: Library) -> str:
-        """What a new file begins with."""
         if self.format != "skill":
             return ""
         with Store.open(self.live.path) as store:

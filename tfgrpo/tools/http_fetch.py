@@ -125,7 +125,6 @@ def _path(parts: SplitResult) -> str:
 
 @contextmanager
 def _deadline(connection: _Connection, seconds: float) -> Iterator[None]:
-    """Ends a connection after so many seconds, whatever it waits for."""
 
     def cut() -> None:
         with suppress(OSError):

@@ -199,7 +199,6 @@ async def _list_tools(client: Client, server: str) -> list[tuple[str, ToolSpec]]
 
 
 def _function_name(name: str) -> str:
-    """A name that chat APIs take for a function."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
 
 
@@ -211,7 +210,6 @@ def _unusable(name: str, error: Exception) -> ServerError:
 
 
 def _first_cause(error: BaseException) -> str:
-    """What went wrong first, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return " ".join(str(error).split()) or type(error).__name__

@@ -241,7 +241,6 @@ def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subproc
 
 
 def _mount_arguments(scratch: Path | None) -> list[str]:
-    """Returns bubblewrap's arguments for what is seen inside, beside a root that is read-only."""
     from tfgrpo.tools.confine import DEVICES
 
     paths, links = _visible_paths()

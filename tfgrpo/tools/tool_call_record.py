@@ -72,7 +72,6 @@ class ToolRecord:
     async def _call_and_record(
         self, tool: Tool, arguments: Arguments, here: bytes, everywhere: bytes, step: int | None
     ) -> RecordedResult:
-        """Makes a call and journals its result: under `here` alone if it failed."""
         started = time.monotonic()
         result = await tool.call(arguments)
         seconds = time.monotonic() - started

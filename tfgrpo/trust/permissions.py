@@ -293,7 +293,6 @@ def _path(key: str, value: str, folder: Path) -> Iterator[Permission]:
 
 
 def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
-    """Yields what an agent's tools need."""
     corpus = table.get("corpus")
     if isinstance(corpus, str) and "corpus" not in given:
         yield from _path("corpus", corpus, folder)
@@ -332,7 +331,6 @@ def _env(server: Mapping[str, Any]) -> list[Any]:
 
 
 def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
-    """Yields what an agent needs that makes attempts, and a command that judges them."""
     table = {name: value for name, value in table.items() if f"agent.{name}" not in given}
     for name, what in (("run", "for each attempt"), ("reward", "to judge each attempt")):
         value = table.get(name)

@@ -312,7 +312,6 @@ class HandedOut:
             self._parts.on_progress(WarningNotice(text))
 
     async def _hand_out(self, waiting: Waiting) -> bool:
-        """Queues a group; returns whether it could be now."""
         from procrastinate import exceptions
 
         task, problem = waiting.task, waiting.problem

@@ -414,7 +414,6 @@ def _import_heavy() -> None:
 
 
 def _terms(offer: Offer) -> tuple[dict[str, str], str | None]:
-    """What the work for a run is begun anew for, where it changes."""
     return offer.work, offer.budget
 
 
@@ -434,7 +433,6 @@ def _counts(work: RunWork) -> dict[str, int]:
 
 
 def _problem(values: Mapping[str, Any]) -> Problem:
-    """A problem as it was before it became a job."""
     messages = tuple((role, text) for role, text in values.get("messages", ()))
     return Problem(**{**values, "messages": messages})
 

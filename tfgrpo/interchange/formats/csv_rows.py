@@ -15,7 +15,6 @@ from tfgrpo.wording import inert_cell, read_cell
 
 
 def _header(source: SourceFile) -> list[str]:
-    """The names in the first line; none where that is no header of CSV."""
     first = next((line for line in source.lines if line.strip()), "")
     try:
         return next(csv.reader([first], strict=True), [])

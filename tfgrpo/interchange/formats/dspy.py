@@ -13,7 +13,6 @@ KNOWN = (*SIGNATURES, "demos", "train", "traces", "lm")
 
 
 def _predictors(value: object, path: str = "") -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yields (name, state) of each predictor in a program's state."""
     if not isinstance(value, dict):
         return
     if isinstance(value.get("signature"), dict) and "instructions" in value["signature"]:
