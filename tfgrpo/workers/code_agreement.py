@@ -59,7 +59,8 @@ def code_digest() -> str:
     for room in ROOMS:
         module = importlib.import_module(f"tfgrpo.{room}")
         for folder in map(Path, module.__path__):
-            for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.md"))):
+            kinds = ("*.py", "*.md", "*.toml")
+            for path in sorted(path for kind in kinds for path in folder.rglob(kind)):
                 name = f"{room}/{path.relative_to(folder).as_posix()}"
                 files.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
     return digest(["tfgrpo.code", sorted(set(files))]).hex()
