@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tfgrpo.model.providers import PROVIDERS, markdown
+from tfgrpo.model.providers import PROVIDERS, Provider, settings_toml
 
 PAGE = Path(__file__).with_name("models.md")
 BEFORE = "### "
@@ -20,6 +20,18 @@ def written(page: str) -> str:
     head = page[start:end].partition(BEFORE)[0].rstrip()
     blocks = "\n".join(markdown(provider) for provider in PROVIDERS)
     return f"{page[:start]}{head}\n\n{blocks}\n{page[end:]}"
+
+
+def markdown(provider: Provider) -> str:
+    """A provider's part of `docs/models.md`."""
+    lines = [f"### {provider.title}", ""]
+    commands = [provider.start] if provider.start else []
+    commands += [f"export {provider.key}=…"] if provider.key else []
+    if commands:
+        lines += ["```console", *(f"$ {command}" for command in commands), "```", ""]
+    lines += ["```toml", settings_toml(provider.settings).rstrip(), "```", ""]
+    lines += [f"{provider.note} ([documentation]({provider.source}))", ""]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,5 @@
-"""The event store: versions, events, replay, diff, names. Knows no model and no terminal.
-
-Start at `store.py`; `records.py` has the nouns, `port.py` what needs a database. A name is
-loaded from its module when it is first asked for, so that a command loads no more than it uses.
-"""
+"""The event store: versions, events, replay, diff, names. Start at `store.py`. A name is loaded
+from its module when it is first asked for."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@
     .tfgrpo/store.db                                     found by walking up as git finds .git
     postgresql://ann@db.example/team?library=support
 
-`library` names one of several in the database (`main` where it is left out). Everything else is
-libpq's. A password is taken out as soon as an address is read, and used for this process's own
-connections alone: what is shown, recorded or handed on has none.
+`library` names one of several in the database (by default `main`); the rest is libpq's. The
+password is used for this process's connections alone, and never shown, recorded or handed on.
 """
 
 from __future__ import annotations
@@ -128,7 +127,6 @@ def _query(text: str) -> str:
 
 
 def _checked(place: Path | str) -> Path | str:
-    """The name of a store. Raises BadLocation for anything else that a program gave."""
     if isinstance(place, str | os.PathLike):
         return place
     raise BadLocation(
@@ -138,12 +136,10 @@ def _checked(place: Path | str) -> Path | str:
 
 
 def anchor(text: str | Path) -> Path:
-    """The path that stands for a store on this machine: the file of one that has a file.
+    """The path that stands for a store on this machine: the file, if it has one.
 
-    A database has none: beside this path lie the settings, locks and records of traffic that
-    belong to the project here, in the nearest `.tfgrpo` at or above the working folder, or in
-    one that would be made there. Nothing ever is at the path itself, but in this process it
-    opens the store as well as the address does.
+    For a database nothing is at the path. Beside it, in the nearest `.tfgrpo`, lie the settings,
+    locks and traffic of the project here; in this process it opens the store as its address does.
     """
     from pathlib import Path
 

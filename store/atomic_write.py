@@ -1,9 +1,5 @@
-"""Files that are written whole or not at all, wherever they lie.
-
-What is written goes to a new file beside the one it takes the place of, under a name that nobody
-can foretell: a folder that somebody else prepared holds no link there to follow, and a reader
-sees the old file or the new one, never half of one.
-"""
+"""Files that are written whole or not at all: to a new file, whose name nobody can foretell, that
+then takes the old one's place."""
 
 from __future__ import annotations
 
@@ -34,9 +30,8 @@ NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
 
 
 def check_place(path: Path | str) -> None:
-    """Raises OSError where no file can be written: its folder is not there or may not be written,
-    which is then named; the path is a folder; or it is a database, which a store or a record of
-    traffic is: no output takes the place of one."""
+    """Raises OSError where no file can be written: no folder, no permission, a folder, or a
+    database, which no output replaces."""
     folder = os.path.dirname(os.fspath(path)) or "."
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -53,12 +48,8 @@ def check_place(path: Path | str) -> None:
 def replacing(
     path: Path | str, *, mode: int = PRIVATE, durable: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Opens a new file that takes the place of `path` when the block ends well, and is gone when
-    it does not.
-
-    A link at `path` is replaced, not followed. With `durable` the content is on the disk before
-    it takes its place, and its place before this returns. Raises OSError as `check_place` does.
-    """
+    """Opens a new file that takes the place of `path` when the block ends well. A link there is
+    replaced, not followed. With `durable` it is on the disk when this returns. Raises OSError."""
     check_place(path)
     folder, name = os.path.split(os.fspath(path))
     handle, temporary = _new(folder, name, mode)
@@ -92,8 +83,7 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
 
 
 def clear(file: Path | str) -> None:
-    """Removes what was left beside a store by a clone or a redaction whose process is gone: the
-    latter's plan holds what was to go. What somebody works with is left."""
+    """Removes what a clone or redaction whose process is gone has left beside a store."""
     folder, name = os.path.split(file)
     atomic_write.sweep(folder, f".{name}-redacting.", _unlink_temporary)
     atomic_write.sweep(folder, SCRATCH, _remove_tree)
@@ -190,8 +180,7 @@ def _create_named(folder: str, name: str, content: bytes, mode: int) -> bool:
 
 
 def _rename_alone(temporary: str, path: str) -> bool:
-    """Renames a file where a file system has no links, beside others who do the same; returns
-    False where there is one of that name."""
+    """Renames a file where a file system has no links; returns False where the name is taken."""
     import fcntl
 
     folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
@@ -243,8 +232,7 @@ def hold(handle: int, path: str) -> bool:
 
 
 def sweep(folder: str, begins: str, remove: Callable[[str], object]) -> None:
-    """Removes what lies in a folder under a name that begins so and whose maker is gone. What
-    cannot be removed stays."""
+    """Removes what lies in a folder under such a name and whose maker is gone, if it can be."""
     if fcntl is None:
         return
     with suppress(OSError), os.scandir(folder or ".") as entries:

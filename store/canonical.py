@@ -1,16 +1,13 @@
 """Canonical bytes, digests and identifiers: the part of the format that outlives this code.
 
-Everything that is hashed is hashed as canonical JSON: UTF-8, no white space, keys sorted,
-non-ASCII characters as they are. `docs/format.md` specifies each digest from these functions.
+Everything that is hashed is hashed as canonical JSON: UTF-8, no white space, keys sorted, non-ASCII
+characters as they are. `docs/format.md` specifies each digest from these functions.
 
-**Seals.** What an event *says* (its text and its reason) enters the chain of digests only
-as a seal, SHA-256 over a random salt and the content. A text that must not be kept can
-therefore be blanked together with its salt, and every digest above it still verifies, while
-nobody can guess the text back from the seal. The reason is sealed with the text because a
-reason quotes what it is about.
+**Seals.** An event's text and reason enter the chain of digests only as a seal, SHA-256 over a
+random salt and the content. Text and salt can be blanked: every digest still verifies, and nobody
+can guess the text from the seal.
 
-**Experience ids** are 60 random bits in twelve characters of Crockford's base 32 (no i, l,
-o, u). They say nothing about content or place, so they mean the same thing in every clone.
+**Experience ids** are 60 random bits in twelve characters of Crockford's base 32.
 """
 
 from __future__ import annotations
@@ -38,10 +35,8 @@ EventContent = tuple[str, str, str | None, str | None, int]
 
 
 def canonical(value: object) -> bytes:
-    """The canonical JSON of a value made of dicts, lists, strings, numbers and None.
-
-    Raises ValueError for NaN and infinities, TypeError for anything else.
-    """
+    """The canonical JSON of a value made of dicts, lists, strings, numbers and None. Raises
+    ValueError for NaN and infinities, TypeError for anything else."""
     return _json(value).encode()
 
 
@@ -68,11 +63,8 @@ def seal(salt: bytes, text: str | None, reason: str | None) -> bytes:
 
 
 class VersionContent(NamedTuple):
-    """What a version's digest covers.
-
-    `parents` are the parents' digests in order, `time` is microseconds since 1970 in UTC, `meta`
-    the version's canonical JSON as stored, `events` the version's events in order.
-    """
+    """What a version's digest covers: the parents' digests, `time` in microseconds since 1970
+    (UTC), `meta` as canonical JSON, the events in order."""
 
     schema: int
     parents: Sequence[bytes]
@@ -116,11 +108,8 @@ def new_id() -> str:
 
 
 def derived_id(*parts: object) -> str:
-    """The experience id that follows from `parts`: the same parts give the same id.
-
-    Training names its experiences this way, so that a run that was killed and resumed gives
-    the ids that an undisturbed one gives.
-    """
+    """The experience id that follows from `parts`. Training names its experiences so: a run that is
+    resumed gives the ids that an undisturbed one gives."""
     return encode_id(int.from_bytes(digest(["tfgrpo.experience", *parts])[:8], "big"))
 
 

@@ -1,8 +1,7 @@
 """Child processes: the one place where any is started.
 
-A child of ours runs Python with `-P`, or with `-I`: its working folder is not on the path of
-modules, so a file of a stranger's folder takes the place of no module. What asks no model is
-given `without_keys`, an environment of what a program needs to run.
+Ours run Python with `-P` or `-I`, so that no file of the working folder takes a module's place.
+What asks no model gets an environment `without_keys`.
 """
 
 from __future__ import annotations
@@ -56,17 +55,13 @@ def without_keys(*families: str) -> dict[str, str]:
 
 
 def whole(**more: str) -> dict[str, str]:
-    """This process's whole environment and `more`: for what asks models as this one does,
-    and for programs of the user's own."""
+    """This process's whole environment and `more`: for what asks models, and users' programs."""
     return {**os.environ, **more}
 
 
 def start(command: Sequence[str], env: Mapping[str, str], **options: Any) -> Popen[Any]:
-    """Starts a program with exactly that environment; `options` are those of `subprocess.Popen`.
-
-    Raises OSError where it cannot be started, and ValueError for Python that is not kept from
-    the working folder's modules.
-    """
+    """Starts a program with exactly that environment; `options` are Popen's. Raises OSError, and
+    ValueError for Python that is not kept from the working folder's modules."""
     check(command)
     return start_as_written(command, env, **options)
 

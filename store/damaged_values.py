@@ -1,9 +1,5 @@
-"""Values as they come out of a file that may be damaged, checked before anything relies on them.
-
-SQLite gives back whatever lies in a row, of whatever type. Rows are checked here column by column,
-which costs a twentieth of reading them, so that damage is an error with a hint and never a
-traceback. `fsck` finds what is wrong but well formed: a `Defect`.
-"""
+"""Values from a file that may be damaged, checked column by column before anything relies on them,
+so that damage is an error with a hint. `fsck` finds what is wrong but well formed: a `Defect`."""
 
 from __future__ import annotations
 
@@ -36,11 +32,9 @@ def damage_error(what: str) -> StoreError:
 
 
 def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
-    """Rows whose columns are of the types that `shape` has a letter for, one each.
-
-    `i` integer, `t` time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises
-    StoreError naming `what`.
-    """
+    """Rows whose columns are of the types that `shape` has a letter for, one each. `i` integer, `t`
+    time, `r` real, `s` text, `b` bytes; in upper case null is one as well. Raises StoreError naming
+    `what`."""
     if rows:
         for letter, column in zip(shape, zip(*rows, strict=True), strict=True):
             if not _is_of(letter, column):
@@ -51,8 +45,7 @@ def check_rows(rows: list[Any], shape: str, what: str) -> list[Any]:
 
 
 def _is_of(letter: str, column: Sequence[Any]) -> bool:
-    """Whether a column's values are of the types that a letter stands for, in half of the
-    time that a look at each takes."""
+    """Whether a column's values are of a letter's type: one look at all of them."""
     if letter.isupper():
         column = [value for value in column if value is not None]
     kind = KINDS[letter.lower()]

@@ -1,9 +1,5 @@
-"""The errors a user can meet, each one line with a hint.
-
-`TfgrpoError` is the root of everything that the product raises on purpose. The
-message says what is wrong, `hint` what to do about it; the command line prints
-both and exits with `exit_code`. A program catches the kinds below.
-"""
+"""The errors a user can meet: a message, a `hint` what to do about it, and the command's
+`exit_code`."""
 
 from __future__ import annotations
 

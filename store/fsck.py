@@ -1,8 +1,5 @@
-"""Checking everything that can be checked: seals, digests, replay, snapshots, names, records.
-
-Nothing is repaired but what is derived: `repair` drops the snapshots, since every one can be
-made again, and makes indexes and triggers anew.
-"""
+"""Checks everything that can be checked. `repair` mends only what is derived: it drops snapshots
+and makes indexes and triggers anew."""
 
 from __future__ import annotations
 
@@ -36,11 +33,8 @@ class Checked(NamedTuple):
 
 
 def fsck(store: Store) -> Checked:
-    """Recomputes every seal, digest, replay, snapshot and name. A read-only operation.
-
-    It judges the state in which it finds the store, and keeps nobody from writing meanwhile. The
-    storage of a large store is checked beside the rest, on another core where there is one.
-    """
+    """Recomputes every seal, digest, replay, snapshot and name of the state it finds. Read-only. A
+    large store's storage is checked beside the rest, on another core."""
     with store.port.reading():
         return _fsck(store)
 
@@ -91,8 +85,7 @@ def _fsck(store: Store) -> Checked:
 
 
 def repair(store: Store) -> int:
-    """Drops snapshots, which are made anew when they are due, and makes indexes and triggers
-    anew; returns how many snapshots went."""
+    """Drops snapshots and makes indexes and triggers anew; returns how many snapshots went."""
     count = len(store.port.counts.snapshot_positions())
     # Anew first: a trigger of somebody else's could keep the rest from its end.
     store.port.storage.rebuild()
@@ -109,7 +102,7 @@ class _EventReader:
         self._at = -1
 
     def events(self, version: Version) -> list[EventRow]:
-        """Returns the events of a version, those that there are."""
+        """The events of a version, those that there are."""
         after, upto = version.position - version.events, version.position
         if after == upto:
             return []
@@ -162,7 +155,7 @@ class _Lane:
         self.before: list[tuple[int, str, tuple[int, int] | None]] = []
 
     def at(self, position: int) -> dict[str, tuple[int, int]] | None:
-        """Returns what was live at an earlier position; None where that is too far back."""
+        """What was live at an earlier position; None where that is too far back."""
         back = len(self.before) - bisect_right(self.before, position, key=itemgetter(0))
         if back > FAR:
             return None
@@ -219,7 +212,6 @@ def _strays(port: Port, events: int) -> Iterator[Defect]:
 
 
 def _snapshot(port: Port, position: int, live: dict[str, tuple[int, int]]) -> Iterator[Defect]:
-    """Checks the snapshot at a position against what is live there."""
     snapshot = port.snapshot(position - 1, position)
     if snapshot is None or set(snapshot[1]) != {row for row, _ in live.values()}:
         yield Defect(f"snapshot {position}", NOT_REPLAYED, derived=True)

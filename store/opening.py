@@ -1,9 +1,5 @@
-"""How a store is opened or made.
-
-This is the one place that chooses an implementation: SQLite for files and every record of traffic,
-PostgreSQL for a store that is named by the address of a database. A new store is an empty library
-on the branch `main`, in a file that is made whole or not at all.
-"""
+"""How a store is opened or made: the one place that chooses SQLite for files and PostgreSQL for the
+address of a database."""
 
 from __future__ import annotations
 
@@ -44,8 +40,7 @@ def open_port(
 
 
 def is_there(path: Path) -> bool:
-    """Whether there is a store at a path, or in the database that it stands for. Raises
-    StoreError where that cannot be told."""
+    """Whether there is a store at a path or in its database. Raises StoreError."""
     address = named_by(path)
     return _database().is_there(str(address)) if is_address(address) else path.exists()
 
@@ -63,14 +58,12 @@ def members_of(port: Port) -> Members:
 
 
 def new_library(address: str) -> AbstractContextManager[Port]:
-    """The port over a library of a database that is made by one transaction, which ends
-    with this. Until then nobody sees it, and it is there whole or not at all, whatever kills its
-    maker. Raises StoreError where there is one already."""
+    """The port over a library of a database that one transaction makes, whole or not at all, which
+    ends with this. Raises StoreError where there is one already."""
     return _database().new(address, there_already(address))
 
 
 def _database() -> type[PostgresPort]:
-    """The implementation for databases. Raises StoreError where psycopg is not installed."""
     try:
         from tfgrpo.store.postgres.port import PostgresPort
     except ImportError as error:

@@ -1,16 +1,12 @@
 """The ports behind which everything that needs a database stands.
 
-`Port` is versions and events. What else a store keeps has ports of its own behind it: names,
-redactions, counts, the storage, and the records of training (`port_records.py`). All else is
-written against these alone. Files are SQLite's (`sqlite/`), shared stores PostgreSQL's
-(`postgres/`), and what the two do alike is in `sql/`. Another implementation passes the contract
-in `tests/port_contract.py`.
+What SQLite (`sqlite/`) and PostgreSQL (`postgres/`) do alike is in `sql/`. Another implementation
+passes the contract in `tests/port_contract.py`.
 
-**Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions
-in which each builds on the one before, so the history of a branch is a few ranges of
-consecutive rows: no index and no join. A version that builds on anything but the tip of a lane
-opens a new lane, which remembers the row at which it left. Lanes and rows are local to a store
-and never enter a digest.
+**Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions each
+of which builds on the one before, so a branch's history is a few ranges of consecutive rows. A
+version on anything but the tip of a lane opens a new lane, which remembers the row at which it
+left. Lanes and rows are local to a store and never enter a digest.
 """
 
 from __future__ import annotations
@@ -103,12 +99,8 @@ class Merge(NamedTuple):
 
 
 class BranchTip(NamedTuple):
-    """Where a name stands, with all that an append to it has to know of the store.
-
-    `version` is the number of `tip`, and `symbol` that of the name's last move. `last_version` and
-    `last_move` are the highest number and row that there are. `ends_lane` is whether nothing has
-    been recorded in its lane after the tip.
-    """
+    """Where a name stands, with what an append has to know: the highest version number and move
+    that there are, and whether nothing follows the tip in its lane."""
 
     name: str
     tip: Version
@@ -143,23 +135,14 @@ class Port(Protocol):
         """Releases the file or connection."""
 
     def transaction(self) -> AbstractContextManager[None]:
-        """Everything written inside lands whole or not at all; other writers wait.
-
-        One inside another joins it.
-        """
+        """Everything written inside lands whole or not at all. One inside another joins it."""
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one state, whatever others commit meanwhile.
-
-        No writer waits for it. Nothing is written inside; one inside another, or inside a
-        transaction, joins it.
-        """
+        """Everything read inside is of one state, whatever others commit meanwhile. No writer waits
+        for it. Nothing is written inside; one inside another, or inside a transaction, joins it."""
 
     def changes(self) -> int:
-        """A number that is another one after anybody else has committed.
-
-        Asked before every request of an application: it costs microseconds.
-        """
+        """A number that is another one after anybody else has committed. Costs microseconds."""
 
     def last_version(self) -> int:
         """The highest version number; below 0 where there is none."""
@@ -177,10 +160,7 @@ class Port(Protocol):
         """Versions whose digest in hex begins with `prefix`."""
 
     def first_since(self, time: int) -> int | None:
-        """The lowest number of the versions recorded at `time` or later, if any.
-
-        Microseconds since 1970. This reads every version.
-        """
+        """The lowest number of the versions since `time` (microseconds). Reads every version."""
 
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         """Row → the number of the version that holds the event there. Raises StoreError."""
@@ -241,8 +221,7 @@ class Names(Protocol):
         """The row of the newest move; 0 where there is none."""
 
     def marks_at(self, number: int, upto: int) -> list[str]:
-        """The tags and remote branches (whole names, ascending) that stood at a version right
-        after the move in row `upto`."""
+        """The tags and remote branches that stood at a version after the move in row `upto`."""
 
     def head(self) -> tuple[str | None, Version] | None:
         """The name that HEAD follows (None: it is detached) and the version that it is at; None
@@ -252,8 +231,7 @@ class Names(Protocol):
         """The version that a name stands at now."""
 
     def branch_tip(self, name: str) -> BranchTip | None:
-        """Where a name stands, and what an append to it has to know; None where it stands
-        nowhere."""
+        """Where a name stands, and what an append has to know; None for nowhere."""
 
     def ref_log(self, name: str | None) -> Iterator[RefMove]:
         """The moves of a name (None: of all names), newest first."""
@@ -261,11 +239,8 @@ class Names(Protocol):
     def append_refs(
         self, moves: Sequence[RefMove], batch: int | None = None, *, after: int | None = None
     ) -> int:
-        """Records moves, whose own `row` and `batch` are ignored. Only inside a transaction.
-
-        They join `batch`, or are one of their own; returns it. `after` is `last_move`, where the
-        caller has just asked for it.
-        """
+        """Records moves, whose own `row` and `batch` are ignored, in `batch` or one of their own;
+        returns it. `after` is `last_move`, if known. Only inside a transaction."""
 
     def remotes(self) -> dict[str, str]:
         """Name → location of other stores, names ascending."""
@@ -287,8 +262,7 @@ class Redactions(Protocol):
         """Records redactions of the event at `row`. Only inside a transaction."""
 
     def blank(self, row: int) -> None:
-        """Blanks text, reason and salt of an event whose redaction is on record. Only inside a
-        transaction."""
+        """Blanks text, reason and salt of a redacted event. Only inside a transaction."""
 
     def last(self) -> int:
         """A number that grows with every redaction, whoever records it."""
@@ -303,16 +277,13 @@ class Redactions(Protocol):
         """Every other place that has the pattern in it, and whether it can be replaced."""
 
     def replace(self, pattern: re.Pattern[str]) -> None:
-        """Replaces the pattern in the places that can be, and marks the answers that had it as
-        redacted. Only inside a transaction."""
+        """Replaces the pattern, and marks answers that had it. Only inside a transaction."""
 
     def rewrite(self) -> bool:
-        """Removes the last byte of what was deleted or replaced; returns False when that has to
-        be done again later, because somebody is reading."""
+        """Removes the last byte of what went; returns False where somebody is reading."""
 
     def needs_rewrite(self) -> bool:
-        """Whether the storage itself says that a redaction's `rewrite` is still to be done, and
-        may be done from here. A file does not say so: its plan does."""
+        """Whether the storage itself says that a `rewrite` is due; a file's plan does instead."""
 
 
 class Counts(Protocol):
@@ -334,10 +305,8 @@ class Counts(Protocol):
         """Experience → how many MODIFYs it has in these ranges (after, upto] of rows."""
 
     def keeps(self, rows: Mapping[str, int], ranges: Sequence[tuple[int, int]]) -> dict[int, int]:
-        """Row → how many KEEPs in these ranges (after, upto] confirm the event there.
-
-        `rows` has the rows to look at by experience: an experience has one live event at most.
-        """
+        """Row → how many KEEPs in these ranges (after, upto] confirm the event there. `rows` has
+        the rows to look at by experience: an experience has one live event at most."""
 
     def snapshot_positions(self) -> list[int]:
         """The positions of all snapshots, ascending."""
@@ -350,8 +319,7 @@ class Storage(Protocol):
     """The file or database itself: checked, mended, copied, locked."""
 
     def recorder(self, number: int) -> str | None:
-        """The user by whom a version was recorded, where the storage itself says so: a database
-        does, of who was connected; a file says nothing."""
+        """The database's user by whom a version was recorded; None for a file."""
 
     def evaluated(self) -> bool:
         """Whether there is any evaluation: asked where `records` takes long to load."""
@@ -360,8 +328,7 @@ class Storage(Protocol):
         """What a file with all of this storage in it holds."""
 
     def check(self) -> list[Defect]:
-        """What is wrong with the storage, and with what no digest covers. Reads all of it; a
-        check that damage keeps from its end is a problem itself. Raises nothing."""
+        """What is wrong with the storage and with what no digest covers. Raises nothing."""
 
     def checking(self) -> Callable[[], list[Defect]]:
         """Begins what `check` does, beside the caller where that saves time; returns what waits
@@ -374,13 +341,11 @@ class Storage(Protocol):
         """Forgets every snapshot."""
 
     def hold(self, name: str) -> AbstractContextManager[bool]:
-        """Holds a lock of that name over the whole store, for as long as this process lives, where
-        processes on other machines write to it; yields whether it was free. A store in a file
-        knows none but its own machine's, which are files: nothing is held, and it is free."""
+        """Holds a lock over the whole store while this process lives; yields whether it was free. A
+        file's locks are files of its own machine, and always free here."""
 
     def is_ours(self, name: str) -> bool:
-        """Whether a lock that this process took over the whole store is its own still. One that
-        was lost, as with the database's connection, is taken again where that can be."""
+        """Whether a lock that we took is ours still; a lost one is taken again where it can be."""
 
     def is_held(self, name: str) -> bool:
         """Whether some process holds the lock of that name over the whole store."""
@@ -396,10 +361,9 @@ class Member(NamedTuple):
 class Members(Protocol):
     """The members of a library.
 
-    A reader reads. A trainer also appends: runs, their calls and attempts, versions, and moves of
-    names that are not protected. A reviewer moves protected names as well, decides and redacts,
-    and has no runs. An owner does all of it and says who may do what. None of them may change or
-    delete what is recorded.
+    A reader reads. A trainer appends runs, versions and moves of unprotected names. A reviewer also
+    moves protected names, decides and redacts, and has no runs. An owner does all of it and says
+    who may do what.
     """
 
     def all(self) -> list[Member]:

@@ -1,7 +1,4 @@
-"""The part of the port behind which training and evaluation keep their records.
-
-Apart from `port.py` because a view of the library has no use for it.
-"""
+"""The part of the port behind which training and evaluation keep their records."""
 
 from __future__ import annotations
 
@@ -60,23 +57,17 @@ class Records(Protocol):
         """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
-        """A run's attempts that were recorded after that place, as they were recorded;
-        places ascend. Reads nothing of what is before."""
+        """A run's attempts recorded after a place; reads nothing of what is before."""
 
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         """The journalled calls of those of these keys that are there, in any order."""
 
     def reward_sums(self, run: int, after: int, samples: int) -> Iterator[RewardSum]:
-        """The rewards of a run's attempts that were recorded after that place,
-        by step and problem, steps ascending; places ascend. Reads nothing of what is before.
-
-        Counted are attempts with a reward whose sample is below `samples` and whose verdict has
-        no `hint`; a step and problem without one is there with none.
-        """
+        """The rewards of a run's attempts recorded after a place, by step and problem, steps
+        ascending. Counted are those with a sample below `samples` and no `hint` in the verdict."""
 
     def reward_steps(self, run: int, samples: int, upto: int | None) -> list[tuple[int, int]]:
-        """The pairs of step (up to one) and version of a run's attempts with a reward
-        whose sample is below `samples`, ascending."""
+        """Step (up to one) and version of attempts with a reward and a sample below `samples`."""
 
     def rewards(self, run: int, samples: int, upto: int | None, name: str) -> Iterator[RewardRow]:
         """A run's attempts that `reward_sums` counts, by step (up to one), problem and
@@ -89,28 +80,23 @@ class Records(Protocol):
         """A run's (one step's) calls and tokens by kind, in the order of first calls."""
 
     def spent(self, run: int | None) -> list[Spent]:
-        """Calls and tokens by run, step, kind and model, in the order of first calls.
-
-        The kind is the stage; for a call of no step it is `evaluation`.
-        """
+        """Calls and tokens by run, step, kind and model, in the order of first calls. The kind is
+        the stage; for a call of no step it is `evaluation`."""
 
     def spent_by_day(self, run: int | None) -> list[DaySpent]:
         """What `spent` does by day as well, in UTC, in the order of first calls."""
 
     def spent_since(self, run: int, after: int) -> SpentTail:
-        """What a run's calls after that place in the journal came to, as `spent` does;
-        places ascend. Reads nothing of what is before."""
+        """What `spent` gives, of a run's calls after a place in the journal."""
 
     def spent_by_endpoint(self, run: int | None) -> list[EndpointSpent]:
-        """What `spent` does by what answers have as `endpoint`, of those that have that,
-        in the order of first calls."""
+        """What `spent` gives by the `endpoint` of answers that have one."""
 
     def estimated(self, run: int | None) -> int:
         """How many calls have an answer whose `estimated` is true."""
 
     def sent(self, run: int) -> list[tuple[str, Json]]:
-        """The model of a run's calls and what their answers have as `sent`, where they
-        have that: each pair once, in the order of the first such call."""
+        """The model and `sent` of a run's answers, each pair once, in the order of first calls."""
 
     def evaluations(
         self, version: int | None = None, digest: str | None = None
@@ -127,19 +113,15 @@ class Records(Protocol):
         """Decisions, oldest first."""
 
     def append_decision(self, decision: Decision) -> int:
-        """Records a decision, whose own `row` is ignored; returns its row. Only inside a
-        transaction."""
+        """Records a decision; returns its row. Only inside a transaction."""
 
 
 class JournalWriter(Protocol):
     """Appends to the journal. Belongs to the thread that appends and closes."""
 
     def append(self, calls: Sequence[CallValues], rollouts: Sequence[RolloutValues]) -> None:
-        """Appends rows, all of them or none; they are durable when it returns.
-
-        A call whose key is there, and a rollout that is there, stay as they are. Raises
-        RowRefused where a row breaks a rule, StoreError where nothing can be written.
-        """
+        """Appends rows, all or none, durably; those that are there stay as they are. Raises
+        RowRefused where a row breaks a rule, StoreError where nothing can be written."""
 
     def close(self) -> None:
         """Releases what was opened."""

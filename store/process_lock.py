@@ -1,9 +1,5 @@
-"""A lock that a process holds for as long as it lives, kill -9 included.
-
-It is the `filelock` library's: the operating system gives the lock back when its process ends,
-however it ends. The lock file stays, for its owner alone to open, and a link in its place is
-refused.
-"""
+"""A lock that a process holds for as long as it lives, by `filelock`. The lock file stays, for its
+owner alone to open, and a link in its place is refused."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ PATIENCE = 0.1
 
 @contextmanager
 def held(path: Path, *, patience: float = PATIENCE) -> Iterator[bool]:
-    """Tries for `patience` seconds to take the lock at `path`; yields whether it was taken.
-
-    Raises StoreError where the file cannot be made or opened.
-    """
+    """Tries for `patience` seconds to take a lock; yields whether it was. Raises StoreError."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path, mode=0o600, poll_interval=0.001)

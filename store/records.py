@@ -1,8 +1,5 @@
-"""The nouns of the store, as small immutable records.
-
-They are named tuples, not dataclasses: a replay makes one per event, and `tfgrpo log` should
-start as fast as git feels. Times are microseconds since 1970 in UTC.
-"""
+"""The nouns of the store, as named tuples, which are quick to load and make. Times are microseconds
+since 1970 in UTC."""
 
 from __future__ import annotations
 
@@ -22,12 +19,9 @@ Json: TypeAlias = Mapping[str, Any]
 
 
 class Operation(NamedTuple):
-    """What a controller or a person proposes, before it is recorded.
-
-    `experience` is the id it is about; an ADD may leave it out and is given a fresh one.
-    `text` is required for ADD and MODIFY and meaningless for the others. `evidence` is JSON:
-    run, step, problem, rollouts, rewards, prompt digests, model.
-    """
+    """What a controller or a person proposes. An ADD without `experience` is given a fresh id.
+    `text` is for ADD and MODIFY; `evidence` is JSON (run, step, problem, rollouts, rewards,
+    model)."""
 
     op: Op
     experience: str | None = None
@@ -52,9 +46,7 @@ class Event(NamedTuple):
 
 class Version(NamedTuple):
     """An atomic batch of events. `number` is local to this store, `digest` is valid in every clone.
-
-    `position` is the row of its last event (or of the last one before it, when it has none).
-    """
+    `position` is the row of its last event (or of the last one before it, when it has none)."""
 
     number: int
     digest: bytes
@@ -85,9 +77,7 @@ class Version(NamedTuple):
 
 class Experience(NamedTuple):
     """One short piece of advice. Its id never changes; `row` is the event that last shaped it.
-
-    `redacted`: the text was taken out of the store, and `text` is only what stands for it.
-    """
+    `redacted`: the text was taken out of the store, and `text` is only what stands for it."""
 
     id: str
     text: str
@@ -96,12 +86,8 @@ class Experience(NamedTuple):
 
 
 class Library:
-    """The library in force at a version: experiences in the order in which they were first added,
-    or in which a version put them.
-
-    Immutable. It is the fold of the version's history, and equal to any other with the same
-    experiences in the same order, wherever they came from.
-    """
+    """The library in force at a version, in order. Immutable, and equal to any other with the same
+    experiences in the same order."""
 
     __slots__ = ("__dict__", "_experiences", "version")
 
@@ -169,10 +155,8 @@ class Change(NamedTuple):
 
 
 class RefMove(NamedTuple):
-    """One row of the ref log: a name moved. None for a version: the name is not there.
-
-    Rows of one operation share `batch`, the row of the first of them.
-    """
+    """One row of the ref log: a name moved. None for a version: the name is not there. Rows of one
+    operation share `batch`, the row of the first of them."""
 
     row: int
     batch: int

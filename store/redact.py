@@ -1,19 +1,15 @@
 """Redaction: taking a text that must not be kept out of the store, while every digest verifies.
 
-What an event says enters the chain of digests only as a salted seal (`canonical.py`), so text,
-reason and salt can be blanked, on record in `redactions`. The same text is taken out of what
-training left behind. What digests cover themselves (messages, evidence) cannot be changed: it
-is found and reported, never passed over.
+Digests cover an event's salted seal, so text, reason and salt can be blanked, on record in
+`redactions`. The text is also taken out of what training left behind. What digests cover themselves
+(messages, evidence) is reported.
 
-**No placeholder reaches a model.** Where a redacted text is in force at the tip of a branch, the
-redaction appends a version there that deletes the experience or gives it another text. Older
-versions keep the experience, without its text; rendering leaves it out.
+**No placeholder reaches a model.** Where the text is in force at a branch's tip, a version is
+appended that deletes the experience or gives it another text.
 
-**Bytes.** A database that forgets a row still has its bytes, in free pages and in the log. The
-redaction itself is one transaction; after it the storage is written anew (`rewrite`), and the text
-is taken out of what lies around the store. A file beside the store, its plan, has the text until
-all of that is done. If it is interrupted, or another process is reading, `fsck` reports it, and
-`finish` does it again: whatever opens the store next calls it.
+**Bytes.** After the transaction the storage is written anew, and the text is taken out of what lies
+around the store. A plan beside the store has the text until all of that is done; whatever opens the
+store next finishes it.
 """
 
 from __future__ import annotations
@@ -54,9 +50,7 @@ SHORTEST = 4
 
 class Target(NamedTuple):
     """What is to go: an experience's events (those of one version, the one at one row), texts.
-
-    `texts` are looked for everywhere; so are the texts of the experience's events.
-    """
+    `texts` are looked for everywhere; so are the texts of the experience's events."""
 
     experience: str | None = None
     version: Version | None = None
@@ -65,10 +59,8 @@ class Target(NamedTuple):
 
 
 class RedactionPlan(NamedTuple):
-    """What a redaction does: events that are blanked, records that are changed, what stays.
-
-    `live` is branch → the experiences in force there whose text goes.
-    """
+    """What a redaction does: events that are blanked, records that are changed, what stays. `live`
+    is branch → the experiences in force there whose text goes."""
 
     events: tuple[Event, ...]
     records: tuple[Occurrence, ...]
@@ -86,11 +78,8 @@ class Redacted(NamedTuple):
 
 
 def plan(store: Store, target: Target) -> RedactionPlan:
-    """Returns what redacting `target` would do. A read-only operation.
-
-    Raises InvalidOperation for a text that is too short, UnknownRevision when the experience
-    has no such event, TfgrpoError when nothing anywhere holds it.
-    """
+    """What redacting `target` would do. Raises InvalidOperation for a text that is too short,
+    UnknownRevision for no such event, TfgrpoError when nothing holds it."""
     port = store.port
     named = _named_events(store, target)
     texts = [*target.texts, *(row.text for row in named if row.text is not None)]
@@ -138,14 +127,12 @@ def redact(
     author: str | None = None,
     around: Around = lambda written: True,
 ) -> Redacted:
-    """Takes `target` out of the store, as one transaction, writes the file anew, and has `around`
-    do what lies beside it.
+    """Takes `target` out of the store in one transaction, writes the file anew, and has `around` do
+    what lies beside it.
 
-    `reason` goes on record. Where a redacted text was in force, the experience is deleted, or
-    given `replacement`. Raises what `plan` raises, and InvalidOperation when reason, author or
-    replacement hold the text themselves, when a replacement would stand for several
-    experiences, and when a training run is under way, which would write the text again; and
-    ProtectedName when it is in force on a protected branch.
+    Where a redacted text was in force, the experience is deleted, or given `replacement`. Raises
+    what `plan` does, ProtectedName, and InvalidOperation when reason, author or replacement hold
+    the text, a replacement would stand for several experiences, or a run is under way.
     """
     port = store.port
     author = author or store.author
@@ -187,13 +174,9 @@ def redact(
 
 
 def finish(store: Store, around: Around = lambda written: True) -> bool:
-    """Writes the file anew, so that no byte of what was removed is left in it or in its log, and
-    has `around` do what lies beside it, for every plan that was not finished.
-
-    A plan whose redaction was cut off before it was recorded is dropped. Returns False when
-    another process is reading: then it is to be done again later. Needs as much free space as the
-    store takes. Raises StoreError when there is not.
-    """
+    """Writes the file anew and has `around` do what lies beside it, for every plan that is not
+    finished; one that was never recorded is dropped. Returns False when another process is reading.
+    Needs as much free space as the store takes. Raises StoreError."""
     if not unfinished(store):
         _mark(store, [()])
     if not store.port.redactions.rewrite():
@@ -218,12 +201,12 @@ def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
 
 
 def unfinished(store: Store) -> bool:
-    """Returns whether a redaction's old bytes may still be in a file or a database."""
+    """Whether a redaction's old bytes may still be in a file or a database."""
     return _marker(store).exists() or store.port.redactions.needs_rewrite()
 
 
 def pending(store: Store) -> list[tuple[str, ...]]:
-    """Returns the forms of the texts of each plan that was not finished. Raises StoreError."""
+    """The forms of the texts of each plan that was not finished. Raises StoreError."""
     try:
         return [tuple(written) for written in json.loads(_marker(store).read_bytes() or b"[[]]")]
     except FileNotFoundError:
@@ -235,7 +218,7 @@ def pending(store: Store) -> list[tuple[str, ...]]:
 
 
 def _is_recorded(store: Store, written: Sequence[str]) -> bool:
-    """Returns whether nothing is left in the store that a plan would have changed."""
+    """Whether nothing is left in the store that a plan would have changed."""
     if not written:
         return True
     pattern = matcher(written)
@@ -246,11 +229,8 @@ def _is_recorded(store: Store, written: Sequence[str]) -> bool:
 
 
 def copies(store: Store, written: Sequence[str]) -> list[Path]:
-    """Returns the files of the store that hold one of these forms of a text.
-
-    Those are the database and its log as they lie on the disk, free pages and all, and whatever
-    else is in its `.tfgrpo` folder, apart from the plan of a redaction that is not finished.
-    """
+    """The files that hold one of these forms of a text: the database and its log with free pages,
+    and the rest of its `.tfgrpo` folder, but for the plan."""
     if not written:
         return []
     marker = _marker(store)
@@ -261,7 +241,7 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:
-    """Returns whether a file holds one of these forms of a text."""
+    """Whether a file holds one of these forms of a text."""
     pattern = matches_bytes(written)
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
@@ -271,7 +251,7 @@ def holds(path: Path, written: Sequence[str]) -> bool:
 
 
 def _named_events(store: Store, target: Target) -> list[EventRow]:
-    """Returns the events that are named, without those that have nothing left to blank."""
+    """The events that are named, without those that have nothing left to blank."""
     if target.experience is None:
         return []
     assert is_id(target.experience), "an experience's whole id"
@@ -307,8 +287,7 @@ def _check(plan: RedactionPlan, reason: str, author: str, replacement: str | Non
 
 
 def _record_decisions(store: Store, plan: RedactionPlan, reason: str, author: str) -> None:
-    """Records which decisions a redaction takes a text out of: no others may be changed. One that
-    blanks no event is on record as a decision about the records that it changes."""
+    """Records which decisions a redaction takes a text out of, and one about records alone."""
     if plan.records and not plan.events:
         decide(
             store, REDACTION, "records", {"places": len(plan.records)}, why=reason, author=author
@@ -327,7 +306,6 @@ def _take_out(
     author: str,
     replacement: str | None,
 ) -> Version:
-    """Appends the version that keeps a blanked text out of prompts."""
     operations = [
         Operation("DELETE", id, reason=reason)
         if replacement is None
@@ -348,8 +326,7 @@ def _marker(store: Store) -> Path:
 
 
 def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
-    """Writes the plans down, durably; none at all is no file. What the file held is overwritten,
-    so that the disk does not keep the text. Raises StoreError."""
+    """Writes the plans down, durably, over what was there; none is no file. Raises StoreError."""
     path = _marker(store)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -370,7 +347,6 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
 
 
 def _opened(path: Path) -> int | None:
-    """Returns a descriptor to write to a file by; None where there is none."""
     try:
         return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:

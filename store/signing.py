@@ -1,12 +1,8 @@
 """Signatures: that a version is somebody's, by their SSH key, as `ssh-keygen -Y` makes and checks.
 
-A signature stands in the version's meta, so it travels with the version, and taking it away gives
-another version. Signed is the digest that the version would have without it, and with that every
-parent. A tag that is signed is a version of its own: without events, on top of the one that it is
-for, with the tag's name in its meta. So a tag cannot be put elsewhere, or be called otherwise.
-
-Whose keys count is said by a file beside the store, `allowed_signers`, in the form that git has
-it (ssh-keygen(1), ALLOWED SIGNERS). It belongs to this copy of the store, and never travels.
+A signature stands in the version's meta and signs the digest that the version has without it. A
+signed tag is a version of its own: without events, with the tag's name in its meta. The keys that
+count are in `allowed_signers` beside the store, in git's form, which never travels.
 """
 
 from __future__ import annotations
@@ -36,8 +32,7 @@ MISSING = "no signature"
 
 
 class Checked(NamedTuple):
-    """What became of checking a signature. `by` is whose it is, where it is good, and `why` says
-    what is wrong, where it is not."""
+    """A checked signature: `by` is whose it is, where it is good, `why` what is wrong."""
 
     by: str | None
     why: str
@@ -150,8 +145,7 @@ def _tag_checked(store: Store, name: str, version: Version) -> Checked:
 
 
 def standing_tag(store: Store, name: str) -> Version:
-    """The very version that a tag stands at: one of its own, where the tag is signed. Raises
-    UnknownRevision."""
+    """The version that a tag stands at: its own, where it is signed. Raises UnknownRevision."""
     version = store.port.names.standing(TAG + name)
     if version is None:
         raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
@@ -159,10 +153,8 @@ def standing_tag(store: Store, name: str) -> Version:
 
 
 def sign_tag(store: Store, name: str, at: str, sign: Signer, why: str, *, force: bool) -> Version:
-    """Makes a signed tag of a revision; returns the version that was tagged.
-
-    Raises InvalidName for one that is there, unless `force`, and TfgrpoError.
-    """
+    """Makes a signed tag of a revision; returns the version that was tagged. Raises InvalidName for
+    one that is there, unless `force`, and TfgrpoError."""
     check_name("tag", name)
     with store.port.transaction():
         target = store.resolve(at)
@@ -181,8 +173,7 @@ def sign_tag(store: Store, name: str, at: str, sign: Signer, why: str, *, force:
 
 
 def require(store: Store, name: str, before: Version | None, after: Version) -> None:
-    """Refuses a move of a whole name that is not signed for: of a branch, where one of the versions
-    that come to it is not; of a tag, where it is not itself. Raises PushRefused."""
+    """Raises PushRefused for a move of a whole name that brings an unsigned version, or tag."""
     if name.startswith(TAG):
         checks = iter([(after, _tag_checked(store, name[len(TAG) :], after))])
     else:
@@ -200,7 +191,6 @@ def require(store: Store, name: str, before: Version | None, after: Version) -> 
 
 
 def _ssh_keygen(arguments: Sequence[str], message: bytes) -> tuple[int, str, str]:
-    """Runs ssh-keygen; returns its exit code, its output and its last complaint."""
     from subprocess import PIPE
 
     try:

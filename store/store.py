@@ -109,11 +109,8 @@ class Store:
         return Runs(self.port, self._path)
 
     def rollouts(self, run: str, step: int | None = None) -> Rollouts:
-        """The attempts of a run, by its name (those of one step). Steps count from 1, as
-        they are shown everywhere; in `runs` they are counted from 0, as they are on record.
-
-        Raises UnknownRevision.
-        """
+        """The attempts of a run, by its name (of one step, from 1 as they are shown; `runs` counts
+        from 0). Raises UnknownRevision."""
         from tfgrpo.store.activity.runs import Rollouts
 
         rows = self.runs.rollouts(self.runs.get(run), None if step is None else step - 1)
@@ -132,13 +129,11 @@ class Store:
         """Opens the store at `path`: a file, a project's folder or a database's address; without
         one, the nearest.
 
-        `author` signs the versions that are committed without one of their own, and is asked for
-        when it is first needed; `now` gives microseconds since 1970. `watching` is for a server
-        that reads: threads may take turns with the store, and what is locked is an error at once.
-        A redaction that was interrupted is finished first, which standard error is told, and what
-        kills have left beside the store is removed, but by one who watches. With `unchecked`, for
-        checks, both are left, and a schema that others have added to is not refused. Raises
-        StoreError.
+        `author` signs versions without an author, and is asked for when first needed; `now` gives
+        microseconds since 1970. `watching` is for a server that reads: threads may take turns, and
+        a lock is an error at once. An interrupted redaction is finished and what kills have left is
+        removed, unless one watches or, for checks, it is `unchecked`; that lets a foreign schema be
+        as well. Raises StoreError.
         """
         path = in_folder(named_by(path or find_file(os.getcwd())))
         port = open_port(path, watching=watching, unchecked=unchecked)
@@ -165,11 +160,8 @@ class Store:
         author: Author = "unknown",
         now: Callable[[], int] | None = None,
     ) -> Store:
-        """Makes a store file with an empty library on the branch `main`, or opens the one there.
-
-        The file is made whole, or not at all: by whatever this is cut off, and however many make
-        it at once. Raises StoreError.
-        """
+        """Makes a store file with an empty library on the branch `main`, whole or not at all, or
+        opens the one there. Raises StoreError."""
         path = in_folder(named_by(path))
         return opening.init(path, lambda p: cls(p, path, author=author, now=now or _microseconds))
 
@@ -213,10 +205,7 @@ class Store:
         return revision if isinstance(revision, Version) else revisions.resolve(self, revision)
 
     def library(self, revision: str | Version = "HEAD") -> Library:
-        """The library in force at a revision. A read-only operation.
-
-        The last few are remembered, until something is redacted: nothing else changes a library.
-        """
+        """The library in force at a revision. The last few are remembered."""
         return self._memory.library(self.resolve(revision))
 
     def diff(self, a: str | Version, b: str | Version = "HEAD") -> tuple[Change, ...]:
@@ -225,13 +214,9 @@ class Store:
             return replay.diff(self.port, self.resolve(a), self.resolve(b))
 
     def log(self, revision: str | Version | None = "HEAD") -> Iterator[Version]:
-        """Versions newest first: the history of a revision, or the versions in `a..b`.
-
-        A range holds what `b` has in its history and `a` has not, `a...b` what one of them has
-        and the other has not; None asks for all that a name stands on. The revision is resolved
-        when this is called; versions are read one by one, so the first comes at once however long
-        the history is.
-        """
+        """Versions newest first: the history of a revision, or the versions in `a..b` or `a...b`;
+        None asks for all that a name stands on. The revision is resolved at the call, and versions
+        are read as they are asked for."""
         if revision is None:
             named = self.branches() | self.remote_branches() | self.tags()
             return history.ancestors(self, {self.head.version.number, *named.values()})
@@ -257,10 +242,7 @@ class Store:
         return {row.row: event_of(row, numbers[row.row]) for row in events}
 
     def texts_before(self, events: Iterable[Event]) -> dict[int, str]:
-        """Event row → the text that the event started from, where there was one.
-
-        An event points at the one it follows on, so this costs what the events do and no replay.
-        """
+        """Event row → the text that the event started from, where there was one."""
         follows = {e.row: e.replaces for e in events if e.replaces is not None}
         if not follows:
             return {}
@@ -279,11 +261,8 @@ class Store:
         return tuple(sorted(events, key=lambda one: (one.version, one.row)))  # rows go by branch
 
     def experience_id(self, text: str, revision: str | Version = "HEAD") -> str:
-        """The experience meant by an id, the beginning of one, or a label such as `G3`.
-
-        Labels are those of the library at `revision`. Raises UnknownRevision or
-        AmbiguousRevision.
-        """
+        """The experience meant by an id, the beginning of one, or a label such as `G3`. Labels are
+        those of the library at `revision`. Raises UnknownRevision or AmbiguousRevision."""
         if text[:1] == "G" and text[1:].isdigit():
             labels = self.library(revision).labels
             if text in labels:
@@ -374,17 +353,14 @@ class Store:
     def create_tag(
         self, name: str, at: str | Version = "HEAD", *, force: bool = False, why: str = ""
     ) -> Version:
-        """Tags a revision, with what the ref log says of it. An existing tag moves only with
-        `force`; the ref log keeps both."""
+        """Tags a revision; the ref log says `why`. An existing tag moves only with `force`."""
         return self._name(TAG, "tag", name, at, force=force, why=why)
 
     def move_branch(
         self, name: str, to: str | Version, *, expected: Version | None = None
     ) -> Version:
-        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood.
-
-        With `expected`, the branch must still stand there, else StaleVersion is raised.
-        """
+        """Moves a branch to any version. Nothing is deleted: `name@{1}` is where it stood. With
+        `expected`, the branch must still stand there, else StaleVersion is raised."""
         with self.port.transaction():
             self._check_tip(name, self.tip(name), expected)
             return self._name(BRANCH, "branch", name, to, force=True)
@@ -456,9 +432,7 @@ class Store:
 
     def move_names(self, moves: Sequence[tuple[str, int | None, str | None]], action: str) -> None:
         """Moves names as one operation: (name, version, symbol), with None for a name that goes.
-
-        Names are whole here: HEAD, heads/main, tags/approved.
-        """
+        Names are whole here: HEAD, heads/main, tags/approved."""
         with self.port.transaction():
             self._move(moves, action)
 
@@ -516,12 +490,9 @@ class Store:
         message: str,
         **details: Unpack[CommitDetails],
     ) -> Version:
-        """Appends one version to a branch, and tags it, in one transaction; returns it.
-
-        An operation that cannot apply to the library at the branch raises InvalidOperation, and
-        a branch that has moved on from `expected`, or changed what is to change since `onto`,
-        StaleVersion; then nothing is recorded.
-        """
+        """Appends one version to a branch, and tags it, in one transaction. Raises InvalidOperation
+        for what cannot apply, StaleVersion where the branch has moved on from `expected`, or
+        changed what is to change since `onto`; then nothing is recorded."""
         from tfgrpo.store.history.append import (
             event_rows,
             grown,

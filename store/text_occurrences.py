@@ -1,10 +1,6 @@
-"""Where a text lies in a store beside the events: in records of training, messages, names.
-
-A text that went through a model is written down many times over: in the requests whose prompt
-held it, in answers that quote it, in answers that are JSON and quote it escaped. What no
-version's digest covers and no rule protects can be changed; everything else can only be pointed
-at. Which is which is the port's affair; how a text is looked for and taken out is said here.
-"""
+"""Where a text lies in a store beside the events, and how it is looked for and taken out: in
+requests, in answers that quote it, and in JSON that escapes it. Which places may be changed is the
+port's affair."""
 
 from __future__ import annotations
 
@@ -38,8 +34,8 @@ class Occurrence(NamedTuple):
 
 
 def forms(texts: Iterable[str]) -> tuple[str, ...]:
-    """Returns the ways in which texts are written, longest first: as they are, and on one line, as
-    prompts have them. What JSON makes of each is for `matcher` and `matches_bytes`."""
+    """The ways in which texts are written, longest first: as they are, and on one line, as prompts
+    have them. What JSON makes of each is for `matcher` and `matches_bytes`."""
     written = {form for text in texts for form in (text, " ".join(text.split()))}
     return tuple(sorted(written, key=lambda form: (-len(form), form)))
 
@@ -51,13 +47,13 @@ def matcher(written: Iterable[str]) -> re.Pattern[str]:
 
 
 def matches_bytes(written: Iterable[str]) -> re.Pattern[bytes]:
-    """Returns what finds the same in the bytes of a file, in UTF-8."""
+    """What finds the same in the bytes of a file, in UTF-8."""
     return re.compile(matcher(written).pattern.encode(errors="surrogatepass"))
 
 
 def _in_any_spelling(form: str) -> str:
-    """Returns a pattern of a text. The backslashes of a run and of what is escaped behind it are
-    one run: it is taken whole, so that a long one takes no time."""
+    """A pattern of a text. The backslashes of a run and of what is escaped behind it are one run:
+    it is taken whole, so that a long one takes no time."""
     pattern, after = "", ""
     for run, char in re.findall(r"(\\+)|(.)", form, re.DOTALL):
         as_run = rf"(?:\\{{{len(run)},}}+|(?:{BACKSLASHES}u005[cC]){{{len(run)}}})"
@@ -68,7 +64,6 @@ def _in_any_spelling(form: str) -> str:
 
 @cache
 def _spellings(char: str, backslashes: str) -> str:
-    """Returns a pattern of a character and its escapes, each behind such backslashes."""
     units = char.encode("utf-16-be", errors="surrogatepass").hex()
     hexes = [
         re.sub("[a-f]", lambda digit: f"[{digit[0]}{digit[0].upper()}]", units[n : n + 4])
@@ -82,7 +77,7 @@ def _spellings(char: str, backslashes: str) -> str:
 
 
 def clean_json(value: str, pattern: re.Pattern[str]) -> str:
-    """Returns JSON without the pattern, in whichever text of it that was."""
+    """JSON without the pattern, in whichever text of it that was."""
     try:
         content = json.loads(value)
     except ValueError:  # damaged: what it is worth as JSON is lost already

@@ -1,11 +1,7 @@
 """Decisions: who approved what about production, when, on what evidence and why.
 
-An experiment begins, its share changes, a proposal is accepted, a branch is rolled back: each is
-one row, appended and never changed. The ref log says where names stood; this says why. Nothing
-here moves a name: whoever does, records the decision in the same transaction.
-
-Decisions belong to a store, as runs do: clone, fetch, push and bundles leave them where they are.
-A redaction reaches their subject, content and reason, and is itself a decision about each.
+Each is one row, appended and never changed, in the transaction of what was decided. They belong to
+a store: clone, fetch, push and bundles leave them. A redaction reaches their texts.
 """
 
 from __future__ import annotations
@@ -25,10 +21,8 @@ REDACTION = "redaction"
 
 class Decision(NamedTuple):
     """One decision. `time` is microseconds since 1970 in UTC; `row` orders them in this store.
-
     `kind` is a word (`experiment`, `rollback`, `proposal`), `subject` what it is about (a name),
-    `content` the rest as a JSON object: what was done, and the evidence.
-    """
+    `content` the rest as a JSON object: what was done, and the evidence."""
 
     row: int
     id: str
@@ -57,11 +51,9 @@ def decide(
     why: str | None = None,
     author: str | None = None,
 ) -> Decision:
-    """Records a decision, in the transaction that is open or in one of its own; returns it.
-
-    Raises InvalidOperation for one without kind or subject, ValueError or TypeError for a content
-    that is no JSON.
-    """
+    """Records a decision, in the transaction that is open or in one of its own; returns it. Raises
+    InvalidOperation for one without kind or subject, ValueError or TypeError for a content that is
+    no JSON."""
     if not kind.strip() or not subject.strip():
         raise InvalidOperation("a decision has a kind and a subject", hint="name what it is about")
     canonical(content)  # what is none is an error before the transaction
@@ -81,7 +73,6 @@ def decisions(
 
 
 def about(decision: Decision, name: str) -> bool:
-    """Whether a decision is about a name: as its subject, its kind, its id, or as a value
-    of its content, such as the branch that an experiment was on."""
+    """Whether a decision is about a name: by subject, kind, id or a value of its content."""
     named = (decision.subject, decision.kind, decision.id, *decision.content.values())
     return any(value == name for value in named)

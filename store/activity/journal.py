@@ -1,10 +1,8 @@
 """The journal's writer: every answer on the disk before anybody acts on it.
 
-One thread owns one writer of the port. It writes what there is as soon as it is idle, and whatever
-has been handed to it meanwhile goes into the next transaction together: 128 calls in flight share
-an fdatasync, no answer waits for a timer, and the event loop never waits for the disk. `append`
-returns when the row is durable; a run killed right after has it. A failed write (a full disk) is
-raised to everyone whose row was in it. `benchmarks/kills.py` measures what a kill costs.
+One thread owns one writer. What is handed to it while it writes goes into the next transaction
+together, so 128 calls in flight share an fdatasync. A failed write is raised to everyone whose row
+was in it. `benchmarks/kills.py` measures what a kill costs.
 """
 
 from __future__ import annotations
@@ -86,7 +84,6 @@ class Journal:
         self._writer.close()
 
     def _gather(self) -> list[Write | None]:
-        """Waits for a row and returns all that there are."""
         return [self._queue.get(), *self._waiting()]
 
     def _waiting(self) -> Iterator[Write | None]:
@@ -134,7 +131,6 @@ class Journal:
 
 
 def _tell(writes: Sequence[Write], failed: dict[int, BaseException]) -> None:
-    """Tells everyone in a batch, with one wake-up for each event loop."""
 
     def settle(results: list[tuple[asyncio.Future[None], BaseException | None]]) -> None:
         for done, error in results:

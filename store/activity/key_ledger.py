@@ -1,8 +1,5 @@
-"""Virtual keys and what was spent: what a proxy lets whom do, and what that has come to.
-
-They lie in a file of their own beside the store (`ledger.db`), which outlives the record of
-traffic. Of a key nothing is kept but its digest: 32 random bytes need no slow one.
-"""
+"""Virtual keys and what was spent, in a file of their own beside the store (`ledger.db`). Of a key
+only its digest is kept: 32 random bytes need no slow one."""
 
 from __future__ import annotations
 
@@ -44,9 +41,8 @@ class Budget(NamedTuple):
 
 
 class KeyLimits(NamedTuple):
-    """What a key may: spend, ask in a minute, which models, libraries and other paths it reaches
-    (patterns such as `gpt-5*`; None: all models and libraries, no other path), until when
-    (microseconds)."""
+    """What a key may: spend, ask in a minute, which models, libraries and paths (patterns; None:
+    all models and libraries, no other path), until when (microseconds)."""
 
     budget: Budget | None = None
     rate: int | None = None
@@ -81,8 +77,7 @@ class Ledger(Protocol):
         """All keys, oldest first."""
 
     def add_key(self, key: VirtualKey) -> None:
-        """Records a new key; its number is given here. Raises InvalidOperation where a key that is
-        not revoked has that name."""
+        """Records a new key. Raises InvalidOperation where a key in use has that name."""
 
     def change_key(self, name: str, limits: KeyLimits) -> None:
         """Gives a key other limits. Raises InvalidOperation where none has that name."""

@@ -1,8 +1,6 @@
 """What training and evaluation leave behind beside the library: runs, rollouts, calls, scores.
 
-None of it enters a version's digest; events point at it. Rows are appended and never changed;
-a run's state is the last row of its states. Where they lie is the port's affair
-(`port_records.py`); the names and rules are here.
+None of it enters a version's digest. Rows are appended; a run's state is its last state's row.
 """
 
 from __future__ import annotations
@@ -35,10 +33,8 @@ WORKING = ("started", "resumed", "unsealed", BUDGET)
 
 
 class Run(NamedTuple):
-    """One training run: its frozen settings, the branch it grows and where it began.
-
-    The `id` is 0 while the run is not on record: nothing was paid for it yet (`Runs.prepare`).
-    """
+    """One training run: its frozen settings, the branch it grows and where it began. The `id` is 0
+    while the run is not on record: nothing was paid for it yet (`Runs.prepare`)."""
 
     id: int
     name: str
@@ -83,9 +79,7 @@ class RunState(NamedTuple):
 
 class Call(NamedTuple):
     """A model call that was paid for. `answer` is JSON: content, finish_reason and the like.
-
-    `attempts` counts the tries it took, `seconds` is the time of the one that answered.
-    """
+    `attempts` counts the tries it took, `seconds` is the time of the one that answered."""
 
     key: bytes
     run: int | None
@@ -124,10 +118,7 @@ class Rollouts(tuple[RolloutRow, ...]):
     __slots__ = ()
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A row for each attempt, without its messages.
-
-        Raises ImportError where pandas is not installed.
-        """
+        """A row for each attempt, without messages. Raises ImportError without pandas."""
         import pandas
 
         columns = ["step", "problem", "sample", "version", "outcome", "reward", "answer", "reason"]
@@ -197,8 +188,7 @@ class EndpointSpent(NamedTuple):
 
 
 class SpentTail(NamedTuple):
-    """What the calls after a place in the journal came to. `last` is the place of the newest call,
-    from which on to ask next time."""
+    """The sums of the calls after a place in the journal; `last` is the place to ask from next."""
 
     last: int
     spent: list[Spent]
@@ -217,17 +207,15 @@ class AttemptMark(NamedTuple):
 
 
 class AttemptTail(NamedTuple):
-    """The attempts that were recorded after a place, in the order in which they were. `last` is
-    the place of the newest, from which on to ask next time."""
+    """The attempts recorded after a place, in order; `last` is the place to ask from next."""
 
     last: int
     attempts: list[AttemptMark]
 
 
 class RewardSum(NamedTuple):
-    """The rewards of the attempts at one problem in one step: how many are `above` one half, and
-    how many there are. `version` is the newest that they ran under; `last` is the place of the
-    newest, and the highest of all is from where on to ask next time."""
+    """How many attempts at a problem in a step have a reward, and one `above` one half. `version`
+    is their newest; the highest `last` of all is the place to ask from next."""
 
     last: int
     step: int
@@ -308,8 +296,7 @@ class Runs:
         self._records.append_run(run)
 
     def row_id(self, run: Run) -> int:
-        """The number of a run on record, where what it leaves behind points. A run that
-        is not there yet is put on record first."""
+        """The number of a run on record. A run that is not there yet is put on record first."""
         record = self._pending.pop(run.uid, None)
         if record is not None:
             try:
@@ -320,7 +307,6 @@ class Runs:
         return self._known_id(run)
 
     def _known_id(self, run: Run) -> int:
-        """The number of a run on record, 0 for one that is not."""
         if run.id or run.uid in self._pending:
             return run.id
         if run.uid not in self._ids:
@@ -366,11 +352,8 @@ class Runs:
         return bool(states) and states[-1].state == REMOVED
 
     def remove(self, run: Run, reason: str | None = None) -> None:
-        """Hides an unfinished run; that is on record like all else, and undone by resuming it.
-
-        What it has paid for stays, and its name stays taken. Raises InvalidOperation where it is
-        at work, or finished.
-        """
+        """Hides an unfinished run, until it is resumed. Its name stays taken. Raises
+        InvalidOperation where it is at work, or finished."""
         state = self.state(run)
         if state == REMOVED:
             return
@@ -412,10 +395,7 @@ class Runs:
         return self._records.states(self._known_id(run))
 
     def state(self, run: Run) -> str:
-        """The present state of a run: running, or the last one it reached.
-
-        A run whose process was killed is interrupted, whatever it said last.
-        """
+        """The last state a run reached, or running. A run that was killed is interrupted."""
         if self.is_held(self.lock_path(run)):
             return "running"
         states = self.states(run)
@@ -442,8 +422,7 @@ class Runs:
                 yield free_elsewhere
 
     def is_ours(self, path: Path) -> bool:
-        """Whether a lock that `hold` took is this process's still. Raises StoreError where
-        nobody can tell now."""
+        """Whether a lock that `hold` took is ours still. Raises StoreError."""
         return self._port.storage.is_ours(path.stem)
 
     def is_held(self, path: Path) -> bool:
@@ -463,8 +442,7 @@ class Runs:
         return next(iter(self._records.calls_by_key([key])), None)
 
     def calls_by_key(self, keys: Iterable[bytes]) -> dict[bytes, Call]:
-        """Those of the journalled calls of these keys that are there, in one query for
-        hundreds of them."""
+        """Those of the journalled calls of these keys that are there."""
         return {call.key: call for call in self._records.calls_by_key(list(dict.fromkeys(keys)))}
 
     def reward_sums(self, run: Run, after: int, samples: int) -> Iterator[RewardSum]:
@@ -488,21 +466,16 @@ class Runs:
         return self._records.usage(self._known_id(run), step)
 
     def attempts_since(self, run: Run, after: int = 0) -> AttemptTail:
-        """The attempts of a run that were recorded after that place, without their texts:
-        for who follows a run, at the price of what is new."""
+        """A run's attempts recorded after a place, without their texts."""
         return self._records.attempts_since(self._known_id(run), after)
 
     def calls(self, run: Run, stage: str, step: int | None = None) -> list[Call]:
-        """The journalled calls of one stage of a run (in one step, from 0), oldest first.
-        Reads their texts."""
+        """A run's journalled calls of one stage (in one step, from 0), oldest first."""
         return self._records.calls(self._known_id(run), stage, step)
 
     def spent(self, run: Run | None = None) -> list[Spent]:
-        """The sums of the calls of a run, or of the whole store.
-
-        By run, step, stage and model, in the order in which they were first made. Evaluations,
-        which belong to no step, are a stage of their own.
-        """
+        """The sums of the calls of a run, or of the store, by run, step, stage and model, in the
+        order of first calls. Evaluations are a stage of their own."""
         return self._records.spent(self._known_id(run) if run else None)
 
     def spent_by_day(self, run: Run | None = None) -> list[DaySpent]:
@@ -510,13 +483,11 @@ class Runs:
         return self._records.spent_by_day(self._known_id(run) if run else None)
 
     def spent_since(self, run: Run, after: int = 0) -> SpentTail:
-        """The sums of the calls of a run after that place in the journal: for who follows
-        a run, at the price of what is new."""
+        """The sums of a run's calls after a place in the journal."""
         return self._records.spent_since(self._known_id(run), after)
 
     def spent_by_endpoint(self, run: Run | None = None) -> list[EndpointSpent]:
-        """The sums of the calls that several endpoints have answered, by endpoint. Reads
-        every answer of the run, or of the store."""
+        """The sums of the calls that several endpoints have answered, by endpoint."""
         return self._records.spent_by_endpoint(self._known_id(run) if run else None)
 
     def estimated(self, run: Run | None = None) -> int:
@@ -524,8 +495,7 @@ class Runs:
         return self._records.estimated(self._known_id(run) if run else None)
 
     def sent(self, run: Run) -> list[tuple[str, Json]]:
-        """How requests of a run's calls were sent beside what they ask: each way once,
-        with the model."""
+        """The ways in which a run's requests were sent, each once, with the model."""
         return self._records.sent(self._known_id(run))
 
     # evaluations:

@@ -1,11 +1,9 @@
-"""The record of traffic: which calls an application made, under which library, and what became
-known of them later.
+"""The record of traffic: which calls an application made, under which library, and feedback on
+them.
 
-It lies in a file of its own beside the store (`traffic.db`), for events must not wait for
-traffic, and traffic is deleted after a while, which events never are. What is kept of each call
-are counts; the words only where that was asked for. A caller's key is never kept: `caller` is a
-keyed digest of it, by a secret of this file, which tells whether feedback comes from the same
-caller and nothing else; a subject is kept as such a digest as well.
+It lies in a file beside the store (`traffic.db`), because it is deleted after a while. Words are
+kept only where that was asked for. A caller's key and a subject are kept as digests keyed by a
+secret of this file.
 """
 
 from __future__ import annotations
@@ -54,13 +52,11 @@ class UnknownCall(TfgrpoError):
 
 
 class CallRecord(NamedTuple):
-    """One call. `time` is microseconds since 1970; `latency`, `first` (its first byte) and `added`
-    (what it waited in the proxy) are microseconds. `experiences` are the ids that were in the
-    prompt, None for the whole library. `status` is HTTP's, 499 where the client was gone first,
-    599 where the provider broke off; `error` says why it failed, or why its answer could not be
-    read. `trace` is what the caller's `traceparent` says (trace, span and flags, in hex), `tags` is
-    JSON, `key` the name of the virtual key, `provider` the address that was asked last, and `tries`
-    how often one was."""
+    """One call. `time` is microseconds since 1970; `latency`, `first` (byte) and `added` (wait in
+    the proxy) are microseconds. `experiences` are the ids in the prompt, None for the whole
+    library. `status` is HTTP's, 499 where the client was gone, 599 where the provider broke off.
+    `trace` is the caller's `traceparent` in hex, `tags` JSON, `key` a virtual key's name,
+    `provider` the address asked last, `tries` how often one was."""
 
     id: str
     time: int
@@ -185,10 +181,8 @@ class Place(NamedTuple):
 
 
 class CallFilter(NamedTuple):
-    """Which calls are asked for: since when and before when (microseconds), of which version (its
-    name or the beginning of its digest), library, model, subject and arm, only failed ones, only
-    with feedback, only with a mean score below a bar, only those behind a place of the list; of a
-    trace, of a virtual key, and with all of some tags."""
+    """Which calls are asked for. Times are microseconds; `version` is a name or the beginning of a
+    digest, `below` a bar for the mean score, `after` a place in the list."""
 
     since: int = 0
     version: str | None = None
@@ -215,8 +209,7 @@ class ListedCall(NamedTuple):
 
 
 class FoundCalls(NamedTuple):
-    """Calls with the words that were looked for, newest first. Where more may be found, `reached`
-    is the place from which on nothing was looked at."""
+    """The calls found, newest first; `reached` is where the search ended, if more may be found."""
 
     calls: list[ListedCall]
     reached: Place | None
@@ -225,10 +218,8 @@ class FoundCalls(NamedTuple):
 class LiveFigures(NamedTuple):
     """Calls that belong together (of a version, or with an experience in the prompt), in figures.
 
-    Latencies are microseconds: `p50` and `p95` of the whole call, `added` the median of what it
-    waited in the proxy. Tokens are None where no call says them. `scored` counts calls with a
-    score, `score` is the mean of their means. `dollars` is what the calls with a known price cost,
-    None where no prices were asked for; `unpriced` are those whose price is not known.
+    Latencies are microseconds, `added` a median. Tokens and `dollars` are None where they are not
+    known. `score` is the mean of the means of `scored` calls; `unpriced` calls have no known price.
     """
 
     name: str
@@ -299,8 +290,7 @@ class Traffic(Protocol):
         library, its experiences as in `CallRecord`, and the number."""
 
     def arm_calls(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmCall]:
-        """The calls in these arms since then (microseconds) with all of these tags, oldest
-        first."""
+        """The calls in these arms since then (microseconds) with these tags, oldest first."""
 
     def arm_scores(self, arms: Sequence[str], since: int, tags: Tags = ()) -> list[ArmScore]:
         """The scores of the same calls, in the order in which they arrived."""
@@ -333,8 +323,7 @@ def traffic_path(store: Path | str) -> str:
 
 
 def make_traffic_folder(store: Path | str) -> None:
-    """Makes the folder in which the traffic of a store in a database is recorded: nothing else may
-    have needed one here. That of a file is there, or it and its store are gone. Raises
+    """Makes the folder in which the traffic of a store in a database is recorded. Raises
     StoreError."""
     if not is_address(named_by(store)):
         return
@@ -349,11 +338,8 @@ def make_traffic_folder(store: Path | str) -> None:
 
 
 def recent_call(traffic: Traffic, id: str) -> CallRecord:
-    """The call of that id, or of the only id that begins so. Raises UnknownCall.
-
-    A proxy writes its records every tenth of a second, so a whole id that is not there yet is
-    waited for, a second at most.
-    """
+    """The call of that id, or of the only id that begins so. A whole id is waited for, a second at
+    most. Raises UnknownCall."""
     deadline = time.monotonic() + WAIT
     while True:
         try:
@@ -382,8 +368,7 @@ def checked_scale(label: str, scale: Scale) -> Scale:
 def checked_feedback(
     call: str, given: Mapping[str, object], *, author: str, time: int, scales: Scales
 ) -> Feedback:
-    """Feedback as it was sent, checked: a score is on the scale of its metric. Raises
-    FeedbackRefused."""
+    """Feedback as it was sent, on its metric's scale. Raises FeedbackRefused."""
     known = {"call", "score", "label", "comment", "correct"}
     if unknown := given.keys() - known:
         raise FeedbackRefused(
@@ -499,8 +484,7 @@ def by_dimension(
 
 
 def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
-    """The figures of each library and version that calls were answered under, the last
-    used first."""
+    """The figures of each library and version, the last used first."""
     return by_dimension(calls, "version")
 
 
@@ -518,9 +502,7 @@ def by_experience(
     calls: Iterable[MeasuredCall], library_of: Callable[[str], Sequence[str]]
 ) -> list[LiveFigures]:
     """The figures of the calls that had each experience in their prompt, most calls first.
-
-    `library_of` gives the ids of the whole library at a version, by the beginning of its digest.
-    """
+    `library_of` gives the ids of the whole library at a version, by the beginning of its digest."""
     groups: dict[str, list[MeasuredCall]] = {}
     prompts = grouped(calls, lambda call: (call.digest, call.experiences))
     for (digest, experiences), same in prompts.items():
@@ -536,11 +518,8 @@ def by_experience(
 def experience_uses(
     traffic: Traffic, since: int, library_of: Callable[[str], Sequence[str]]
 ) -> dict[str, int]:
-    """Experience → how many calls since then (microseconds) had it in their prompt.
-
-    `library_of` gives the ids of the whole library at a version, by the beginning of its digest;
-    a version that is not there counts for nothing.
-    """
+    """Experience → how many calls since then (microseconds) had it in their prompt. `library_of`
+    gives the ids at a version by its digest; a version that is not there counts for nothing."""
     uses: Counter[str] = Counter()
     for digest, experiences, calls in traffic.prompts(since):
         try:

@@ -1,8 +1,6 @@
 """From operations to event rows: what is checked, sealed and pointed at before it is appended.
 
-All is decided against the library that an append builds on. So a row knows the event it follows on
-and the experience's birth, and replay needs no search. A `TipState` is what is known of that
-library, kept from one append to the next.
+A row knows the event it follows on and the experience's birth, so replay needs no search.
 """
 
 from __future__ import annotations
@@ -70,10 +68,8 @@ def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
 def event_rows(
     port: Port, position: int, live: dict[str, LiveRow], operations: Sequence[Operation]
 ) -> tuple[list[EventRow], Changes]:
-    """Turns operations into event rows after `position`; also returns what they change.
-
-    Raises InvalidOperation.
-    """
+    """Turns operations into event rows after `position`; also returns what they change. Raises
+    InvalidOperation."""
     for op, _, text, _, _ in operations:
         if op in SAYING and (not text or text.isspace()):
             raise InvalidOperation(f"{op} needs a text", hint="give the text of the experience")
@@ -151,11 +147,8 @@ def place(
     live: dict[str, LiveRow],
     operations: Iterable[tuple[Op, str | None]],
 ) -> tuple[list[Placement], Changes]:
-    """Where events on experiences go after `position`, and what they change.
-
-    An ADD without an experience gets a new one. Raises InvalidOperation for an operation that
-    cannot apply to what is live.
-    """
+    """Where events go after `position`, and what they change. An ADD without an experience gets a
+    new one. Raises InvalidOperation for what cannot apply to what is live."""
     changes: Changes = {}
     placements: list[Placement] = []
     new = tuple.__new__  # what LiveRow() calls, by way of Python
@@ -194,7 +187,6 @@ def place(
 
 
 def _refusal(id: str, shaped_by: LiveRow | None) -> InvalidOperation:
-    """The error for an ADD under an id that the caller chose."""
     if not is_id(id):
         return InvalidOperation(f"{id!r} is not an experience id", hint="omit it to get a new one")
     if shaped_by is not None:
@@ -215,13 +207,10 @@ def _deletions(port: Port, position: int, ids: Collection[str]) -> dict[str, Del
 class CommitDetails(TypedDict, total=False):
     """What `Store.commit` can be told beside the operations and the message.
 
-    `author` signs the version, in place of the store's. `meta` is kept in the version and its
-    digest. With `expected`, the branch must still stand at that version. With `onto`, the
-    operations were made for that version, and apply to wherever the branch stands if no
-    experience that they change has been changed since. With neither they are applied to wherever
-    it stands. `merged` is the second parent. `order` has ids in the order that the library is to
-    have; what it leaves out follows as it did. `tags` are put on the version. `also` is called
-    inside the transaction, for records that must land with the version.
+    `author` signs in place of the store's. `meta` is in the digest. With `expected` the branch must
+    stand at that version; with `onto` the operations were made for that version, and no experience
+    that they change may have changed since. `merged` is the second parent, `order` has ids in the
+    order of the library, `tags` are put on the version, `also` is called inside the transaction.
     """
 
     author: str | None
@@ -235,8 +224,7 @@ class CommitDetails(TypedDict, total=False):
 
 
 class TipState(NamedTuple):
-    """What is live at a version, the position after which it grows, and what a replay up to
-    there would read, in events."""
+    """What is live at a version, where it grows, and the cost of a replay to there, in events."""
 
     version: Version
     position: int
@@ -250,12 +238,8 @@ def tip_state_at(
     known: TipState | None,
     remembered: Callable[[Version], Iterable[Shape] | None] | None = None,
 ) -> TipState:
-    """The state at a version.
-
-    From `known`, which is used up, it takes no query where an append follows on the last one.
-    Beside other writers it is brought up to date by their events alone, for as long as those
-    are few. `remembered` gives what is live there, where that has been replayed already.
-    """
+    """The state at a version: from `known`, which is used up, where the version follows on it or a
+    few events lie between; else from what is `remembered` as live there, or a replay."""
     if known is not None:
         if (known.version.digest, known.position) == (version.digest, version.position):
             return known
@@ -275,8 +259,7 @@ def tip_state_at(
 
 
 def with_lane(port: Port, state: TipState) -> TipState:
-    """A state that may grow: itself, or, where its lane has gone on, a copy of it at the
-    beginning of a new lane. Only inside a transaction."""
+    """A state that may grow: itself, or a copy in a new lane. Only inside a transaction."""
     return state if port.lane_tip(state.position) else in_new_lane(port, state)
 
 
@@ -289,10 +272,8 @@ def in_new_lane(port: Port, state: TipState) -> TipState:
 def grown(
     port: Port, state: TipState, version: Version, rows: Sequence[EventRow], changes: Changes
 ) -> TipState:
-    """The state after a version was appended to `state`, which is used up.
-
-    Records a snapshot where one is due. Only inside a transaction.
-    """
+    """The state after a version was appended to `state`, which is used up. Records a snapshot where
+    one is due. Only inside a transaction."""
     live, cost = state.live, state.cost + len(rows)
     for id, shaped_by in changes.items():
         if shaped_by is None:

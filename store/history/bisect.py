@@ -1,11 +1,8 @@
 """Halving a history: which version to try next to find the first bad one.
 
-A history is a function from a version's number to its parents' numbers, which are lower. A version
-is bad if an ancestor is. So the first bad one is an ancestor of any bad version and no ancestor of
-a good one. Merges count: a try tells as much as it has suspects among its ancestors.
-
-A search is its marks, in order, in the file `bisect.json` beside the store. Nothing of it enters
-the store: HEAD stays where it is, and no name moves.
+A version is bad if an ancestor is, so the first bad one is an ancestor of any bad version and of no
+good one. A try tells as much as it has suspects among its ancestors. The marks of a search lie in
+`bisect.json` beside the store; nothing of it enters the store.
 """
 
 from __future__ import annotations
@@ -30,11 +27,8 @@ FORMAT = 1
 
 
 def suspects(parents: Parents, bad: int, good: Iterable[int]) -> list[int]:
-    """The versions that may be the first bad one, ascending; `bad` is the last of them.
-
-    Reads no more of the history than lies above the good versions' common past. Empty when `bad`
-    is a good version or an ancestor of one.
-    """
+    """The versions that may be the first bad one, ascending, `bad` last; empty when `bad` is in a
+    good one's history. Reads no more than lies above the good versions' common past."""
     return list(ancestor_numbers(parents, [bad], good))[::-1]
 
 
@@ -54,10 +48,8 @@ def reach(parents: Parents, among: Sequence[int]) -> dict[int, int]:
 
 
 def choose(parents: Parents, among: Sequence[int], untried: Collection[int]) -> int | None:
-    """Which of `untried` halves the suspects best, the newest of several; None if none.
-
-    `among` are the suspects, ascending; the last is known to be bad and is never chosen.
-    """
+    """Which of `untried` halves the suspects best, the newest of several; None if none. `among` are
+    the suspects, ascending; the last is known to be bad and is never chosen."""
     counts = reach(parents, among)
     total = len(among)
     able = [n for n in among[:-1] if n in untried]
@@ -99,11 +91,8 @@ class BisectSearch(NamedTuple):
 
 
 class BisectProgress(NamedTuple):
-    """Where a search stands: what may be the first bad version (ascending), what to try next.
-
-    `first_bad` is known once the search is over. With nothing left to try and none known, it is
-    among the suspects, of which all but one could not be judged.
-    """
+    """What may be the first bad version (ascending) and what to try next. `first_bad` is known at
+    the end, unless what is left cannot be judged."""
 
     suspects: tuple[int, ...]
     next: int | None
@@ -174,10 +163,8 @@ def progress(
     unknown: Collection[int] = (),
     parents: Parents | None = None,
 ) -> BisectProgress:
-    """Where a search stands. `unknown` cannot be tried now, but is not skipped.
-
-    `parents`, from `history.parents_reader`, spares a repeated caller the reading of versions.
-    """
+    """Where a search stands. `unknown` cannot be tried now, but is not skipped. `parents`, from
+    `history.parents_reader`, spares a repeated caller the reading of versions."""
     if search.bad is None or not search.good:
         return BisectProgress((), None, None)
     parents = parents or parents_reader(store)

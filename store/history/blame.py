@@ -1,12 +1,7 @@
-"""Who taught us this: for each live experience, the event that first gave it its text, and its
-votes.
+"""Who taught us this: for each live experience, the event that gave it its text, and its votes.
 
-A merge or cherry-pick records what it brings over as events of its own, which name the version
-they come from. Here such an event is followed to the one that it repeats, so that the credit goes
-to whoever wrote the text and not to whoever merged it; a text that a merge put together from both
-sides is the merge's own.
-
-`status -v` counts how much a history holds, what changes in it, and what has been confirmed.
+A merge or cherry-pick records what it brings over as events that name their version. They are
+followed to the event they repeat, so credit goes to who wrote the text.
 """
 
 from __future__ import annotations
@@ -102,11 +97,9 @@ def blame(
     only: Collection[str] | None = None,
     ranges: Ranges | None = None,
 ) -> list[Blame]:
-    """Who gave each experience of a library its text, in library order.
-
-    `only` are the ids that are asked for, and `ranges` those of the version's whole history,
-    where they are known already: in a long history they are most of the work.
-    """
+    """Who gave each experience of a library its text, in library order. `only` are the ids that are
+    asked for, and `ranges` those of the version's whole history, where they are known already: in a
+    long history they are most of the work."""
     with replay.without_gc():
         live = _live(store, version, only)
         numbers = {event.version for _, event in live}
@@ -126,8 +119,6 @@ def blame(
 def _live(
     store: Store, version: Version, only: Collection[str] | None
 ) -> list[tuple[Experience, Event]]:
-    """The experiences of a library, in its order, each with its live event. Of a whole
-    library the events are all that is read: they have what the experiences say."""
     if only is not None:
         library = [e for e in store.library(version) if e.id in only]
         events = store.events_at(e.row for e in library)
@@ -163,8 +154,7 @@ def _is_hex(text: str) -> bool:
 
 
 class Confirmed(NamedTuple):
-    """A live experience, the version that gave it its text, how many KEEPs have confirmed that
-    since, and how often any of its texts was replaced."""
+    """A live experience, its text's version and KEEPs, and how often its texts were replaced."""
 
     experience: Experience
     version: Version
@@ -182,13 +172,10 @@ class StepStats(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """The figures of the history of one version, and of the file that it lies in.
+    """The figures of a version's history, second parents' included, and of the file it lies in.
 
-    `versions` and `events` count what is in the version's history, second parents' included
-    (versions without an event are left out, and steps as well); what a merge brings over counts
-    where it was made, and not again as the merge's own. `file_versions` and `file_events` count
-    all that is in the file. `experiences` are the live ones, in library order. Sizes are in
-    bytes; `first` is the oldest version with events, if any.
+    What a merge brings over counts where it was made. `experiences` are the live ones in library
+    order. Sizes are in bytes; `first` is the oldest version with events.
     """
 
     version: Version
@@ -226,10 +213,7 @@ class Stats(NamedTuple):
 
 
 def stats(store: Store, version: Version) -> Stats:
-    """The figures of a version's history. A read-only operation.
-
-    Reads every event of the history once.
-    """
+    """The figures of a version's history, every event of which is read once."""
     with store.port.reading():
         return _stats(store, version)
 
@@ -268,7 +252,6 @@ def _stats(store: Store, version: Version) -> Stats:
 def _steps(
     store: Store, run: Run, tags: Mapping[str, int], ranges: list[tuple[int, int]]
 ) -> list[StepStats]:
-    """The steps of a run that lie in a history, oldest first."""
     prefix = f"{run.name}/step_"
     numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
     versions = [store.version(number) for number in sorted(numbers)]

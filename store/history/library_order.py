@@ -1,12 +1,8 @@
-"""The order of a library: that in which its experiences were first added, or another one that a
-version records.
+"""The order of a library: that of first additions, or one that a version records.
 
-A version that arranges its library anew has the list of ids in its meta, under `order`: those are
-first, in that order, and whatever is not in the list follows in the order in which it was first
-added. So a list need be no longer than up to the last experience that was moved, and an empty one
-says that nothing is moved any more. The versions built on it have its digest under `ordered`, so
-that a replay finds the list without a search. Both are in the digests of these versions, and so
-every clone orders a library alike.
+Under `order` in a version's meta are the ids that come first; the others follow in the order of
+birth. Versions built on it have its digest under `ordered`, so that a replay finds the list. Both
+are in the digests, so every clone orders alike.
 """
 
 from __future__ import annotations
@@ -45,8 +41,7 @@ def inherited(parent: Version) -> Json:
 
 
 def listed(port: Port, version: Version) -> Sequence[str]:
-    """The experiences that come first in the library at a version, in order. Raises
-    StoreError where the list is missing."""
+    """The experiences that come first in a version's library, in order. Raises StoreError."""
     order: Sequence[str] | None = version.meta.get(ORDER)
     if order is None and ORDERED in version.meta:
         digest = version.meta[ORDERED]
@@ -85,12 +80,9 @@ def with_order(
     changes: Changes,
     details: CommitDetails,
 ) -> Json | None:
-    """The meta of a version that is appended to `tip`, with the order of its library.
-
-    `live` is what is live at the tip, and `changes` what the version makes of it. Raises
-    StaleVersion where an order was made for a version that has another one than the tip, and
-    InvalidOperation where the caller's meta has an order of its own.
-    """
+    """The meta of a version appended to `tip`, with its library's order; `live` is what is live at
+    the tip, `changes` what the version makes of it. Raises StaleVersion where the order was made
+    for another one than the tip's, InvalidOperation where the meta has one of its own."""
     meta, wanted, onto = details.get("meta") or {}, details.get("order"), details.get("onto")
     if not meta.keys().isdisjoint((ORDER, ORDERED)):
         raise InvalidOperation("meta has an order", hint="give it to commit as `order`")
@@ -122,8 +114,7 @@ def _sequence(births: Mapping[str, int], order: Iterable[str]) -> list[str]:
 
 
 def _shortest(order: Sequence[str], births: Mapping[str, int]) -> list[str]:
-    """The shortest beginning of an order that gives all of it: what follows is in the
-    order of birth as it is."""
+    """The shortest beginning of an order that gives all of it, by birth."""
     end = len(order)
     while end > 1 and births[order[end - 2]] < births[order[end - 1]]:
         end -= 1
@@ -143,8 +134,7 @@ def _is_digest(text: object) -> bool:
 
 
 class Move(NamedTuple):
-    """That an experience stands elsewhere in an order: its places there before and after, among
-    all of the library, from 0."""
+    """An experience's places in an order before and after, from 0."""
 
     experience: str
     before: int
@@ -160,8 +150,7 @@ class MergedOrder(NamedTuple):
 
 
 def moved(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The fewest experiences that, moved, bring one order into the other, in the order of
-    `after`. What is not in both is no move."""
+    """The fewest of the common experiences that, moved, bring one order into the other."""
     from tfgrpo.store.history.word_diff import (
         rising,  # a log of a library in its first order needs none
     )
@@ -217,12 +206,8 @@ def placed(
 def merged_order(
     base: Library, ours: Library, theirs: Library, added: Iterable[str]
 ) -> MergedOrder:
-    """The order of a merge, three-way: ours, with what theirs moved and ours did not put
-    where theirs has it, after the same experience.
-
-    `added` are the experiences that the merge brings into ours. Where theirs records no other order
-    than base, it moved nothing.
-    """
+    """The order of a three-way merge: ours, with what theirs moved and ours did not put after the
+    same experience as in theirs. `added` are the experiences that the merge brings into ours."""
     if source(base.version) == source(theirs.version):
         return MergedOrder(None, ())
     was, mine, other = ids_of(base), ids_of(ours), ids_of(theirs)
@@ -250,8 +235,7 @@ def _moved_or_placed(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def _place_in(
     order: Sequence[str], theirs: Sequence[str], id: str, without: Collection[str]
 ) -> int:
-    """Where in an order an experience goes that stands at its place in theirs: after the
-    nearest one before it there, or, where none is, before the nearest after it."""
+    """The place after the nearest one before it in theirs, or before the nearest after it."""
     place = {other: number for number, other in enumerate(order) if other not in without}
     at = theirs.index(id)
     for other in reversed(theirs[:at]):

@@ -1,18 +1,13 @@
 """Which versions of a history a log shows, since when, and under which subject.
 
-Versions are looked at one by one as they are asked for. The walk ends as soon as nothing older can
-fit. A time is written as `2026-11-20`, `2026-11-20T18:30`, `3d` or `2 days ago`:
-
     moment := date | date and time in ISO 8601 | <n><unit> | <n> <unit>s ago
     date   := 2026-11-20 | today | yesterday
     unit   := s | m | h | d | w | month | y    (a month has 30 days, a year 365)
 
-A time without an offset is local. A date alone is its first instant, or, as the end of a period,
-its last.
+A time without an offset is local. A date alone is its first instant, or, as an end, its last.
 
-Texts are never copied into a message: a message is in the digest for good, and a text can be
-redacted. So work by hand without a message records only which kind of work it was. Its first words
-are read from its events each time it is shown.
+A message is in the digest for good, and a text can be redacted: work by hand without a message
+records its kind alone, and its first words are read from its events whenever it is shown.
 """
 
 from __future__ import annotations
@@ -48,10 +43,9 @@ DAY = r"\d{4}-\d\d-\d\d\Z"
 class Filter(NamedTuple):
     """What a version must have; None, or no kind, asks for nothing. Times in microseconds.
 
-    A version fits when its run and time do and, where `experience` or `ops` ask for some, it has
-    such an event. `words` are looked for in the message and in the texts and reasons of those
-    events, and `author` in the name of who signed the version, whatever their case. `counted` is a
-    text that such an event puts in or takes out. Without `merges` no merge fits.
+    `experience` and `ops` ask for such an event. `words` are looked for in the message and those
+    events, `author` in the author's name, whatever their case. `counted` is a text that such an
+    event puts in or takes out. Without `merges` no merge fits.
     """
 
     run: str | None = None
@@ -98,7 +92,6 @@ def marked(
 
 
 def _holding(store: Store, filter: Filter) -> set[int]:
-    """The numbers of the versions with an event that is asked for."""
     assert filter.experience is not None
     return {e.version for e in store.history(filter.experience) if filter.fits_event(e)}
 
@@ -133,7 +126,6 @@ def _fits(store: Store, version: Version, filter: Filter, holding: set[int] | No
 
 
 def _changes_count(store: Store, version: Version, filter: Filter) -> bool:
-    """Whether a version puts a text in or takes it out."""
     words = filter.counted or ""
     events = [e for e in store.events(version) if e.op != "KEEP" and filter.fits_event(e)]
     before = store.texts_before(events)
@@ -192,11 +184,8 @@ class UnknownTime(TfgrpoError):
 
 
 def parse_time(text: str, *, now: int, end: bool = False) -> int:
-    """The point in time that `text` names, in microseconds since 1970.
-
-    `now` is in microseconds too. With `end`, a date alone is the last instant of its day. Raises
-    UnknownTime.
-    """
+    """The point in time that `text` names, in microseconds since 1970. `now` is in microseconds
+    too. With `end`, a date alone is the last instant of its day. Raises UnknownTime."""
     text = text.strip()
     try:
         if match := re.match(AGO, text, re.IGNORECASE):

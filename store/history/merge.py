@@ -1,9 +1,8 @@
 """Three-way merge of libraries, by experience and inside a text by word.
 
-`merge`, `cherry-pick` and `revert` are one function with different corners: a merge takes the
-common ancestor as base; a cherry-pick of v takes v's parent as base and v as theirs; a revert
-of v takes v as base and v's parent as theirs. Identity makes this exact: an experience is the
-same one on both sides because its id is, however much its text or place has changed.
+`merge`, `cherry-pick` and `revert` differ in what is base, ours and theirs: a merge takes the
+common ancestor as base, a cherry-pick of v its parent, a revert of v takes v as base and v's parent
+as theirs.
 """
 
 from __future__ import annotations
@@ -66,8 +65,7 @@ class Measured(NamedTuple):
 
 
 class Joining(NamedTuple):
-    """How two sides become one version: its message, what decides conflicts, its second parent, and
-    what was measured."""
+    """How two sides become one version: message, resolution, second parent, measurement."""
 
     message: str
     resolve: Resolve | None = None
@@ -91,13 +89,9 @@ def side(which: Side) -> Resolve:
 def three_way(
     base: Library, ours: Library, theirs: Library, *, resolve: Resolve | None = None
 ) -> Merged:
-    """The operations that turn `ours` into the merge of both, in library order.
-
-    Experiences that theirs moved are moved, unless ours moved them too (`library_order.py`).
-    Without `resolve`, conflicts are in the result and no operation stands for them. A text that
-    was redacted is brought over by nobody: where theirs has one, that is a conflict. Raises
-    InvalidOperation when it is resolved to what stands for such a text.
-    """
+    """The operations that turn `ours` into the merge of both, in library order. Without `resolve`,
+    conflicts are in the result. A text that theirs redacted is always one. Raises InvalidOperation
+    when it is resolved to what stands for such a text."""
     before, mine, other = (_texts(library) for library in (base, ours, theirs))
     blank = {e.id for e in theirs if e.redacted}
     unsure = blank | {e.id for library in (base, ours) for e in library if e.redacted}
@@ -163,10 +157,8 @@ def merge_words(base: str, ours: str, theirs: str) -> str | None:
 
 
 def sides_of(store: Store, kind: Combination, branch: str, version: Version) -> Sides:
-    """The sides of merging, applying or taking back a version on a branch.
-
-    Raises TfgrpoError for the changes of the empty library, which has none.
-    """
+    """The sides of merging, applying or taking back a version on a branch. Raises TfgrpoError for
+    the changes of the empty library, which has none."""
     ours = store.tip(branch)
     if kind == "merge":
         return Sides(common_ancestor(store, ours, version), ours, version)
@@ -185,12 +177,9 @@ def merge(
     resolve: Resolve | None = None,
     measured: Measured | None = None,
 ) -> Version:
-    """Merges a version into a branch; returns where the branch then stands.
-
-    A branch that has nothing of its own is moved forward; one that has theirs already stays.
-    Otherwise a version with both parents is appended. Raises MergeConflict, or StaleVersion when
-    another process moved the branch meanwhile, with nothing recorded.
-    """
+    """Merges a version into a branch; returns where the branch then stands. A branch without
+    versions of its own moves forward. Raises MergeConflict, or StaleVersion when another process
+    moved the branch, with nothing recorded."""
     sides = sides_of(store, "merge", branch, theirs)
     base, ours, _ = sides
     if base.number == theirs.number:
@@ -209,8 +198,7 @@ def cherry_pick(
 
 
 def picked(store: Store, revision: str) -> list[Version]:
-    """The version of a revision, or those of a range, oldest first. Raises
-    UnknownRevision for an empty range."""
+    """A revision's version, or a range's oldest first. Raises UnknownRevision for an empty one."""
     if ".." not in revision:
         return [store.resolve(revision)]
     versions = list(store.log(revision))[::-1]
@@ -227,12 +215,8 @@ def cherry_pick_all(
     message: str | None = None,
     resolve: Resolve | None = None,
 ) -> list[Version]:
-    """Applies what each of these revisions changed, each as a new version, as one operation; those
-    of a range oldest first.
-
-    Without a message, each names the version that it applies. Raises MergeConflict, and then
-    nothing at all was recorded.
-    """
+    """Applies what each of these revisions changed as a version of its own, a range's oldest first,
+    all as one operation. Raises MergeConflict, with nothing recorded."""
     versions = [version for one in revisions for version in picked(store, one)]
     return _each(store, cherry_pick, branch, versions, message, resolve)
 
@@ -240,10 +224,8 @@ def cherry_pick_all(
 def revert(
     store: Store, branch: str, version: Version, *, message: str, resolve: Resolve | None = None
 ) -> Version:
-    """Takes back what one version changed, as a new version.
-
-    Raises MergeConflict when later versions changed the same experiences.
-    """
+    """Takes back what one version changed, as a new version. Raises MergeConflict when later
+    versions changed the same experiences."""
     sides = sides_of(store, "revert", branch, version)
     return _apply(store, branch, sides, Joining(message, resolve))
 
@@ -256,8 +238,7 @@ def revert_all(
     message: str | None = None,
     resolve: Resolve | None = None,
 ) -> list[Version]:
-    """Does the same for each of these revisions, as `cherry_pick_all` does; those of a range
-    newest first."""
+    """Reverts each of these revisions as `cherry_pick_all` applies them, a range's newest first."""
     versions = [version for one in revisions for version in picked(store, one)[::-1]]
     return _each(store, revert, branch, versions, message, resolve)
 
@@ -270,7 +251,6 @@ def _each(
     message: str | None,
     resolve: Resolve | None,
 ) -> list[Version]:
-    """Makes a version of each, as one operation."""
     verb = work.__name__.replace("_", "-")
     with ExitStack() as operation:
         if len(versions) > 1:

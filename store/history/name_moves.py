@@ -1,13 +1,10 @@
 """How branches and tags are protected, renamed, and moved back.
 
-A protection is itself a name in the ref log, `protected/heads/prod` or `protected/tags/approved`.
-It stands at a version while the name is protected, and at none when it is not. `Store` asks
-`check` wherever a name moves. Protection is against accidents: whoever may write the file may
-also lift it.
+A protection is a name in the ref log, `protected/heads/prod`, that stands at a version while it
+holds. It guards against accidents: whoever may write the file may lift it.
 
-Names move by rows in the ref log alone, and the rows of one operation share a batch. An undo is
-another batch, which moves every name of the last one back. It deletes nothing, and a redo undoes
-it. Walking the log backwards finds what was undone and not redone.
+The rows of one operation share a batch. An undo is another batch that moves every name back, and a
+redo undoes it; walking the log backwards finds what was undone and not redone.
 """
 
 from __future__ import annotations
@@ -61,8 +58,7 @@ def check(port: Port, name: str) -> None:
 
 
 def check_branch(store: Store, branch: str) -> None:
-    """Raises ProtectedName when a branch is protected and the store is not forced: for work
-    that takes long before it comes to move the branch."""
+    """Raises ProtectedName for a protected branch of a store that is not forced."""
     if not store.is_forced:
         check(store.port, BRANCH + branch)
 
@@ -94,12 +90,9 @@ def unprotect(store: Store, kind: NameKind, name: str) -> bool:
 
 
 def rename(store: Store, kind: NameKind, old: str, new: str) -> None:
-    """Renames a branch or tag, as one operation that undo takes back. Its versions stay.
-
-    HEAD goes with the branch that it is on, and a protection with its name; the new name's ref
-    log begins here. Raises UnknownRevision when `old` is not there, InvalidName when `new` is or
-    cannot be a name or an unfinished run still grows the branch, and ProtectedName.
-    """
+    """Renames a branch or tag, as one operation; HEAD and a protection go with it. Raises
+    UnknownRevision, ProtectedName, and InvalidName when `new` is taken or no name, or an unfinished
+    run grows the branch."""
     prefix = PREFIX[kind]
     with store.port.transaction():
         version = _there(store, kind, old)
@@ -166,11 +159,8 @@ def undo(store: Store) -> list[RefMove]:
 
 
 def take_back(store: Store, number: int) -> list[RefMove]:
-    """Takes back one operation by the number of its batch, whatever came after it on other names;
-    returns its moves. It is an operation of its own, and can be taken back as well.
-
-    Raises InvalidOperation where one of its names has moved since, or there is no such operation.
-    """
+    """Takes back one operation by the number of its batch; returns its moves. Raises
+    InvalidOperation where one of its names has moved since, or there is no such operation."""
     with store.port.transaction():
         later: set[str] = set()
         for moves in batches(store):
@@ -247,10 +237,8 @@ def redoable(store: Store) -> list[RefMove] | None:
 
 
 def previous_branch(store: Store) -> str:
-    """The branch that HEAD was on before the one it is on, and that is still there.
-
-    Raises UnknownRevision where HEAD was never on another.
-    """
+    """The branch that HEAD was on before the one it is on, and that is still there. Raises
+    UnknownRevision where HEAD was never on another."""
     branches, here = store.branches(), store.head.branch
     for move in store.port.names.ref_log(HEAD):
         branch = (move.previous_symbol or "").removeprefix(BRANCH)

@@ -1,12 +1,8 @@
 """From events to libraries: the fold that everything else rests on.
 
-`library(v) = library(first parent of v) + events(v)`. Because a lane is a range of rows, the
-fold of a history is a few range reads. A snapshot holds the rows that are live at a position
-and nothing else; it saves reading the history before it, and dropping it changes no answer.
-
-An experience keeps its place: libraries are ordered by the row of an experience's first ADD in
-the history (its birth), which any other store with the same history orders the same way, unless
-a version recorded another order (`library_order.py`).
+`library(v) = library(first parent of v) + events(v)`, read as a few ranges of rows. A snapshot
+holds the rows live at a position, and dropping it changes no answer. Libraries are ordered by
+birth, the row of the first ADD, unless a version recorded an order (`library_order.py`).
 """
 
 from __future__ import annotations
@@ -38,11 +34,8 @@ CHARACTERS = 16_000_000
 def segments(
     port: Port, position: int, *, snapshots: bool = True
 ) -> tuple[list[int], list[tuple[int, int]]]:
-    """Where a replay to `position` starts and what it has to read.
-
-    That is the live rows of the nearest snapshot, and the ranges (after, upto] of rows since
-    it, oldest first.
-    """
+    """Where a replay to `position` starts and what it has to read. That is the live rows of the
+    nearest snapshot, and the ranges (after, upto] of rows since it, oldest first."""
     ranges: list[tuple[int, int]] = []
     for start, upto in lanes(port, position):
         snapshot = port.snapshot(start, upto) if snapshots else None
@@ -68,12 +61,8 @@ def reading(ranges: Sequence[tuple[int, int]]) -> int:
 
 
 def snapshot_due(cost: int, live: int) -> bool:
-    """Whether a replay that costs so many events deserves a snapshot of so many rows.
-
-    A live row takes about a byte of a snapshot and an event more than two hundred of the log:
-    with an event for every sixteen live rows, snapshots stay far below a tenth of the log,
-    however large the library is.
-    """
+    """Whether a replay of so many events deserves a snapshot of so many rows. With an event for
+    every sixteen live rows, snapshots stay far below a tenth of the log."""
     return cost >= max(SNAPSHOT_EVERY, live // LIVE_PER_EVENT)
 
 
@@ -87,8 +76,7 @@ def live_rows(port: Port, position: int, *, snapshots: bool = True) -> set[int]:
 
 
 class LiveEvents:
-    """Live events by row: the births of their experiences, and the experiences as they show
-    them. Whoever reads more than one library keeps one of these for all."""
+    """Live events by row: births and experiences. Kept by whoever reads several libraries."""
 
     __slots__ = ("births", "experiences")
 
@@ -113,11 +101,8 @@ class LiveEvents:
 
 
 def library_at(port: Port, version: Version, known: LiveEvents | None = None) -> Library:
-    """The library in force at a version. Raises StoreError.
-
-    `known` has live events of other libraries: what was read for those, and not redacted since,
-    is not read again. What is read is added to it.
-    """
+    """The library in force at a version. What is in `known` is not read again, and what is read is
+    added to it. Raises StoreError."""
     known = known or LiveEvents()
     with without_gc():
         live = live_rows(port, version.position)
@@ -150,10 +135,7 @@ def all_of(rows: AbstractSet[int], events: list[T]) -> list[T]:
 
 @contextmanager
 def without_gc() -> Iterator[None]:
-    """Spares thousands of new tuples, none of which can be garbage, a search for cycles.
-
-    That search took a third of a large checkout.
-    """
+    """Spares thousands of new tuples a search for cycles: a third of a large checkout."""
     if not gc.isenabled():
         yield
         return
@@ -165,11 +147,8 @@ def without_gc() -> Iterator[None]:
 
 
 def diff(port: Port, a: Version, b: Version) -> tuple[Change, ...]:
-    """How the library at `b` differs from the one at `a`, in library order.
-
-    When `b` follows closely on `a` in one lane only the events between are read, so the cost
-    follows the change; otherwise the two sets of live rows are compared.
-    """
+    """How the library at `b` differs from the one at `a`, in library order. Where `b` follows
+    closely on `a` in one lane only the events between are read."""
     if lane_of(a.position) == lane_of(b.position) and 0 <= b.position - a.position <= SHORT_RANGE:
         removed, added = _range(port, a.position, b.position)
     else:
@@ -240,8 +219,7 @@ class LibraryMemory:
         self._characters, self._newest = 0, None
 
     def _check(self) -> None:
-        """Drops everything where something was redacted since, or where a transaction failed
-        in which it was read."""
+        """Drops everything after a redaction, or a failed transaction in which it was read."""
         now, newest = self._port.redactions.last(), self._newest
         if now != self._redaction or (
             newest is not None and self._port.version(newest.number) != newest
@@ -260,7 +238,6 @@ class LibraryMemory:
         return library
 
     def _trim(self) -> None:
-        """Drops the events that no remembered library has."""
         births, trimmed = self._events.births, LiveEvents()
         for library in self._libraries.values():
             trimmed.experiences.update((e.row, e) for e in library)

@@ -9,11 +9,9 @@
     range    := [revision] .. [revision]        either side defaults to HEAD
               | [revision] ... [revision]       since the two parted: a log shows both sides
 
-`step_<n>` alone belongs to the run that HEAD's history comes from: the nearest version on
-HEAD's first-parent history that a run made. A base that fits several things is an error that
-lists them; one that fits nothing is an error that lists near misses. A branch or tag of this
-store wins over a remote's branch, and that over a digest: what was named here keeps its meaning
-whatever another store calls its branches. `remotes/<remote>/<branch>` means the latter alone.
+`step_<n>` alone belongs to the run of the nearest version on HEAD's first-parent history that one
+made. A branch or tag of this store wins over a remote's branch (`remotes/<remote>/<branch>` means
+that alone), and that over a digest.
 """
 
 from __future__ import annotations
@@ -106,10 +104,8 @@ def resolve(store: Store, revision: str) -> Version:
 
 
 def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
-    """The two ends of `a..b`; for a plain revision the first is None.
-
-    `a...b` begins where the two parted: at the newest version that both have in their history.
-    """
+    """The two ends of `a..b`; for a plain revision the first is None. `a...b` begins where the two
+    parted: at the newest version that both have in their history."""
     _check_text(text)
     if ".." not in text:
         return None, resolve(store, text)
@@ -122,8 +118,7 @@ def resolve_range(store: Store, text: str) -> tuple[Version | None, Version]:
 
 
 def walk(store: Store, text: str) -> Iterator[Version]:
-    """The versions in a history, `a..b` or `a...b`, newest first. The revisions are
-    resolved when this is called."""
+    """The versions in a history, `a..b` or `a...b`, newest first, resolved at the call."""
     _check_text(text)
     if "..." not in text:
         low, high = resolve_range(store, text)
@@ -140,7 +135,6 @@ def walk(store: Store, text: str) -> Iterator[Version]:
 
 
 def _check_text(revision: object) -> None:
-    """Raises UnknownRevision for what a program gave in place of a text."""
     if not isinstance(revision, str):
         raise UnknownRevision(
             f"a revision is a text, and not {revision!r}"[:200],
@@ -160,8 +154,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def _count(digits: str) -> int:
-    """A number, 1 for none; one with more digits than there can be versions is the same
-    as any other."""
+    """A number, 1 for none; any with too many digits is the same."""
     return int(digits or 1) if len(digits) <= MOST_DIGITS else 10**MOST_DIGITS
 
 
@@ -265,17 +258,14 @@ def _earlier(store: Store, base: str, ago: int) -> Version:
 
 
 def tagged(store: Store, version: Version) -> Version:
-    """The version that a tag which stands at `version` means: that below it, where the tag is
-    signed and has a version of its own."""
+    """The version that a tag at `version` means: its parent, where the tag is signed."""
     own = TAGGED in version.meta and version.parent is not None
     return store.version(version.parent or 0) if own else version
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:
-    """The moves of HEAD, a branch or a tag, newest first.
-
-    HEAD moves when it is checked out elsewhere and whenever the branch it is on moves.
-    """
+    """The moves of HEAD, a branch or a tag, newest first. HEAD moves when it is checked out
+    elsewhere and whenever the branch it is on moves."""
     if base not in ("HEAD", "@"):
         for name in (BRANCH + base, TAG + base, REMOTE + base.removeprefix(REMOTE)):
             if store.port.names.ref(name) is not None:

@@ -1,9 +1,7 @@
 """Every walk over a history: first parents, ancestors, ranges, common ancestors, lanes of rows.
 
-A version's number is higher than its parents' in every store, so a walk that always takes the
-highest number left yields a history newest first, each version once, and reads no more of it
-than it is asked for. Row by row the first-parent history is a few ranges of consecutive rows
-(`port.py` says why).
+A version's number is higher than its parents', so a walk that takes the highest number left yields
+a history newest first, and reads no more of it than it is asked for.
 """
 
 from __future__ import annotations
@@ -27,11 +25,8 @@ MOST_AHEAD = 512
 
 
 class WholeHistory(NamedTuple):
-    """Where the events of a history lie, as ranges (after, upto] of rows, ascending.
-
-    `copied`, within `ranges`, are the events of merges: what they bring over was recorded where
-    it was made as well.
-    """
+    """Where the events of a history lie, as ranges (after, upto] of rows, ascending; `copied`,
+    within them, are the events of merges."""
 
     ranges: list[tuple[int, int]]
     copied: list[tuple[int, int]]
@@ -61,8 +56,7 @@ def version_of_row(port: Port, row: int) -> Version:
 
 
 class ReadAhead:
-    """Reads versions for a walk from newer to older: one at first, so that the first comes at
-    once, and more at a time the longer the walk is, as long as most of them are asked for."""
+    """Reads versions for a walk from newer to older: one at first, and more the longer it is."""
 
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
@@ -218,10 +212,8 @@ def row_ranges(port: Port, position: int) -> list[tuple[int, int]]:
 
 
 def whole_history(port: Port, version: Version) -> WholeHistory:
-    """Where the events of a history lie, second parents' included.
-
-    Goes by lanes and merges: what has neither is one range, however long it is.
-    """
+    """Where the events of a history lie, second parents' included. Goes by lanes and merges: what
+    has neither is one range, however long it is."""
     ends: dict[int, int] = {}
     copied = []
     left = [version.position]
@@ -241,7 +233,6 @@ def whole_history(port: Port, version: Version) -> WholeHistory:
 
 
 def _by_version(port: Port, version: Version) -> WholeHistory:
-    """The same version by version."""
     ends: dict[int, int] = {}
     copied = []
     for one in ancestors(port, [version.number]):

@@ -32,11 +32,9 @@ class Hunk(NamedTuple):
 def hunks(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
     """Where two lists of words differ, in order.
 
-    Short ones are compared by `difflib`, whose longest runs read best, and whose time can grow
-    with the cube of the length; longer ones by `rapidfuzz`, with the product of the lengths over
-    64. Long ones are first taken apart at the words that each has once, in the order that both
-    have them in, as Bram Cohen's patience diff does; what lies between two of those is compared,
-    or taken apart again, while that is soon done, and else is one hunk.
+    Short ones are compared by `difflib`, longer ones by `rapidfuzz`. Long ones are first taken
+    apart at the words that each has once, in common order (Bram Cohen's patience diff); what lies
+    between is compared while that is soon done, and else is one hunk.
     """
     changes: list[Hunk] = []
     left = LARGE
@@ -88,7 +86,6 @@ def _length(part: Hunk) -> int:
 
 
 def _trimmed(old: Sequence[str], new: Sequence[str], part: Hunk) -> Hunk:
-    """A part without the words that both sides begin with, or that both end with."""
     start, end, new_start, new_end = part
     most = min(end - start, new_end - new_start)
     while most >= MANY and old[start : start + MANY] == new[new_start : new_start + MANY]:
@@ -131,8 +128,7 @@ def _subsequence(old: Sequence[str], new: Sequence[str], part: Hunk) -> list[Hun
 
 
 def _between_anchors(old: Sequence[str], new: Sequence[str], part: Hunk) -> Iterator[Hunk]:
-    """The parts before, between and after the words that both sides have once, as many of
-    them as come in the same order."""
+    """The parts around the words that both sides have once, in the same order."""
     start, end, new_start, new_end = part
     here, there = _once(old, start, end), _once(new, new_start, new_end)
     common = [word for word in here if word in there]

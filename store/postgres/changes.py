@@ -1,9 +1,5 @@
-"""Knowing that somebody else has committed, without asking the database each time.
-
-Whoever moves a name says so on a channel of its library (`NOTIFY`), which arrives on the
-listener's own connection: looking for it costs microseconds. A notice can be missed, by a pooler of
-connections or while the connection is away, so every few seconds the database is asked as well.
-"""
+"""Knowing that somebody else has committed: whoever moves a name says so by `NOTIFY`, and every few
+seconds the database is asked, because a notice can be missed."""
 
 from __future__ import annotations
 

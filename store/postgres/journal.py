@@ -1,7 +1,6 @@
 """Appending to the journal: one statement a batch, and no lock that another writer waits for.
 
-A row that is there stays as it is, so a batch of which nobody knows whether it was recorded is
-simply sent again: a database that restarts costs a running training its pause and nothing else.
+A row that is there stays as it is, so a batch of an unknown fate is simply sent again.
 """
 
 from __future__ import annotations

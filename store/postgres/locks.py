@@ -1,9 +1,5 @@
-"""Locks over a whole library, which a process on any machine holds for as long as it lives.
-
-A lock is PostgreSQL's own advisory one, in a transaction of a connection of its own that stays
-open: the database gives it back when the process or its machine is gone, and a connection pooler
-cannot leave it behind. The transaction has read nothing, so nothing has to wait for it.
-"""
+"""Locks over a whole library: PostgreSQL's advisory ones, each in a transaction of its own
+connection, which the database gives back when the process or its machine is gone."""
 
 from __future__ import annotations
 
@@ -51,8 +47,7 @@ def is_ours(name: str, ours: dict[str, Session]) -> bool:
 
 
 def _take(session: Session, name: str) -> bool:
-    """Takes a lock for as long as the session's connection is there; returns whether it was free.
-    Raises StoreError."""
+    """Takes a lock for its connection's life; returns whether it was free. Raises StoreError."""
     session.close()
     session.execute(
         f"begin; set local idle_in_transaction_session_timeout = 0;"
@@ -80,6 +75,5 @@ def is_held(session: Session, name: str) -> bool:
 
 
 def _key(session: Session, name: str) -> int:
-    """The number of a lock: PostgreSQL knows no names."""
     text = f"{session.address.schema}/{name}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:8], "big", signed=True)

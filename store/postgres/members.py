@@ -1,8 +1,5 @@
-"""The members of a library, and what each level may do: grants of PostgreSQL on its schema.
-
-Nobody is granted UPDATE or DELETE on what is recorded. A redaction changes it through functions
-that run as the schema's own role (`SECURITY DEFINER`), each of which changes one value.
-"""
+"""The members of a library: grants of PostgreSQL on its schema. Nobody may UPDATE or DELETE
+records; a redaction calls functions of the schema's own role (`SECURITY DEFINER`)."""
 
 from __future__ import annotations
 
@@ -78,7 +75,6 @@ class PostgresMembers:
         )
 
     def _user(self, name: str) -> str:
-        """A user's name quoted. Raises StoreError where the database has none of it."""
         row = self._session.row(
             "select quote_ident(rolname)::text, rolname = session_user or rolsuper from pg_roles"
             " where rolname = %s",

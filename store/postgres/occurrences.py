@@ -49,10 +49,8 @@ CHAIN = {"versions", "events"}
 
 
 def occurrences(session: Session, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
-    """Yields the places that hold the pattern: every text column of every table is read.
-
-    The events' own texts and reasons are left to `redact.py`.
-    """
+    """Yields the places that hold the pattern: every text column of every table is read. The
+    events' own texts and reasons are left to `redact.py`."""
     columns = session.rows(
         "select table_name::text, column_name::text from information_schema.columns"
         " where table_schema = %s and data_type = 'text' order by table_name, ordinal_position",
@@ -101,11 +99,8 @@ def _put(session: Session, place: str, key: list[str], value: str) -> None:
 
 
 def needs_rewrite(session: Session) -> bool:
-    """Whether a table of this role's was not written anew since the last redaction.
-
-    A table that was holds no row version that ended before its `relfrozenxid`, and the rows that
-    put a redaction on record say in which transaction that was.
-    """
+    """Whether a table of this role's was not written anew since the last redaction: its
+    `relfrozenxid` is no later than the transaction that put that on record."""
     row = session.row(
         "with done as ("
         " (select xmin from @.redactions order by row desc limit 1) union all"

@@ -60,6 +60,7 @@ DIALECT = Dialect(
     ),
     text_key="digest",
     bytes_of_snapshot="pg_column_size(live)",
+    differs="is distinct from",
 )
 
 
@@ -93,8 +94,7 @@ class PostgresPort(SqlPort):
     @classmethod
     @contextmanager
     def new(cls, address: str, there_already: StoreError) -> Iterator[PostgresPort]:
-        """A library that is made by one transaction, which ends with this. Raises
-        `there_already`."""
+        """A library that one transaction makes, which ends with this. Raises `there_already`."""
         with closing(Session(parse_address(address))) as session, session.writing():
             if has_schema(session):
                 raise there_already

@@ -1,7 +1,4 @@
-"""A connection to the library's schema: opened when it is needed, opened again after a restart.
-
-PostgreSQL's errors are translated here into errors with hints.
-"""
+"""A connection to the library's schema, opened again after a restart; its errors get hints here."""
 
 from __future__ import annotations
 
@@ -40,8 +37,7 @@ A host without an address, a user or a database that is not there is none of the
 
 
 class Session:
-    """Runs queries in a library's schema, which they write as `@`. Belongs to one thread at a
-    time."""
+    """Runs queries in a library's schema, which they write as `@`, for one thread at a time."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -315,7 +311,6 @@ def has_schema(session: Session) -> bool:
 
 
 def _schema_number(session: Session) -> int | None:
-    """How far a library's schema was migrated; None where there is none."""
     there = session.row(
         "select 1 from pg_class c join pg_namespace n on n.oid = c.relnamespace"
         " where n.nspname = %s and c.relname = 'migrations'",

@@ -1,8 +1,5 @@
-"""Texts as PostgreSQL takes them, which refuses the character NUL, and integers of one width.
-
-A NUL is written as two characters, `\\x01` and `0`; a `\\x01` of a text's own as `\\x01` and `1`.
-Every text goes through here on its way in and out, so nothing else has to know.
-"""
+"""Texts as PostgreSQL takes them, and integers of one width. It refuses NUL, which is written as
+`\x01` and `0`, and a `\x01` as `\x01` and `1`."""
 
 from __future__ import annotations
 

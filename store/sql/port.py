@@ -36,6 +36,7 @@ from tfgrpo.store.sql.rows import (
 
 if TYPE_CHECKING:
     from tfgrpo.store.records import Op
+    from tfgrpo.store.sql.runs import SqlRecords
 
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -87,6 +88,11 @@ class SqlPort(ABC):
     @abstractmethod
     def unpacked(self, column: Any) -> list[int]:
         """The rows of a snapshot. Raises ValueError for a damaged one."""
+
+    @property
+    @abstractmethod
+    def records(self) -> SqlRecords:
+        """What training and evaluation leave behind."""
 
     def number(self, query: str, values: Values = ()) -> int:
         """A query's only number; 0 for null."""
@@ -278,14 +284,13 @@ def _dumps(meta: object) -> str | None:
 
 
 class Dialect(NamedTuple):
-    """The words of a database. `integers` and `texts` are tables of one column, `value`, made of
-    a parameter; `pairs` has the columns `after` and `upto`, and `numbers` has `key` and `value`.
+    """The words of a database. `integers`, `texts`, `pairs` (`after`, `upto`) and `numbers` (`key`,
+    `value`) are tables made of a parameter.
 
-    `among` takes a table, an alias and a column, and gives the rows whose column has one of the
-    values of a parameter, in its order. `find` is the function that gives the place of a text in
-    another, 0 for none. `member` takes a column of JSON and a name, and gives what is there: a
-    text as it is, all else as JSON; `kind` is of what kind it is (string or object). `text_key` is
-    by what a call names its request.
+    `among` gives the rows of a table whose column has one of a parameter's values, in order. `find`
+    gives the place of a text in another. `member` is what JSON has under a name, `kind` whether it
+    is a string or object. `text_key` names a call's request; `differs` compares null as a value
+    too.
     """
 
     integers: str
@@ -298,6 +303,7 @@ class Dialect(NamedTuple):
     kind: Callable[[str, str, str], str]
     text_key: str
     bytes_of_snapshot: str
+    differs: str
 
 
 class SqlCounts(ABC):

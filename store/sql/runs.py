@@ -118,7 +118,6 @@ class SqlRecords(ABC):
         self._append("run_states", "row", "run, state, detail, time", (run, *state))
 
     def _append(self, table: str, key: str, columns: str, values: Sequence[object]) -> int:
-        """Appends a row under the next number; returns that."""
         number = self._port.number(f"select max({key}) from @.{table}") + 1
         places = ",".join("?" * (len(values) + 1))
         query = f"insert into @.{table} ({key}, {columns}) values ({places})"
@@ -310,7 +309,6 @@ def _where(**columns: int | str | None) -> tuple[str, tuple[int | str, ...]]:
 
 
 def _last(rows: list[Any], after: int) -> int:
-    """The place after rows that begin with theirs."""
     return max((row[0] for row in rows), default=after)
 
 

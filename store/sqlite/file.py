@@ -1,7 +1,5 @@
-"""The store's file: opening it, making and migrating its schema, one writer at a time.
-
-SQLite's own errors are translated here into errors with hints.
-"""
+"""The store's file: opening it, making and migrating its schema, one writer at a time; SQLite's
+errors get hints here."""
 
 from __future__ import annotations
 
@@ -27,13 +25,10 @@ FAILURES = (sqlite3.Error, UnicodeError, OverflowError)  # the last two for what
 def connect(
     path: Path | str, create: bool = False, watching: bool = False, unchecked: bool = False
 ) -> sqlite3.Connection:
-    """Opens a store file, making or migrating its schema when that is needed.
+    """Opens a store file in autocommit mode, making or migrating its schema when that is needed.
 
-    Returns a connection in autocommit mode. With `watching`, threads may take turns with it, it
-    waits for no lock, and an older schema is an error. With `unchecked` a schema that others have
-    added to is let be. A file in a folder that cannot be written is read alone
-    (`read_only_folder.py`). Raises StoreError for a file that is missing, not a store, or made by a
-    newer tfgrpo.
+    With `watching`, threads may take turns, no lock is waited for, and an older schema is an error.
+    With `unchecked` additions to the schema are let be. Raises StoreError.
     """
     if not create and not os.path.isfile(path):
         raise StoreError(f"no store at {path}", hint="create one with `tfgrpo init`")
@@ -99,10 +94,8 @@ def memory_connection() -> sqlite3.Connection:
 
 
 def _create(path: Path | str) -> None:
-    """Makes the file, its owner's alone, where there is none; the log's files take its mode.
-
-    A link to nowhere is not followed.
-    """
+    """Makes the file, its owner's alone, where there is none; the log's files take its mode. A link
+    to nowhere is not followed."""
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
         os.close(os.open(path, flags, 0o600))
@@ -167,7 +160,6 @@ def translated(
 
 
 def _forbidden(path: Path | str, text: str) -> StoreError:
-    """The error for a file that the system does not let us open or write."""
     if not os.access(path, os.R_OK):
         return StoreError(f"cannot read {path}: {text}", hint="check the file's permissions")
     if not os.access(folder := folder_of(path), os.W_OK):

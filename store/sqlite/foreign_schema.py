@@ -47,12 +47,9 @@ def _go_on() -> int:
 
 
 def schema(connection: sqlite3.Connection | None) -> Schema:
-    """(type, name) → SQL of everything in a store's schema; without a connection, of what
-    the migrations make.
-
-    Left out is what SQLite and sqlite-utils keep for themselves: statistics, and which
-    migrations have run.
-    """
+    """(type, name) → SQL of everything in a store's schema; without a connection, of what the
+    migrations make. Left out is what SQLite and sqlite-utils keep for themselves: statistics, and
+    which migrations have run."""
     if connection is None:
         from sqlite_utils import Database
 

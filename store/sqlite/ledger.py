@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
 
 from tfgrpo.store.activity.key_ledger import Budget, KeyLimits, Spent, VirtualKey
-from tfgrpo.store.errors import InvalidOperation, StoreError
-from tfgrpo.store.sqlite.read_only_folder import open_database, use_wal
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.sqlite.side_file import SideFile
 
-APPLICATION = 0x74666C65
-SCHEMA = 1
 TABLES = """
 create table keys (
     number integer primary key, name text not null, digest blob not null unique,
@@ -28,63 +21,13 @@ create table told (note text primary key) without rowid;
 """
 
 
-class SqliteLedger:
+class SqliteLedger(SideFile):
     """A ledger in one SQLite file."""
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
-        self.path = path
-        if not create and not os.path.isfile(path):
-            raise StoreError(f"there are no keys at {path}", hint="`tfgrpo key new` makes one")
-        with self._translating():
-            if not os.path.exists(path):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._db = open_database(path, timeout=10)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
-
-    def _prepare(self) -> None:
-        (schema,) = self._db.execute("pragma user_version").fetchone()
-        (application,) = self._db.execute("pragma application_id").fetchone()
-        if schema > SCHEMA or (schema and application != APPLICATION):
-            raise StoreError(f"{self.path} is no ledger", hint="move it away")
-        use_wal(self._db)
-        self._db.execute("pragma synchronous = normal")
-        with self._writing():
-            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
-                return
-            for statement in TABLES.split(";"):
-                self._db.execute(statement)
-            self._db.execute(f"pragma application_id = {APPLICATION}")
-            self._db.execute(f"pragma user_version = {SCHEMA}")
-
-    @contextmanager
-    def _translating(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._translating():
-            self._db.execute("begin immediate")
-            try:
-                yield
-                self._db.execute("commit")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("rollback")
-                raise
-
-    def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with self._translating():
-            return self._db.execute(query, values).fetchall()
-
-    def close(self) -> None:
-        self._db.close()
+    application = 0x74666C65
+    tables = TABLES
+    kind = "ledger"
+    missing = ("there are no keys at", "`tfgrpo key new` makes one")
 
     def changes(self) -> int:
         ((version,),) = self._rows("pragma data_version")

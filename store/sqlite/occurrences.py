@@ -45,11 +45,9 @@ def holding(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
 
 
 def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
-    """Yields the places that hold the pattern.
-
-    Every text column of every table is read, those of tables that this module has never heard
-    of as well; the events' own texts and reasons are left to `redact.py`.
-    """
+    """Yields the places that hold the pattern. Every text column of every table is read, those of
+    tables that this module has never heard of as well; the events' own texts and reasons are left
+    to `redact.py`."""
     holding(db, pattern)
     tables = db.execute(
         "select name, sql like '%without rowid%' from sqlite_master where type = 'table'"
@@ -96,10 +94,8 @@ def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
 
 
 def _put_text(db: sqlite3.Connection, id: int, text: str) -> None:
-    """Gives a text that is kept once another content, and the digest that goes with it.
-
-    The old digest has no salt: a short secret could be guessed from it.
-    """
+    """Gives a text that is kept once another content, and the digest that goes with it. The old
+    digest has no salt: a short secret could be guessed from it."""
     key = hashlib.sha256(text.encode()).digest()
     same = db.execute("select id from texts where digest = ? and id <> ?", (key, id)).fetchone()
     if same is None:

@@ -48,6 +48,7 @@ DIALECT = Dialect(
     kind=_kind,
     text_key="id",
     bytes_of_snapshot="length(live)",
+    differs="is not",
 )
 
 
@@ -256,11 +257,9 @@ class SqliteStorage:
         return self._port.row("select 1 from evaluations limit 1") is not None
 
     def content(self) -> bytes:
-        """What a file with all of this in it holds.
-
-        Its header says (bytes 18 and 19) that changes go through a write-ahead log, as they do in
-        every store: turning that on later would write a journal, which a kill leaves behind.
-        """
+        """What a file with all of this in it holds. Its header says (bytes 18 and 19) that changes
+        go through a write-ahead log, as they do in every store: turning that on later would write a
+        journal, which a kill leaves behind."""
         content = self._port.connection.serialize()
         return content[:18] + b"\x02\x02" + content[20:]
 

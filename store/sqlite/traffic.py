@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tfgrpo.store.activity.traffic import (
     ArmCall,
@@ -28,14 +24,9 @@ from tfgrpo.store.activity.traffic import (
     Tags,
     UnknownCall,
 )
-from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.sqlite.file import translated
-from tfgrpo.store.sqlite.foreign_schema import Schema, refuse_foreign, schema
-from tfgrpo.store.sqlite.read_only_folder import UnchangingFile, open_database, use_wal
+from tfgrpo.store.sqlite.side_file import SideFile
 
-APPLICATION = 0x74667472
-SCHEMA = 1
 TABLES = """
 create table calls (
     id text primary key, time integer not null, worker text not null, library text, version text,
@@ -68,79 +59,16 @@ LOOKED_AT = 2_000
 ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})|\\.", re.ASCII)
 
 
-def _expected() -> Schema:
-    """The schema that a record of traffic is made with."""
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(TABLES)
-        return schema(connection)
-
-
-class SqliteTraffic:
+class SqliteTraffic(SideFile):
     """Traffic in one SQLite file."""
 
-    def __init__(self, path: str, *, create: bool = False) -> None:
-        self.path = path
-        if not create and not os.path.isfile(path):
-            raise StoreError(f"no traffic is on record at {path}", hint="`tfgrpo proxy` records it")
-        with self._translating():
-            if create and not os.path.exists(path):
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._db = open_database(path, timeout=10)
-            try:
-                self._prepare()
-            except BaseException:
-                self._db.close()
-                raise
+    application = 0x74667472
+    tables = TABLES
+    kind = "record of traffic"
+    missing = ("no traffic is on record at", "`tfgrpo proxy` records it")
 
-    def _prepare(self) -> None:
-        (schema,) = self._db.execute("pragma user_version").fetchone()
-        # In this order: what is made meanwhile has its tables and its mark at once.
-        (tables,) = self._db.execute("select count(*) from sqlite_master").fetchone()
-        (application,) = self._db.execute("pragma application_id").fetchone()
-        if (application != APPLICATION and tables) or schema > SCHEMA:
-            raise StoreError(f"{self.path} is no record of traffic", hint="move it away")
-        if not isinstance(self._db, UnchangingFile):
-            use_wal(self._db)
-        self._db.execute("pragma synchronous = normal")
-        if schema == SCHEMA:
-            refuse_foreign(self._db, self.path, _expected)
-            return
-        with self._writing():
-            if self._db.execute("pragma user_version").fetchone() == (SCHEMA,):
-                return  # another worker was quicker
-            for statement in TABLES.split(";"):
-                self._db.execute(statement)
-            self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
-            self._db.execute(f"pragma application_id = {APPLICATION}")
-            self._db.execute(f"pragma user_version = {SCHEMA}")
-
-    @contextmanager
-    def _translating(self) -> Iterator[None]:
-        try:
-            yield
-        except (UnicodeError, OverflowError) as error:  # values that no SQL can hold
-            raise translated(error, self.path) from error
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: {error}", hint="is the disk full?") from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        with self._translating():
-            self._db.execute("begin immediate")
-            try:
-                yield
-                self._db.execute("commit")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("rollback")
-                raise
-
-    def _rows(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with self._translating():
-            return self._db.execute(query, values).fetchall()
-
-    def close(self) -> None:
-        self._db.close()
+    def _fill(self) -> None:
+        self._db.execute("insert into facts values ('secret', ?)", (secrets.token_bytes(32),))
 
     def secret(self) -> bytes:
         ((value,),) = self._rows("select value from facts where name = 'secret'")

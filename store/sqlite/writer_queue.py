@@ -1,21 +1,14 @@
-"""Writers take turns in the order in which they came.
+"""Writers take turns in the order in which they came: SQLite alone gives the file to whoever tries
+at the right instant, who is mostly the one that has just committed.
 
-SQLite lets one connection write at a time and tells the others to try again; whoever tries at
-the right instant wins, and a writer that has just committed is always there first. So before a
-writer asks SQLite, it queues on a file beside the store, with locks on single bytes of it:
+A writer queues with locks on single bytes of a file beside the store:
 
-1. its *ticket* is the time at which it came: it locks the byte at that offset for itself;
-2. it then asks to share every byte before its own. That is granted when nobody who came earlier
-   holds a ticket any more, and keeps out who read the clock earlier and locks later.
+1. its *ticket* is the time at which it came: it locks the byte at that offset for itself; 2. it
+then asks to share every byte before its own. That is granted when nobody who came earlier holds a
+ticket, and keeps out who read the clock earlier and locks later.
 
-The file stays empty: locks may lie beyond the end of a file. Nothing is written or synced, and
-a ticket is gone when its process is, however it ends, so a killed writer holds up nobody. (Only a
-child forked in the middle of a turn shares the open file, and the turn, with its parent.) The wait
-sleeps in the system, a signal handler that raises ends it, and so does `PATIENCE`.
-
-The queue makes waits fair, and SQLite's own lock keeps writes apart. Where there is no such
-queue (another system, a file system without locks, a folder that cannot be written), writers
-compete as SQLite lets them.
+The file stays empty, and a ticket is gone when its process is. Where there is no such queue
+(another system or file system), writers compete as SQLite lets them.
 """
 
 from __future__ import annotations

@@ -16,8 +16,7 @@ from tfgrpo.store.transfer.receive import Received, verified
 
 
 class Verified(NamedTuple):
-    """What a bundle holds, all of it found right, and which of the versions it builds on are
-    not in the store it was verified against."""
+    """What a bundle holds, all found right, and the versions it builds on that a store lacks."""
 
     header: Header
     held: Received
@@ -95,13 +94,9 @@ class Bundle:
 def create(
     store: Store, path: Path, names: Sequence[str] = (), *, since: Version | None = None
 ) -> tuple[Header, int]:
-    """Writes the history of branches and tags to a bundle file; returns its header and how many
-    versions it holds.
-
-    Without `names` all of them. `since` leaves out a version and its history: who reads the
-    bundle must have it. Raises UnknownRevision for a name that is not here, TransferError when
-    the file cannot be written.
-    """
+    """Writes the history of branches and tags (all without `names`) to a bundle file; returns its
+    header and number of versions. `since` and its history are left out. Raises UnknownRevision, or
+    TransferError when the file cannot be written."""
     with store.port.reading():
         at, head = _named(store, names), store.head.branch
     ends = [ROOT.digest] if since is None else [since.digest]

@@ -39,11 +39,8 @@ class Location(NamedTuple):
 
 
 def parse(text: str, *, base: Path | None = None) -> Location:
-    """Takes a location apart; a path of this machine is made absolute from `base`.
-
-    Raises BadLocation for one that holds a password (which is not repeated), a host that could
-    be read as a flag, or a scheme that is not known.
-    """
+    """Takes a location apart; a path of this machine is made absolute from `base`. Raises
+    BadLocation for a password (which is not repeated), a host like a flag, or an unknown scheme."""
     if is_address(text):
         text = str(named_by(text))
         return Location(text, text)
@@ -98,10 +95,8 @@ def source(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iter
 
 @contextmanager
 def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterator[Peer]:
-    """Opens a store to fetch from or push to; `author` signs what moves there.
-
-    Raises StoreError or TransferError.
-    """
+    """Opens a store to fetch from or push to; `author` signs what moves there. Raises StoreError or
+    TransferError."""
     if location.host is None:
         path = located(location.path)
         if path.is_file() and not _is_store(path):
@@ -119,7 +114,6 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
 
 
 def _is_file(location: Location) -> bool:
-    """Whether a location is a file's of this machine."""
     return location.host is None and not is_address(location.path)
 
 
@@ -131,11 +125,8 @@ def _is_store(path: Path) -> bool:
 def clone(
     location: Location, path: Path, *, author: str, remote: str = "origin", ssh: Sequence[str] = SSH
 ) -> Transferred:
-    """Makes the store file at `path` from another store, which becomes its remote.
-
-    It is there whole or not at all: a clone that fails leaves nothing behind, not even a folder.
-    Raises StoreError when there is something at `path`.
-    """
+    """Makes the store file at `path`, whole or not at all, from another store, which becomes its
+    remote. Raises StoreError when there is something at `path`."""
     shared = is_address(named_by(path))
     if is_there(path) if shared else path.exists():
         raise there_already(named_by(path))
@@ -184,9 +175,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 def _check_whole(file: Path, versions: int) -> None:
     """Raises StoreError unless a store that was closed is whole in its one file, on the disk.
-
-    Closing it moves its log into the file, and says nothing where that fails.
-    """
+    Closing it moves its log into the file, and says nothing where that fails."""
     log = file.with_name(f"{file.name}-wal")
     if log.exists() and log.stat().st_size:
         raise StoreError(
@@ -208,7 +197,6 @@ def _check_whole(file: Path, versions: int) -> None:
 def _clone_into_database(
     location: Location, path: Path, author: str, remote: str, ssh: Sequence[str]
 ) -> Transferred:
-    """Makes a library of a database from another store, in one transaction."""
     address = str(named_by(path))
     with source(location, author=author, ssh=ssh) as there, new_library(address) as port:
         store = Store(port, address, author=author, now=lambda: time.time_ns() // 1000)
@@ -218,8 +206,7 @@ def _clone_into_database(
 
 
 def folder_for(location: Location) -> str:
-    """The folder that a clone makes when none is named: the last part of the path, or the
-    name of a database's library."""
+    """The folder that a clone makes: the last part of the path, or a library's name."""
     if is_address(location.path):
         return parse_address(location.path).library
     path = Path(location.path)

@@ -1,8 +1,5 @@
-"""A store that another one can be brought together with: here, over SSH, or a bundle.
-
-A `FetchSource` gives names, and versions by their digests; a `Peer` also takes a push. This is
-what `sync.py` asks of the other side, and the implementation of it for a file of this machine.
-"""
+"""A store that another one can be brought together with: here, over SSH, or a bundle. A
+`FetchSource` gives names and versions; a `Peer` also takes a push."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Versions as they travel between stores: what is missing over there, and how it is exported.
 
-A packed version is what its digest covers, with parents named by their digests, and nothing that
-belongs to one file: no number, no row, no lane. `receive.py` is the other direction,
-`pack_stream.py` gives both a written form. Walks go by version number, which in every store is
-higher than the parents', so none of them reads more than the history it is asked about.
+A packed version is what its digest covers, with parents named by their digests: no number, row or
+lane. `receive.py` is the other direction, `pack_stream.py` the written form.
 """
 
 from __future__ import annotations
@@ -67,10 +65,8 @@ def known(port: Port, digests: Iterable[bytes]) -> set[bytes]:
 
 
 def history(port: Port, tips: Sequence[bytes], limit: int) -> list[AncestryLink]:
-    """The history of these digests, newest first, of at most `limit` versions.
-
-    Raises TransferError for a digest that is not here.
-    """
+    """The history of these digests, newest first, of at most `limit` versions. Raises TransferError
+    for a digest that is not here."""
     numbers = [here(port, digest).number for digest in tips]
     digests = _Digests(port)
     return [
@@ -80,12 +76,8 @@ def history(port: Port, tips: Sequence[bytes], limit: int) -> list[AncestryLink]
 
 
 def boundary(wants: Sequence[bytes], history: History, known: KnownDigests) -> list[bytes]:
-    """Where a walk from `wants` meets what the other store has: there it may stop.
-
-    One side knows the history, the other which part of it it has. They are asked in turns, for
-    more each time, so that little is said when little is missing and few turns are needed when
-    much is.
-    """
+    """Where a walk from `wants` meets what the other store has. The two sides are asked in turns,
+    for more each time, so that few turns are needed and little is said."""
     met: dict[bytes, None] = {}
     tips, limit = list(dict.fromkeys(wants)), FIRST_CHUNK
     open_ends = set(tips)
@@ -109,10 +101,8 @@ def boundary(wants: Sequence[bytes], history: History, known: KnownDigests) -> l
 
 
 def missing(port: Port, wants: Sequence[bytes], stops: Sequence[bytes]) -> list[int]:
-    """The numbers of what is in the history of `wants` and not of `stops`, ascending.
-
-    Stops that are not here are passed over. Raises TransferError for a want that is not.
-    """
+    """The numbers of what is in the history of `wants` and not of `stops`, ascending. Stops that
+    are not here are passed over. Raises TransferError for a want that is not."""
     tips = [here(port, digest).number for digest in wants]
     ends = [version.number for digest in stops if (version := find(port, digest)) is not None]
     return [version.number for version in ancestors(port, tips, ends)][::-1]

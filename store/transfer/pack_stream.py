@@ -1,9 +1,7 @@
 """The written form of packed versions: a stream of JSON lines, and a bundle when it is a file.
 
-A header says whose names stand where and what the reader must have already; then come the
-versions with their events, parents first; a trailer counts them and holds the SHA-256 of all
-lines before it, so that a stream that was cut short or altered is noticed before anything of it
-is used. `docs/format.md` specifies it.
+A header has the names and what the reader must have; then come the versions, parents first; a
+trailer counts them and holds the SHA-256 of all lines before it. `docs/format.md` specifies it.
 """
 
 from __future__ import annotations
@@ -154,10 +152,8 @@ class Pack:
 
 
 def save(path: Path, header: Header, versions: Iterable[PackedVersion]) -> int:
-    """Writes a bundle file, whole or not at all; returns how many versions it holds.
-
-    Raises OSError when the file cannot be written.
-    """
+    """Writes a bundle file, whole or not at all; returns how many versions it holds. Raises OSError
+    when the file cannot be written."""
     written = 0
     with replacing(path, mode=SHARED) as file:
         for encoded in lines(header, versions):

@@ -1,10 +1,5 @@
-"""Recording versions that come from another store, believing nothing that can be recomputed.
-
-Every seal and every digest is made again from what came and compared before anything is written,
-and the events are put through the same rules as an append: which event each one follows on, and
-when an experience was born, is worked out here and never taken from a peer. So a store that was
-filled this way holds what it would hold had every version been committed in it.
-"""
+"""Recording versions from another store, believing nothing that can be recomputed: every seal and
+digest is made again, and events go through the rules of an append."""
 
 from __future__ import annotations
 
@@ -52,11 +47,9 @@ class Received(NamedTuple):
 
 
 def receive(port: Port, versions: Iterable[PackedVersion]) -> Received:
-    """Records versions, parents first; those that are here already are passed over.
-
-    Only inside a transaction, which has to be rolled back when this raises TransferError: for a
-    version that is not what its digest says, that cannot apply, or whose parents are not here.
-    """
+    """Records versions, parents first; those that are here already are passed over. Only inside a
+    transaction, which has to be rolled back when this raises TransferError: for a version that is
+    not what its digest says, that cannot apply, or whose parents are not here."""
     receiver = Receiver(port)
     new = events = 0
     for packed in versions:
@@ -157,7 +150,6 @@ class Receiver:
         return state
 
     def _earlier(self, version: Version) -> TipState | None:
-        """The state at a version that others have just grown past, from theirs."""
         steps: list[LaneStep] = []
         position = version.position
         while position not in self._states:
@@ -194,10 +186,8 @@ class Receiver:
 
 
 def verified(packed: PackedVersion) -> Json:
-    """A version's meta, once its fields, its seals and its digest have been found right.
-
-    Raises TransferError.
-    """
+    """A version's meta, once its fields, its seals and its digest have been found right. Raises
+    TransferError."""
     if not _typed(packed):
         raise _refused(packed, "has fields of the wrong kind")
     schemas = [(packed.schema, VERSION_SCHEMA), *((e.schema, EVENT_SCHEMA) for e in packed.events)]
@@ -261,7 +251,6 @@ def _typed(packed: PackedVersion) -> bool:
 
 
 def _problem(event: PackedEvent) -> str | None:
-    """The mistake in an event by itself, if any."""
     has_content = event.text is not None or event.reason is not None
     if event.op not in OPS or not is_id(event.experience):
         return "is no operation on an experience"

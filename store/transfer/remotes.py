@@ -70,10 +70,7 @@ class Remotes:
             self._port.names.put_remote(name, location)
 
     def move(self, name: str, location: str) -> str:
-        """Says where a remote is from now on; returns where it was.
-
-        Raises UnknownRevision, BadLocation.
-        """
+        """Moves a remote; returns where it was. Raises UnknownRevision, BadLocation."""
         check_location(location)
         with self._port.transaction():
             before = self.location(name)
@@ -82,9 +79,7 @@ class Remotes:
 
     def remove(self, name: str) -> int:
         """Forgets a remote and the names of its branches here; returns how many those were.
-
-        Versions that came from it stay. Raises UnknownRevision.
-        """
+        Versions that came from it stay. Raises UnknownRevision."""
         with self._port.transaction():
             self.location(name)
             branches = tracked(self._port, name)
@@ -122,8 +117,7 @@ class Apart(NamedTuple):
 
 
 def apart_from_remote(store: Store, branch: str) -> Apart | None:
-    """How far a branch is from the default remote's of the same name, as of the last
-    fetch or push; None where no such branch is known."""
+    """How far a branch is from the default remote's, as last heard of; None if it is not known."""
     remotes = Remotes(store)
     try:
         remote = remotes.default()

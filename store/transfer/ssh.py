@@ -1,8 +1,7 @@
 """A store on another machine, and the far end that answers there: `ssh HOST tfgrpo serve`.
 
-The other machine's shell reads the same command line always. The store's path goes over standard
-input, so nothing that a user typed meets a shell. Requests are one JSON line each; `docs/format.md`
-specifies them.
+The store's path goes over standard input, so nothing that a user typed meets a shell. Requests are
+one JSON line each; `docs/format.md` specifies them.
 """
 
 from __future__ import annotations
@@ -93,8 +92,7 @@ class SshPeer:
         return self._names
 
     def fetch(self, wants: Sequence[bytes], known: KnownDigests) -> Iterator[PackedVersion]:
-        """The history of `wants` as far as `known` has not got it, once all of it has
-        arrived whole."""
+        """The history of `wants` that `known` lacks, once all of it has arrived whole."""
         stops = boundary(wants, self._history, known)
         self._send({"ask": "versions", "wants": _hex(wants), "stops": _hex(stops)})
         try:
@@ -194,9 +192,7 @@ def _hex(digests: Iterable[bytes]) -> list[str]:
 
 def serve(opened: Callable[[str | None], Store], requests: IO[bytes], replies: IO[bytes]) -> None:
     """Answers requests until there are no more. What goes wrong is a reply too, and the last.
-
-    `opened` returns the store at a path, or the one to serve when none is named.
-    """
+    `opened` returns the store at a path, or the one to serve when none is named."""
     try:
         _answer(opened, requests, replies)
     except TfgrpoError as error:

@@ -1,12 +1,8 @@
 """Bringing two stores together: fetch, pull, push, clone.
 
-The other store is a `FetchSource` or a `Peer` (`other_store.py`). This module says what has to
-travel and which names move; it knows nothing of paths, processes and files. Each of its functions
-ends in one transaction, so a transfer that fails or is killed leaves the store as it was, and one
-`undo` takes back all the moves of names it made.
-
-What travels is what digests cover: versions with their events, the redactions of those events,
-and names. Runs, the journal, rollouts and evaluations are a store's own records and stay.
+Each function ends in one transaction, so a transfer that fails leaves the store as it was, and one
+`undo` takes back the moves of names. What travels is what digests cover, the redactions of those
+events, and names; runs, journal and evaluations stay.
 """
 
 from __future__ import annotations
@@ -64,11 +60,8 @@ class Pulled(NamedTuple):
 
 
 class PullDetails(TypedDict):
-    """What a pull is told beside the branches.
-
-    `called` is what its operation and message call the other branch, `message` that of a version
-    that merges, `resolve` what decides conflicts.
-    """
+    """What a pull is told beside the branches. `called` is what its operation and message call the
+    other branch, `message` that of a version that merges, `resolve` what decides conflicts."""
 
     called: str
     message: NotRequired[str | None]
@@ -78,12 +71,9 @@ class PullDetails(TypedDict):
 def fetch(
     store: Store, source: FetchSource, remote: str, *, branches: Collection[str] | None = None
 ) -> Transferred:
-    """Brings a remote's branches and tags here, as `<remote>/<branch>` and tags; one operation.
-
-    Without `branches` all of them, and names of branches that are gone there go here too. A tag
-    that stands elsewhere here is left there. Raises UnknownRevision for a branch that is not
-    there, TransferError for what cannot be taken.
-    """
+    """Brings a remote's branches (all without `branches`) and tags here, as `<remote>/<branch>` and
+    tags; one operation. A tag that stands elsewhere here is left. Raises UnknownRevision,
+    TransferError."""
     names = source.names()
     arriving = _fetched(source, names, store, branches)
     with store.operation(f"fetch {remote}"):
@@ -99,12 +89,8 @@ def pull(
     into: str,
     **details: Unpack[PullDetails],
 ) -> Pulled:
-    """Fetches one branch and brings it into a branch here, as one operation.
-
-    `into` moves forward when it has nothing of its own, else a version that merges both is
-    appended. Raises MergeConflict; what was fetched is then kept, and nothing was merged.
-    Raises ProtectedName, and then nothing was fetched, when `into` would have to move.
-    """
+    """Fetches one branch and merges it into a branch here, as one operation. Raises MergeConflict,
+    with what was fetched kept, and ProtectedName, with nothing fetched."""
     called, resolve = details["called"], details.get("resolve")
     names = source.names()
     arriving = _fetched(source, names, store, [branch])
@@ -139,12 +125,10 @@ def push(
     force: bool = False,
     delete: bool = False,
 ) -> Transferred:
-    """Sends branches and tags to another store, with the tags in the branches' history.
-
-    The other store moves its names of the same names, all or none. `delete` makes it forget them
-    instead. Raises PushRefused for a branch that would not move forward or a tag that stands
-    elsewhere there, unless `force`; UnknownRevision for a name that is not here.
-    """
+    """Sends branches and tags to another store, with the tags in the branches' history; all of its
+    names move, or none. `delete` makes it forget them instead. Raises UnknownRevision, and
+    PushRefused for a branch that would not move forward or a tag that stands elsewhere, unless
+    `force`."""
     there = peer.names()
     targets: dict[str, Version | None] = {}
     for name in names:

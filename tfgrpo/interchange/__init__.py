@@ -1,17 +1,10 @@
 """Libraries in other people's files: writing them, reading them, and making versions of them.
 
-A format is one file in `formats/`, exports by looking there; `docs/formats.md` has the table.
+A format is one file in `formats/`; `docs/formats.md` has the table.
 
-    store = Store.open()
-    interchange.save(store, Path("SKILL.md"), "HEAD", "skill")
-    interchange.bring_in(store, interchange.read(Path("playbook.txt")), "main")
-
-**Reading a file twice changes nothing.** An item without an id gets one that follows from its
-text, so the same text is the same experience in every store that reads it. An item whose text its
-experience had before, and has no longer, is left alone: what was decided since then stands,
-unless `again` says otherwise. A file never deletes.
-
-A name is loaded when it is first asked for: a checkout writes, and has nothing to read.
+**Reading a file twice changes nothing.** An item without an id gets one that follows from its text.
+An item whose text its experience had before is left alone, unless `again` says otherwise. A file
+never deletes.
 """
 
 from __future__ import annotations

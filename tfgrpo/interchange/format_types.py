@@ -25,11 +25,8 @@ NOTHING: Json = MappingProxyType({})
 
 
 class Item(NamedTuple):
-    """A text from a file, with what the file says about it.
-
-    `id` is the experience's id where the file carries it; `evidence` what the file knows besides
-    (a section, counters, a label); `line` where it stands, from 1.
-    """
+    """A text from a file, the experience's id where the file carries it, what else the file knows
+    (`evidence`), and its line, from 1."""
 
     text: str
     id: str | None = None
@@ -55,11 +52,8 @@ class Skipped(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The operations of one version that a file tells of.
-
-    `digest` (hex) is that of the version they come from, `lines` where each stands in the file,
-    `origin` who made it and when, as the file says.
-    """
+    """The operations of one version that a file tells of, its digest in hex, the line of each, and
+    `origin`: who made it and when."""
 
     digest: str
     message: str
@@ -69,11 +63,8 @@ class Batch(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A file that was read: either the items of a library, or the batches of a history.
-
-    `name` is the file's without its folders, `sha256` of its bytes, `meta` what the file says
-    about the whole library, `skipped` what of it became nothing.
-    """
+    """A file that was read: the items of a library, or the batches of a history. `sha256` is of its
+    bytes, `meta` about the whole library, `skipped` became nothing."""
 
     path: Path
     name: str
@@ -161,12 +152,12 @@ class SourceFile:
         return lines
 
     def line_of(self, fragment: str) -> int | None:
-        """Returns the line where a piece of the text first stands."""
+        """The line where a piece of the text first stands."""
         at = self.text.find(fragment)
         return None if at < 0 else self.text.count("\n", 0, at) + 1
 
     def wrong(self, what: str, line: int | None = None, *, hint: str) -> UnreadableLibrary:
-        """Returns the error that says what is wrong with the file, and where."""
+        """The error that says what is wrong with the file, and where."""
         place = f"{self.path}:{line}" if line else f"{self.path}"
         return UnreadableLibrary(f"{place}: {' '.join(what.split())[:200]}", hint=hint)
 
@@ -195,13 +186,10 @@ class Pairs(dict[str, object]):
 
 
 class Format(NamedTuple):
-    """A kind of file.
-
-    `keeps` says what survives the way there and back: `history` every operation, `ids` texts and
-    identity, `texts` the texts to the letter, `words` the texts with single blanks. `detect`
-    returns how sure it is that a source is of this kind, from 0 (it is not) to 4 (it cannot be
-    anything else). `read` raises UnreadableLibrary; `write` is None for what is only read.
-    """
+    """A kind of file. `keeps` says what survives the way there and back: `history` every operation,
+    `ids` texts and identity, `texts` the letters, `words` the words. `detect` is how sure it is of
+    a source, from 0 to 4 (it cannot be else). `read` raises UnreadableLibrary; `write` may be
+    None."""
 
     name: str
     about: str

@@ -42,11 +42,8 @@ def plan(
     *,
     again: bool = False,
 ) -> ImportPlan:
-    """Returns what makes the library at a revision hold `items` too. A read-only operation.
-
-    Texts that differ in white space alone are the same. With `again`, texts that an experience
-    had before are put back as well.
-    """
+    """What makes the library at a revision hold `items` too. White space makes no difference. With
+    `again`, texts that an experience had before are put back as well."""
     library = store.library(revision)
     ranges = row_ranges(store.port, library.version.position)
     texts = {e.id: one_line(e.text) for e in library}
@@ -73,10 +70,7 @@ def plan(
 
 
 def _had_text(store: Store, id: str, text: str, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Returns whether an experience had that text before, in the history of these ranges.
-
-    What was redacted may have been that text, so it counts.
-    """
+    """Whether an experience had that text, or one that was redacted, in these ranges."""
     return any(
         event.redacted or (event.text is not None and one_line(event.text) == text)
         for event in store.history(id)
@@ -93,12 +87,8 @@ def bring_in(
     author: str | None = None,
     again: bool = False,
 ) -> Imported:
-    """Makes versions of a document on a branch: one of a library, as many as it tells of a history.
-
-    All of them or none are recorded; none when there is nothing new. Each says in its meta and
-    in its events' evidence which file it is from. Raises UnreadableLibrary, with file and line,
-    when an operation of a history cannot apply.
-    """
+    """Makes versions of a document on a branch, all or none: one of a library, as many as it tells
+    of a history. Each says which file it is from. Raises UnreadableLibrary with file and line."""
     if document.batches:
         return _history(store, document, branch, author)
     while True:
@@ -138,10 +128,7 @@ def _history(store: Store, document: Document, branch: str, author: str | None) 
 
 
 def new_batches(store: Store, document: Document, branch: str) -> list[Batch]:
-    """Returns the batches of a history that a branch does not have yet. A read-only operation.
-
-    Raises UnreadableLibrary, with file and line, when an operation cannot apply.
-    """
+    """The batches of a history that a branch lacks. Raises UnreadableLibrary with file and line."""
     tip = store.tip(branch)
     here: set[object] = set()
     for version in store.log(tip):

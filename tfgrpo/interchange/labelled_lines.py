@@ -19,7 +19,7 @@ class Labelled(NamedTuple):
 
 
 def read(lines: Iterable[str], start: int = 1) -> Labelled:
-    """Returns an item for each labelled line and the lines right below it, up to a blank one."""
+    """An item for each labelled line and the lines right below it, up to a blank one."""
     labelled = Labelled([], [])
     label, text, at = "", "", 0
     for number, line in enumerate(lines, start):
@@ -39,7 +39,7 @@ def read(lines: Iterable[str], start: int = 1) -> Labelled:
 
 
 def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:
-    """Returns lines as parts that were skipped, neighbours as one."""
+    """Lines as parts that were skipped, neighbours as one."""
     parts: list[Skipped] = []
     for number, line in others:
         if parts and parts[-1].last == number - 1:

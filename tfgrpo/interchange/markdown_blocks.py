@@ -155,7 +155,7 @@ class Reading:
                 self.headings[-1].used = True
 
     def left(self) -> str:
-        """Returns the text with nothing in it but what no block was read from, at the margin."""
+        """The text with nothing in it but what no block was read from, at the margin."""
         rows = [""] * len(self.lines)
         for run in self._runs():
             dedented = textwrap.dedent("\n".join(self.lines[number] for number in run))
@@ -163,7 +163,7 @@ class Reading:
         return "\n".join(rows)
 
     def _runs(self) -> list[list[int]]:
-        """Returns the lines with words in them that no block was read from, by neighbours."""
+        """The lines with words in them that no block was read from, by neighbours."""
         runs: list[list[int]] = []
         for number, line in enumerate(self.lines):
             if number in self.covered or not WORD.search(line):
@@ -175,7 +175,7 @@ class Reading:
         return runs
 
     def finish(self) -> MarkdownItems:
-        """Returns everything, with the lines that nothing has read among the skipped."""
+        """Everything, with the lines that nothing has read among the skipped."""
         self._close(0)
         for run in self._runs():
             what = "nested too deep, or no Markdown"
@@ -187,11 +187,8 @@ class Reading:
 
 
 def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> MarkdownItems:
-    """Returns the experiences in the lines of a Markdown text, and what of it is none.
-
-    Time grows with the text alone, however it is nested. Raises UnreadableLibrary for more
-    than `LARGEST` characters that have no ids.
-    """
+    """The experiences in the lines of a Markdown text, and what of it is none, in linear time.
+    Raises UnreadableLibrary for more than `LARGEST` characters without ids."""
     exact = list(markdown_lists.identified(lines))
     masked = [line.replace("\r", " ") for line in lines]
     for first, last, _ in exact:
@@ -234,10 +231,7 @@ def _parser() -> MarkdownIt:
 
 
 def _walk(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
-    """Reads the blocks of a document, a quotation or a point, one after the other.
-
-    `prefix` introduces them. A text that ends in a colon waits for the block that it introduces.
-    """
+    """Reads the blocks of a document, a quotation or a point, introduced by `prefix`."""
     waiting: tuple[str, int] | None = None
     while at < end:
         token, close = tokens[at], _closing(tokens, at)
@@ -274,7 +268,7 @@ def _walk(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: 
 
 
 def _introduction(reading: Reading, prefix: str, waiting: tuple[str, int] | None) -> str:
-    """Returns what goes before each text of a block; what is too long for that stands alone."""
+    """What goes before each text of a block; what is too long for that stands alone."""
     if waiting is None:
         return prefix
     whole = f"{prefix} {waiting[0]}".strip()
@@ -285,7 +279,7 @@ def _introduction(reading: Reading, prefix: str, waiting: tuple[str, int] | None
 
 
 def _closing(tokens: Sequence[Token], at: int) -> int:
-    """Returns where the block that begins at a token ends: a token's own place if it is whole."""
+    """Where the block that begins at a token ends: a token's own place if it is whole."""
     if tokens[at].nesting != 1:
         return at
     level = tokens[at].level
@@ -298,8 +292,7 @@ def _closing(tokens: Sequence[Token], at: int) -> int:
 def _paragraph(
     reading: Reading, token: Token, content: str, prefix: str, waiting: tuple[str, int] | None
 ) -> tuple[str, int] | None:
-    """Reads a paragraph, behind the one that waits to introduce it; returns it with its line if it
-    introduces what comes next in its turn."""
+    """Reads a paragraph; returns it with its line if it introduces what comes next."""
     line = reading.cover(token)
     last = (token.map or (0, 1))[1] + reading.start - 1
     rows = [row.strip() for row in content.split("\n")]
@@ -332,7 +325,7 @@ def _paragraph(
 
 
 def _bold_heading(text: str) -> bool:
-    """Returns whether a paragraph is a heading in all but name: a few words, all of them bold."""
+    """Whether a paragraph is a heading in all but name: a few words, all of them bold."""
     bold = BOLD.match(text) if len(text) <= SHORT and not INTRODUCES.search(text) else None
     return bool(
         bold and len(text.split()) <= SENTENCE and not re.search(r"[.!?]\s*\Z", bold["text"])

@@ -32,14 +32,14 @@ COMMENT = re.compile(r"<!--\s*\w+\s*-->")
 
 
 def written(experience: Experience, *, one_line: bool = False) -> str:
-    """Returns an experience as a list item, without the last line's end."""
+    """An experience as a list item, without the last line's end."""
     text = escaped(experience.text)
     text = text.replace("\n", "&#10;") if one_line else re.sub(r"\n(?=[^\n])", "\n  ", text)
     return f"- {text} <!-- {experience.id} -->"
 
 
 def escaped(text: str) -> str:
-    """Returns a text with what would not survive in a list item written as references."""
+    """A text with what would not survive in a list item written as references."""
     text = REFERENCE.sub(r"&amp;\1#\2;", text)
 
     def reference(match: re.Match[str]) -> str:
@@ -50,7 +50,7 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Returns the text that was escaped."""
+    """The text that was escaped."""
     return REFERENCE.sub(_character, text)
 
 
@@ -63,17 +63,13 @@ def _character(match: re.Match[str]) -> str:
 
 
 def items(lines: Iterable[str], start: int = 1) -> Iterator[Item]:
-    """Yields the items of the lists in a Markdown text, whose first line is number `start`.
-
-    A list by hand may be nested and wrapped: each of its points is an item of its own.
-    """
+    """Yields the items of a Markdown text's lists, whose first line is number `start`."""
     for first, block in _blocks(lines):
         yield from _block(block, first + start)
 
 
 def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
-    """Yields the items that `written` wrote, each with its first line and the one after its last,
-    counted from 0. What is fenced off as code at the margin is none."""
+    """Yields the items that `written` wrote, with first line and the one after the last, from 0."""
     fence = ""
     for first, block in _blocks(lines):
         if len(block) == 1 and (match := FENCE.match(block[0])):
@@ -83,8 +79,7 @@ def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of its first line from 0, lines) of each point at the margin, with what
-    belongs to it, and of fences there as blocks of their own."""
+    """Yields (first line from 0, lines) of each point at the margin, and of fences there."""
     block: list[str] = []
     first = 0
     for number, line in enumerate(lines):
@@ -112,7 +107,7 @@ def _ended(block: list[str], first: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _exact(block: list[str], first: int) -> Item | None:
-    """Returns the item that a point is which ends in its id, and has no other."""
+    """The item that a point is which ends in its id, and has no other."""
     whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
     text, id = closed(whole)
     if id and len(LINE_ENDS.findall(whole)) == 1:
@@ -121,7 +116,6 @@ def _exact(block: list[str], first: int) -> Item | None:
 
 
 def _block(block: list[str], first: int) -> Iterator[Item]:
-    """Yields the items of the lines from one bullet to what follows its list item."""
     if not BULLET.match(block[0]):
         return
     if item := _exact(block, first):
@@ -140,7 +134,7 @@ def _block(block: list[str], first: int) -> Iterator[Item]:
 
 
 def closed(text: str) -> tuple[str, str | None]:
-    """Returns a text without the comment that it ends with, and the id in that, if it is one."""
+    """A text without the comment that it ends with, and the id in that, if it is one."""
     end = text.rstrip()
     at = end.rfind("<!--")
     if at < 0 or not COMMENT.fullmatch(end, at):

@@ -1,12 +1,8 @@
 """Attempts that the reference implementation recorded, as a run of this store.
 
-Its `step_N/rollout.jsonl` has a row for each attempt. They become the attempts of a run that is
-finished, made with the model `imported`: `tfgrpo rollouts` shows them, winners beside losers, and
-nothing is learned from them or paid for them. The problems in them are written as a dataset, so
-that a new run can be made on the same ones.
-
-An attempt that ended in an error has no reward here, whatever reward it was given there: an
-outage is no wrong answer.
+The rows of its `step_N/rollout.jsonl` become the attempts of a finished run with the model
+`imported`, and their problems a dataset. Nothing is learned from them or paid for them. One that
+ended in an error has no reward here: an outage is no wrong answer.
 """
 
 from __future__ import annotations
@@ -63,12 +59,9 @@ class PastAttempt(NamedTuple):
 
 
 def import_attempts(store: Store, root: Path, path: Path, name: str | None = None) -> ImportedRun:
-    """Records the attempts in a `rollout.jsonl`, or in those of a folder of steps, as a run.
-
-    The run is called `name`, or as the folder is. Its problems are written to
-    `<name>-problems.jsonl` in `root`. Everything is read before anything is recorded. Raises
-    DatasetError with file and line, and InvalidName for a run or a dataset that is there already.
-    """
+    """Records the attempts in a `rollout.jsonl`, or in a folder of steps, as a run called `name` or
+    as the folder, and their problems as `<name>-problems.jsonl` in `root`. Raises DatasetError with
+    file and line, and InvalidName for what is there already."""
     attempts = [attempt for file, step in _files(path) for attempt in _attempts(file, step)]
     if not attempts:
         raise DatasetError(f"{path} has no attempts in it", hint=HINT)
@@ -196,7 +189,6 @@ def _reward(row: Row) -> float | None:
 
 
 def _followed(row: Row, response: str) -> Iterator[dict[str, Any]]:
-    """Yields what an attempt said and was told after its prompt."""
     trajectories = row.fields.get("trajectories")
     last = trajectories[-1] if isinstance(trajectories, list) and trajectories else {}
     turns = last.get("trajectory") if isinstance(last, dict) else None

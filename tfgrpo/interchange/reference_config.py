@@ -1,9 +1,7 @@
-"""The reference implementation's configuration (Youtu-Agent's practice YAML, which hydra composes)
-as a tfgrpo.toml.
+"""The reference implementation's configuration (Youtu-Agent's practice YAML) as a tfgrpo.toml.
 
-What `defaults` names is read from the same tree of configurations, as hydra would, if it is there.
-Every setting is either translated, or written into the file as a comment that says what became of
-it: none is left out in silence. Keys are never copied; the variable that holds one is.
+What `defaults` names is read as hydra would. Every setting is translated, or a comment in the file
+says what became of it. Keys are never copied; the variable that holds one is.
 """
 
 from __future__ import annotations
@@ -54,8 +52,7 @@ NUMBERED = re.compile(r"dapo[-_ ]?(\d+)\Z", re.IGNORECASE)
 
 
 class Translation(NamedTuple):
-    """A configuration as the text of a settings file, the name that a run on it has, and what was
-    not translated, a line each."""
+    """A configuration as a settings file's text, its run's name, and what was not translated."""
 
     toml: str
     run: str | None
@@ -177,7 +174,7 @@ class _Translator:
                     self._tables[table].setdefault(ours, value)
 
     def _value(self, key: str, ours: str) -> str | None:
-        """Returns a setting that may stand in the environment, where only its place is told."""
+        """A setting that may stand in the environment, where only its place is told."""
         value = self._take(key)
         if value is None:
             return None
@@ -245,7 +242,6 @@ def _flat(value: Mapping[Any, Any], path: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
-    """Returns a configuration with what its `defaults` name under it."""
     try:
         source = SourceFile(path, path.read_bytes())
     except OSError as error:
@@ -274,8 +270,7 @@ def _composed(path: Path, left: list[str], depth: int) -> dict[Any, Any]:
 
 
 def _named(path: Path, name: str) -> Path | None:
-    """Returns the file that an entry of `defaults` means: beside the file, or from the root of the
-    configurations, which is a folder above it."""
+    """The file that an entry of `defaults` means: beside the file, or from a folder above it."""
     if ".." in name.split("/"):
         return None
     for folder in path.resolve().parents[:DEEPEST]:

@@ -45,12 +45,12 @@ def _format(module: str) -> Format:
 
 
 def written() -> tuple[str, ...]:
-    """Returns the names of the formats that can be written."""
+    """The names of the formats that can be written."""
     return tuple(name for name, format in available().items() if format.write)
 
 
 def named(name: str) -> Format:
-    """Returns the format of that name. Raises UnreadableLibrary listing what there is."""
+    """The format of that name. Raises UnreadableLibrary listing what there is."""
     if name in CHECKED_OUT:
         return _format(CHECKED_OUT[name])
     if name not in available():
@@ -61,7 +61,7 @@ def named(name: str) -> Format:
 
 
 def by_file_name(name: str) -> str | None:
-    """Returns the name of the format that a file of that name is written in, if one is usual."""
+    """The name of the format that a file of that name is written in, if one is usual."""
     if name.upper() == "SKILL.MD":
         return "skill"
     usual = {
@@ -77,10 +77,8 @@ def by_file_name(name: str) -> str | None:
 
 
 def read(path: Path, format: str | None = None) -> Document:
-    """Reads a file, told apart by its content unless `format` names what it is.
-
-    Raises UnreadableLibrary, with the file and the line, for what cannot be read whole.
-    """
+    """Reads a file, told apart by its content unless `format` names what it is. Raises
+    UnreadableLibrary, with the file and the line, for what cannot be read whole."""
     chosen = named(format) if format else None
     try:
         about = path.stat()
@@ -124,7 +122,6 @@ def read(path: Path, format: str | None = None) -> Document:
 
 
 def _unpacked(path: Path, data: bytes) -> bytes:
-    """Returns what a file packed as .gz holds; another file's bytes as they are."""
     if not data.startswith(b"\x1f\x8b"):
         return data
     import zlib

@@ -1,8 +1,5 @@
-"""Texts inside of JSON that other programs wrote: instructions, blocks of memory, and what is left.
-
-Such a text is often a page of Markdown, so it is read as one; its experiences stand at the line of
-the key that the text belongs to.
-"""
+"""Texts inside of JSON that other programs wrote, each read as a page of Markdown at the line of
+its key, and what is left over."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ class Texts:
 
 
 def short(row: Mapping[str, object], keys: Sequence[str]) -> dict[str, object]:
-    """Returns the fields of these that are short texts or numbers."""
+    """The fields of these that are short texts or numbers."""
     return {
         key: value
         for key in keys

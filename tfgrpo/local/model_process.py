@@ -1,20 +1,13 @@
 """The process that holds the weights: `python -m tfgrpo.local.model_process --model … --port 0`.
 
-The engine lives in a child because it takes gigabytes, computes with the interpreter's
-lock held while it loads, and can only be stopped by ending its process. Four things
-are its duty besides serving:
+Its duties besides serving:
 
-- It says where it listens with one line of JSON on standard output, then closes it.
-  The port is open before the weights are loaded, so that no other program can take it in
-  between. Everything else, from C++ too, goes to standard error, the log.
-- It answers to whoever has the key alone, the first line of its standard input (in its
-  arguments everybody on the machine could read it), and under this machine's own name
-  (`guard`).
-- It outlives no parent. After the key nobody writes to standard input; the pipe ends
-  when the parent does, even by kill -9. Because a forked sibling may hold the other end
-  open, the parent's process id is watched as well. (PR_SET_PDEATHSIG would do neither: it
-  fires when the *thread* that started the child ends.)
-- It ignores SIGINT: on Ctrl-C the parent finishes what is in flight, then stops it.
+    - It says where it listens in one line of JSON on standard output, before it loads weights.
+    - It answers to the key alone, the first line of its standard input, and under this
+      machine's own name (`guard`).
+    - It outlives no parent: standard input ends with it, and its process id is watched, as a
+      forked sibling may hold the pipe. (PR_SET_PDEATHSIG fires when the starting thread ends.)
+    - It ignores SIGINT: on Ctrl-C the parent finishes what is in flight, then stops it.
 """
 
 from __future__ import annotations
@@ -61,7 +54,7 @@ def arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def read_key() -> str:
-    """Return the first line of standard input: the key that requests have to bring."""
+    """The first line of standard input: the key that requests have to bring."""
     line = b""
     while (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
@@ -69,10 +62,7 @@ def read_key() -> str:
 
 
 def end_with_parent(parent: int, rooms: Sequence[Path] = ()) -> None:
-    """End this process as soon as standard input ends or `parent` is no longer our parent.
-
-    `rooms` are folders that are removed then.
-    """
+    """End this process, and remove `rooms`, when standard input ends or `parent` is not ours."""
 
     def end() -> None:
         for room in rooms:

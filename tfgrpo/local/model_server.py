@@ -61,13 +61,12 @@ def available_cpus() -> int:
 class ServerOptions:
     """How a local model is served.
 
-    `n_parallel` requests are answered at once, each in a context of `context` tokens
-    (prompt and answer together); more wait their turn. `threads` defaults to the
-    available CPUs, `port` to any free one. The engine's output goes to `log`, by default
-    to a temporary file that is deleted when the server stops. It has to be ready within
-    `ready_timeout` seconds. `command` replaces the program that is started; it gets the
-    options of `child`, and the key on its standard input. `sha256` is what the weights have
-    to be.
+    `n_parallel` requests are answered at once, each in a context of `context` tokens (prompt and
+    answer together); more wait their turn. `threads` defaults to the available CPUs, `port` to any
+    free one. The engine's output goes to `log`, by default to a temporary file that is deleted when
+    the server stops. It has to be ready within `ready_timeout` seconds. `command` replaces the
+    program that is started; it gets the options of `child`, and the key on its standard input.
+    `sha256` is what the weights have to be.
     """
 
     n_parallel: int = 8
@@ -222,10 +221,8 @@ def serve_forever(
     options: ServerOptions = ServerOptions(),
 ) -> int:
     """Serve in the foreground until Ctrl-C (then return 0) or until the child ends by itself.
-
-    `on_ready` is called once it answers, to tell the user where. Returns the child's exit
-    code; errors are those of LocalServer.
-    """
+    `on_ready` is called once it answers, to tell the user where. Returns the child's exit code;
+    errors are those of LocalServer."""
     with LocalServer(path, model, options) as server:
         try:
             if on_ready is not None:

@@ -35,10 +35,8 @@ class Readable(Protocol):
 
 
 class Partial:
-    """The bytes of `model` that have arrived in `folder`; survives the process.
-
-    Only the holder of the model's lock may use it.
-    """
+    """The bytes of `model` that have arrived in `folder`; survives the process. Only the holder of
+    the model's lock may use it."""
 
     def __init__(self, model: LocalModel, folder: Path) -> None:
         self.model = model
@@ -60,12 +58,9 @@ class Partial:
             return 0
 
     def write(self, offset: int, source: Readable, moved: Callable[[int], None]) -> int:
-        """Copy `source` to its end into the file from `offset` on; return where it ended.
-
-        `moved` is called with the position after each chunk. Errors of `source` pass
-        through. Raises LocalModelError when the disk is full or the source holds more
-        than the model has.
-        """
+        """Copy `source` to its end into the file from `offset` on; return where it ended. `moved`
+        is called with the position after each chunk. Errors of `source` pass through. Raises
+        LocalModelError when the disk is full or the source holds more than the model has."""
         if offset == 0 or not self.sidecar.exists():
             self._record()
         try:
@@ -97,11 +92,9 @@ class Partial:
             os.truncate(self.path, end)
 
     def finish(self, target: Path) -> None:
-        """Check size and SHA-256 and move the file to `target`.
-
-        What is hashed is what is on the disk, in one pass, however many fetches it took.
-        Raises LocalModelError, and deletes the file, when it is not the model.
-        """
+        """Check size and SHA-256 and move the file to `target`. What is hashed is what is on the
+        disk, in one pass, however many fetches it took. Raises LocalModelError, and deletes the
+        file, when it is not the model."""
         digest = hashlib.sha256()
         with self.path.open("r+b") as file:
             while chunk := file.read(CHUNK):

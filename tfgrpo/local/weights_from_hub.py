@@ -60,11 +60,9 @@ def address(model: LocalModel) -> str:
 
 
 def download(model: LocalModel, partial: Partial, moved: Callable[[int], None]) -> None:
-    """Bring the bytes of `model` that `partial` lacks.
-
-    Raises SourceUnavailable when the hub does not answer, does not have the file, or
-    keeps breaking off; what has arrived stays in `partial`.
-    """
+    """Bring the bytes of `model` that `partial` lacks. Raises SourceUnavailable when the hub does
+    not answer, does not have the file, or keeps breaking off; what has arrived stays in
+    `partial`."""
     url = address(model)
     answered, failures = False, 0
     while (have := partial.length) < model.bytes:

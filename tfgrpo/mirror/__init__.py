@@ -1,20 +1,10 @@
 """A store as a real git repository, and back.
 
-One version is one commit, whose tree holds
-
-- `library.md`, the library with one experience a line, so that `git log -p`, `git blame` and
-  review on a forge work on it;
-- `events.jsonl`, the version itself: a line with its digest, parents, author, time, message and
-  meta, then a line for each of its events with text, reason, evidence, seal and salt. Each commit
-  replaces the one before, and `.gitattributes` keeps it out of diffs.
-
-The commit's message is the version's, with one trailer, `Tfgrpo-Version: <digest>`. Branches and
-tags are git's. Nothing else is kept anywhere: which versions are there already is read from the
-trailers. What a commit holds follows from its version alone, so everybody who mirrors a store
-gets the same commit ids.
-
-`bring_back` adopts versions under their digests, which it makes again from what it reads, and
-turns commits that people made by hand into versions.
+One version is one commit, whose tree holds `library.md`, one experience a line, and `events.jsonl`,
+the version itself and its events, a line each (`.gitattributes` keeps it out of diffs). The message
+is the version's, with the trailer `Tfgrpo-Version: <digest>`, by which versions that are there are
+known. What a commit holds follows from its version alone, so every mirror of a store has the same
+commit ids.
 """
 
 from tfgrpo.mirror.from_git import Returned, bring_back

@@ -39,7 +39,7 @@ class Rendering:
         self._text = HEADING
 
     def at(self, version: Version) -> str:
-        """Returns the library at a version as a Markdown list of one line an experience."""
+        """The library at a version as a Markdown list of one line an experience."""
         if self._at is not None and version.number == self._at.number:
             return self._text
         if (
@@ -78,10 +78,7 @@ def record(
     rows: list[EventRow],
     redactions: Mapping[int, Sequence[Redaction]],
 ) -> bytes:
-    """Returns `events.jsonl` of a version: a line for it, and one for each of its events.
-
-    `redactions` are those of the events whose text is gone, by row.
-    """
+    """A version's `events.jsonl`; `redactions` are of the events whose text is gone, by row."""
     head = {
         "tfgrpo": LAYOUT,
         "version": version.digest.hex(),
@@ -113,10 +110,7 @@ def record(
 
 
 def recorded(content: bytes) -> PackedVersion | None:
-    """Returns the version that `events.jsonl` tells of; None when it tells of none.
-
-    What it says is not verified here: receiving does that.
-    """
+    """The version that `events.jsonl` tells of, to be verified by receiving it, or None."""
     try:
         head, *lines = [json.loads(line) for line in content.split(b"\n") if line]
         if head["tfgrpo"] != LAYOUT:
@@ -161,13 +155,13 @@ def _text(value: object) -> str | None:
 
 
 def message(version: Version, subject: str) -> bytes:
-    """Returns a commit's message: the version's subject, and the trailer that names it."""
+    """A commit's message: the version's subject, and the trailer that names it."""
     text = subject.replace("\0", "").strip() or "(no message)"
     return f"{text}\n\n{TRAILER}: {version.digest.hex()}\n".encode()
 
 
 def ident(author: str, time: int) -> bytes:
-    """Returns an author and a time in microseconds as git writes them."""
+    """An author and a time in microseconds as git writes them."""
     match = IDENT.match(author)
     name, email = (match[1], match[2]) if match else (author, "")
     name, email = (re.sub(r"[\x00-\x1f\x7f<>]", "", part).strip() for part in (name, email))
@@ -175,7 +169,7 @@ def ident(author: str, time: int) -> bytes:
 
 
 def author_of(line: str) -> tuple[str, int]:
-    """Returns who a commit's `author` line names, and the time in microseconds."""
+    """Who a commit's `author` line names, and the time in microseconds."""
     who, _, when = line.rpartition("> ")
     name, _, email = who.partition(" <")
     seconds = when.split(" ")[0]
@@ -184,7 +178,7 @@ def author_of(line: str) -> tuple[str, int]:
 
 
 def made_of(meta: object) -> str | None:
-    """Returns the commit by hand that a version with this meta was made of."""
+    """The commit by hand that a version with this meta was made of."""
     origin = meta.get("import") if isinstance(meta, Mapping) else None
     commit = origin.get("commit") if isinstance(origin, Mapping) else None
     return commit if isinstance(commit, str) and COMMIT.match(commit) else None
@@ -197,11 +191,8 @@ def made_by_hand(store: Store) -> dict[str, Version]:
 
 
 def ref_name(name: str, names: Collection[str]) -> str:
-    """Returns a branch's or tag's name as git can hold it beside `names`.
-
-    `%` is in no name of ours, so it can stand for what git refuses: a part that begins with a
-    dot or ends in `.lock`, and `a/b` beside `a`.
-    """
+    """A branch's or tag's name as git can hold it beside `names`: `%`, in no name of ours, stands
+    for what git refuses."""
     parts = name.split("/")
     beside = any("/".join(parts[:n]) in names for n in range(1, len(parts)))
     safe = (re.sub(r"^\.|\.(?=lock$)", "%2E", part) for part in parts)
@@ -209,5 +200,5 @@ def ref_name(name: str, names: Collection[str]) -> str:
 
 
 def our_name(ref: str) -> str:
-    """Returns the name that `ref_name` wrote."""
+    """The name that `ref_name` wrote."""
     return unquote(ref)

@@ -46,13 +46,9 @@ class _Commit(NamedTuple):
 
 
 def bring_back(store: Store, folder: Path) -> Returned:
-    """Reads a mirror into the store, all of it or nothing.
-
-    Versions come under the digests they have; each is verified. A commit that somebody made by
-    hand becomes a version by its author, with the operations that its changes of `library.md`
-    are. Branches and tags that are new here are made, branches that are behind are moved
-    forward, and others are left alone. Raises MirrorError, or TransferError with the commit.
-    """
+    """Reads a mirror into the store, all of it or nothing. Versions are verified; a commit by hand
+    becomes a version of its author's, with its changes of `library.md`. New branches and tags are
+    made, branches behind moved forward. Raises MirrorError, or TransferError with the commit."""
     if not folder.is_dir() or not Git.is_repository(folder):
         raise MirrorError(
             f"{folder} is not a git repository", hint="create a mirror with `tfgrpo mirror git DIR`"
@@ -169,7 +165,7 @@ class _GitReader:
         return version
 
     def _read_before(self, commit: str) -> Version | None:
-        """Returns the version that the store made of a commit by hand on an earlier reading."""
+        """The version that the store made of a commit by hand on an earlier reading."""
         if self._here is None:
             self._here = layout.made_by_hand(self._store)
         return self._here.get(commit)
@@ -231,18 +227,15 @@ def _tells(
     parents: list[Version],
     commits: Mapping[str, _Commit],
 ) -> bool:
-    """Returns whether a commit's record is its own.
-
-    It is where the commit stands on what the version builds on, or on the commit by hand that
-    the version was made of. Elsewhere it came along, as in a revert or a cherry-pick.
-    """
+    """Whether a commit's record is its own: it stands on what the version builds on. Elsewhere it
+    came along, as in a revert or a cherry-pick."""
     digests = tuple(version.digest for version in parents)
     fresh = all(commits[p].events != commit.events for p in commit.parents)
     return fresh and (digests == record.parents or record.digest in digests)
 
 
 def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:
-    """Returns what turns a library into what a commit's `library.md` says, as operations."""
+    """What turns a library into what a commit's `library.md` says, as operations."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):

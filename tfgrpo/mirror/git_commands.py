@@ -1,13 +1,9 @@
 """git, through its command line: one folder, plumbing commands, no shell, nobody's hooks.
 
-The repository is always named, so that a folder inside another repository is never taken for
-it; variables that would redirect git, as in a hook, are left out of its environment.
-
-**Other people's repositories.** A repository's own settings can name commands: filters, a way to
-fetch what is missing, a monitor of files. So git reads no settings of the user or the system here
-and may use no protocol; a repository's own are looked at first, without git following any of
-them, and one that sets anything but what is known to run nothing is refused, as is one that
-belongs to somebody else.
+The repository is always named, and variables that redirect git are left out of its environment. A
+repository's own settings can name commands, so they are looked at first: one that sets what could
+run something, or belongs to somebody else, is refused. Settings of the user or the system are not
+read.
 """
 
 from __future__ import annotations
@@ -80,7 +76,7 @@ class Git:
 
     @staticmethod
     def is_repository(folder: Path) -> bool:
-        """Returns whether a folder is a repository itself; one above it does not count."""
+        """Whether a folder is a repository itself; one above it does not count."""
         return (folder / ".git").exists() or all(
             (folder / name).exists() for name in ("HEAD", "objects", "refs")
         )
@@ -125,20 +121,18 @@ class Git:
             )
 
     def exists(self, commit: str) -> bool:
-        """Returns whether a commit of that full id is there."""
+        """Whether a commit of that full id is there."""
         answer = self("cat-file", "--batch-check", data=f"{commit}\n".encode())
         return answer.split()[1:2] == ["commit"]
 
     def is_ancestor(self, commit: str, of: str) -> bool:
-        """Returns whether a commit is in another's history."""
+        """Whether a commit is in another's history."""
         return not self("rev-list", "-n", "1", commit, "--not", of)
 
     @contextmanager
     def importing(self) -> Iterator[IO[bytes]]:
-        """Gives a stream for `git fast-import`; a stream that ends early imports nothing.
-
-        Marks asked for with `get-mark` can be read from `answers` afterwards.
-        """
+        """Gives a stream for `git fast-import`; a stream that ends early imports nothing. Marks
+        asked for with `get-mark` can be read from `answers` afterwards."""
         command = ["-c", "core.compression=1", "fast-import", "--quiet", "--done", "--force"]
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             process = _start([*self._where, *command], subprocess.PIPE, out, err)
@@ -198,7 +192,7 @@ def update_refs(git: Git, moves: Iterable[tuple[str, str, str]]) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Returns this process's environment without what would make git look elsewhere or ask."""
+    """This process's environment without what would make git look elsewhere or ask."""
     return child_processes.without_keys() | {
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
@@ -234,7 +228,7 @@ def _check_own(folder: Path, git_dir: Path) -> None:
 
 
 def _common_dir(git_dir: Path) -> Path:
-    """Returns where a repository's settings lie: elsewhere for a worktree or a submodule."""
+    """Where a repository's settings lie: elsewhere for a worktree or a submodule."""
     if git_dir.is_file():
         text = git_dir.read_text(encoding="utf-8", errors="replace")[:4096]
         git_dir = git_dir.parent / text.removeprefix("gitdir:").strip()
@@ -245,7 +239,7 @@ def _common_dir(git_dir: Path) -> Path:
 
 
 def _sudo_user() -> int:
-    """Returns who became root, whose repositories are to be trusted then; -1 for nobody."""
+    """Who became root, whose repositories are to be trusted then; -1 for nobody."""
     user = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
     return int(user) if user.isdigit() else -1
 

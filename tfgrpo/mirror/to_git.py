@@ -34,13 +34,9 @@ class Mirrored(NamedTuple):
 
 
 def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
-    """Writes what a git repository in `folder` lacks of the store: commits, branches and tags.
-
-    With a revision, only its history and the names that stand in it. A folder that is not there
-    or empty becomes a repository with a work tree. Raises MirrorError, with nothing moved, for a
-    folder that is something else, a work tree with uncommitted changes, and commits made by hand
-    that the store has not read yet.
-    """
+    """Writes what a git repository in `folder`, made where there is none, lacks of the store, or of
+    a revision's history and names. Raises MirrorError, with nothing moved, for another kind of
+    folder, uncommitted changes, and commits by hand that were not read yet."""
     with store.port.reading():
         numbers, names = _selected(store, revision)
     git = _open(store, folder, names)
@@ -92,7 +88,6 @@ def _short(ref: str) -> str:
 
 
 def _selected(store: Store, revision: str | None) -> tuple[list[int], dict[str, int]]:
-    """Returns the versions to mirror, ascending, and whole name → version."""
     names = {BRANCH + name: n for name, n in store.branches().items()}
     names |= {TAG + name: n for name, n in store.tags().items()}
     tips = set(names.values()) if revision is None else {store.resolve(revision).number}
@@ -131,7 +126,7 @@ def _open(store: Store, folder: Path, names: Mapping[str, int]) -> Git:
 
 
 def _head(git: Git) -> str:
-    """Returns the ref that the repository's HEAD follows; nothing when it is detached."""
+    """The ref that the repository's HEAD follows; nothing when it is detached."""
     try:
         return git("symbolic-ref", "-q", "HEAD").strip()
     except MirrorError:
@@ -179,10 +174,7 @@ def _stale_refs(
     head: str,
     ours: set[str],
 ) -> list[str]:
-    """Returns refs whose names the store had and has no longer, or writes otherwise now.
-
-    A ref that the store never knew, or that holds commits of others, is somebody else's.
-    """
+    """Refs whose names the store had and has no longer; others are somebody else's."""
     stale = []
     for ref, commit in refs.items():
         kind = BRANCH if ref.startswith(KINDS[BRANCH]) else TAG
@@ -226,16 +218,12 @@ class _GitWriter:
         stream.writelines(b"get-mark :%d\n" % mark for mark in self._marks.values())
 
     def _by_hand(self, numbers: list[int]) -> dict[int, str]:
-        """Returns version → the commit by hand that it was made of, where that commit is here."""
         commits = {n: commit_layout.made_of(self._store.version(n).meta) for n in numbers}
         return {n: commit for n, commit in commits.items() if commit and self._git.exists(commit)}
 
     def _parents(self, version: Version, by_hand: str | None) -> list[str]:
-        """Returns the commits that a version's commit stands on.
-
-        The commit by hand that it was made of comes first, and takes its parent's place where it
-        stands on that one itself.
-        """
+        """The commits that a version's commit stands on. The commit by hand that it was made of
+        comes first, and takes its parent's place where it stands on that one itself."""
         names = [self._name(self._store.version(n)) for n in version.parents]
         if by_hand is None:
             return names

@@ -1,14 +1,11 @@
 """A budget: a run stops before the call that could cross it, and a larger one resumes it.
 
-A call sets aside the most it could cost before it is made: its prompt's bytes as tokens, for no
-byte-level tokenizer makes more of them, and all of its `max_tokens`. Where little is left, that
-would leave most of it unspent, for answers are far shorter. A call then sets aside what calls of
-its stage have taken, with a margin, and is sent with no more `max_tokens` than that pays for, so
-that the server ends an answer before it crosses the budget; one that was ended so is asked for
-again with more. What does not fit beside what is spent and what is in flight waits for calls in
-flight; when nothing is in flight any more, the run stops.
+A call sets aside the most it could cost: its prompt's bytes as tokens and all of its `max_tokens`.
+Where little is left it sets aside what calls of its stage have taken, with a margin, and is sent
+with no more `max_tokens` than that pays for; an answer that this cut is asked for again with more.
+What does not fit waits for calls in flight; when there are none, the run stops.
 
-Amounts are whole numbers, of tokens or of `UNIT`s of a dollar: sums of them come out even.
+Amounts are whole numbers, of tokens or of `UNIT`s of a dollar.
 """
 
 from __future__ import annotations
@@ -80,10 +77,8 @@ class StageSizes:
 
 
 class Budget:
-    """At most `limit` US dollars, or tokens of prompt and completion when `in_tokens`.
-
-    `spent` is what a resumed run has cost before.
-    """
+    """At most `limit` US dollars, or tokens of prompt and completion when `in_tokens`. `spent` is
+    what a resumed run has cost before."""
 
     def __init__(self, limit: float, *, in_tokens: bool = False, spent: float = 0.0) -> None:
         self.limit = limit
@@ -110,7 +105,7 @@ class Budget:
         return RunBudget(self.limit, self.in_tokens)
 
     def cost(self, answer: Answer, price: Price | None) -> int:
-        """Returns what an answer takes of the budget. Raises BudgetInvalid without a price."""
+        """What an answer takes of the budget. Raises BudgetInvalid without a price."""
         if self.in_tokens:
             return answer.prompt_tokens + answer.completion_tokens
         return round(_known(price).cost(answer) * self._unit)
@@ -118,11 +113,8 @@ class Budget:
     async def reserve(
         self, request: Request, price: Price | None, *, least: int = 0
     ) -> Reservation:
-        """Sets aside what a request could cost, and returns it with what its answer may have.
-
-        Its answer may have at least `least` tokens, or all that the request allows. Waits while
-        calls in flight may give back enough. Raises BudgetReached.
-        """
+        """Sets aside what a request could cost, with at least `least` tokens for its answer. Waits
+        while calls in flight may give back enough. Raises BudgetReached."""
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
             before = self._spent, self._reserved
@@ -163,8 +155,7 @@ class Budget:
         return f"{self.format(self._spent)} spent"
 
     async def _extend(self, wanted: int) -> bool:
-        """Gets more to spend, for a call that could cost `wanted`; returns whether there was any.
-        A budget of one process has all there is."""
+        """Gets more to spend; returns whether there was any. One process has all there is."""
         return False
 
     def settle(self, reserved: Reservation, cost: int) -> None:
@@ -184,7 +175,7 @@ class Budget:
         sizes.density = max(sizes.density, answer.prompt_tokens / max(1, most_tokens(request)))
 
     def most(self, request: Request, price: Price | None) -> int:
-        """Returns the most that one try of a request can cost."""
+        """The most that one try of a request can cost."""
         return self._amount(most_tokens(request), request.max_tokens, price)
 
     def check(self, known: bool) -> None:
@@ -193,7 +184,7 @@ class Budget:
             _known(None)
 
     def format(self, amount: int) -> str:
-        """Returns an amount as people read it."""
+        """An amount as people read it."""
         return f"{amount:,} tokens" if self.in_tokens else dollars(amount / self._unit)
 
     def _fitting(
@@ -209,7 +200,6 @@ class Budget:
         return self._last(request, price, left, least) if self._reserved <= 0 else None
 
     def _likely(self, request: Request, price: Price | None, least: int, most: int) -> Reservation:
-        """Returns what a request will take as far as can be told, which is no more than `most`."""
         sizes = self._sizes.get(request.stage)
         if sizes is None:
             return Reservation(most, request.max_tokens)
@@ -220,7 +210,6 @@ class Budget:
     def _last(
         self, request: Request, price: Price | None, left: int, least: int
     ) -> Reservation | None:
-        """Returns all that is left for a request, where an answer is likely to fit in it."""
         sizes = self._sizes.get(request.stage)
         prompt = self._prompt(request)
         if self._amount(prompt, request.max_tokens, price) <= left:
@@ -234,8 +223,7 @@ class Budget:
         return Reservation(self._amount(prompt, tokens, price), tokens)
 
     def _prompt(self, request: Request) -> int:
-        """Returns the most tokens that a prompt has, going by those of its stage, or of all others
-        where it is the first of its stage: what reads them is the same."""
+        """The most tokens that a prompt has, going by those of its stage, or of all stages."""
         sizes = self._sizes.get(request.stage) or self._all_sizes()
         counted, most = prompt_tokens(request), most_tokens(request)
         if sizes is None:
@@ -245,7 +233,6 @@ class Budget:
         return min(most, ceil(tokens) + PER_MESSAGE)
 
     def _all_sizes(self) -> StageSizes | None:
-        """Returns what the calls of all stages have taken, or None before the first."""
         stages = self._sizes.values()
         if not stages:
             return None
@@ -257,13 +244,13 @@ class Budget:
         )
 
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
-        """Returns what a call costs at most: cached tokens may be dearer than the others."""
+        """What a call costs at most: cached tokens may be dearer than the others."""
         cached = prompt if price and (price.cached or 0.0) > price.prompt else 0
         return self.cost(Answer("", "", prompt, cached, completion), price)
 
 
 def dollars(amount: float) -> str:
-    """Returns US dollars (finite) as people read them: cents, or as many places as it takes."""
+    """US dollars (finite) as people read them: cents, or as many places as it takes."""
     if amount < 0:
         return f"-{dollars(-amount)}"
     if amount == 0 or amount >= 0.1:
@@ -274,10 +261,8 @@ def dollars(amount: float) -> str:
 
 
 def parse(text: str) -> Budget:
-    """Returns the budget that a text names: `5.00` or `$5` in dollars, `200000tok`, `1.5Mtok`.
-
-    Raises BudgetInvalid.
-    """
+    """The budget that a text names: `5.00` or `$5` in dollars, `200000tok`, `1.5Mtok`. Raises
+    BudgetInvalid."""
     if match := AMOUNT.match(text.strip()):
         limit, in_tokens = float(match[1]), False
     elif match := TOKENS.match(text.strip()):
@@ -292,10 +277,7 @@ def parse(text: str) -> Budget:
 
 
 def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
-    """Returns the budget that a text names; None for no text.
-
-    Raises BudgetInvalid, also where it is in dollars and a price is unknown.
-    """
+    """The budget that a text names, None for none. Raises BudgetInvalid, also without a price."""
     if amount is None:
         return None
     budget = parse(amount)
@@ -304,11 +286,8 @@ def open_budget(amount: str | None, prices: ModelPrices) -> Budget | None:
 
 
 def most_tokens(request: Request) -> int:
-    """Returns an upper bound of a prompt's tokens: its bytes, and the template around each part.
-
-    A schema may be sent as one and be said in words too, and is read with spaces between its parts,
-    as templates write it.
-    """
+    """An upper bound of a prompt's tokens: its bytes, the template around each part, and a schema
+    both as one and in words."""
     if request.wire is not None:
         parts = len(request.messages) + len(request.turns) + 1
         return len(json.dumps(request.wire["body"]).encode()) + PER_MESSAGE * parts

@@ -1,5 +1,4 @@
-"""Calls of functions that are the caller's: in threads that nobody waits for, so that one that
-hangs holds up neither the others nor the end of the program."""
+"""Functions of the caller's, in threads that nobody waits for: one that hangs holds up nothing."""
 
 from __future__ import annotations
 
@@ -30,11 +29,8 @@ class Threads:
         self._free = asyncio.Semaphore(most)
 
     async def call(self, function: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """Returns what a function gives within `seconds`: an `async` one on the event loop, where
-        whatever can be awaited of a plain one's result is awaited too.
-
-        Waiting for a thread does not count. Raises OutOfTime, and whatever the function raises.
-        """
+        """What a function gives within `seconds`: an `async` one on the event loop; what a plain
+        one returns is awaited if it can be. Raises OutOfTime, and whatever the function raises."""
         on_loop = is_async(function)
         async with nullcontext() if on_loop else self._free:
             limit = asyncio.timeout(seconds)
@@ -51,13 +47,13 @@ class Threads:
 
 
 def is_async(function: object) -> bool:
-    """Returns whether what is called is an `async` function, or an object with such a call."""
+    """Whether what is called is an `async` function, or an object with such a call."""
     call = getattr(type(function), "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """Returns what a function gives, in a daemon thread of its own. Raises what it raises."""
+    """What a function gives, in a daemon thread of its own. Raises what it raises."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()

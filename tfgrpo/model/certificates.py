@@ -1,8 +1,5 @@
-"""Whom the environment trusts to sign certificates: `SSL_CERT_FILE`, `SSL_CERT_DIR` and others.
-
-To load a system's authorities takes a tenth of a second. A process loads them once, and where an
-address is of plain http only when an answer leads to one that is not.
-"""
+"""Whom the environment trusts to sign certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR` and others),
+loaded once, and for plain http only when needed: it takes a tenth of a second."""
 
 from __future__ import annotations
 
@@ -21,11 +18,8 @@ class CertificatesUnreadable(TfgrpoError):
 
 
 def authorities(tls: bool) -> ssl.SSLContext | None:
-    """Returns the context of a client whose address is of https, or is not, by `tls`; None where
-    the environment says nothing of authorities and the client knows its own.
-
-    Raises CertificatesUnreadable, where there is no `tls` only when they turn out to be needed.
-    """
+    """The context for an address of https (`tls`) or not; None where the environment names no
+    authorities. Raises CertificatesUnreadable, without `tls` only when they are needed."""
     file = next(filter(None, map(os.environ.get, AUTHORITIES)), None)
     folder = os.environ.get("SSL_CERT_DIR") or None
     if not tls:
@@ -53,7 +47,6 @@ class _WhenNeeded(ssl.SSLContext):
 
 
 def _loaded(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Returns a context with the usual authorities and those of a file and a folder."""
     return _load(file, folder, *map(_changed, (file, folder)))
 
 
@@ -72,7 +65,6 @@ def _load(file: str | None, folder: str | None, *_: int) -> ssl.SSLContext:
 
 
 def _changed(path: str | None) -> int:
-    """Returns when what is at a path was changed, in nanoseconds; 0 where nothing is."""
     try:
         return os.stat(path).st_mtime_ns if path else 0
     except OSError:

@@ -1,14 +1,11 @@
 """The one place through which every model call goes.
 
-A call is looked up in the journal first; only if it was never answered is it made. Its answer
-is on the disk before anybody sees it, so a run that is killed at any instant and started again
-repeats no completed call. The key of a call holds its sample index: two samples of one prompt
-are two samples, never one cached twice.
+A call is looked up in the journal first, and an answer is on the disk before anybody sees it, so a
+run that is killed and resumed repeats no call. The key of a call holds its sample index.
 
-Transient trouble is waited out here and nowhere else: `rate_limits.py` decides when the next
-request goes out. A request that keeps failing while others are answered fails alone; when nothing
-is answered any more the run stops, for an outage teaches nothing. A call that is under way when its
-run stops is let finish, for a moment: its answer is paid for.
+Transient trouble is waited out here and nowhere else (`rate_limits.py`). A request that keeps
+failing while others are answered fails alone; when nothing is answered any more the run stops.
+Calls in flight then get a moment: their answers are paid for.
 """
 
 from __future__ import annotations
@@ -61,11 +58,8 @@ GRACE = 5.0
 
 @dataclass(slots=True)
 class Meter:
-    """What calls have come to so far. `cost` is None once a price was unknown.
-
-    `estimated` counts the calls whose tokens the server did not tell. `endpoints` are those that
-    share calls, where several serve a model.
-    """
+    """What calls have come to so far. `cost` is None once a price was unknown; `estimated` are the
+    calls whose tokens the server did not tell; `endpoints` share calls."""
 
     calls: int = 0
     estimated: int = 0
@@ -117,13 +111,10 @@ class RecordedAnswer:
 class CallConditions:
     """Under what conditions an endpoint is asked.
 
-    `scope` enters the journal's keys: calls of different scopes are never one. `run` is whose
-    calls they are, `concurrency` the most requests in flight, `timeout` the seconds that one may
-    take, `tries` how often a failing request is sent at least, and `patience` the seconds without
-    any answer after which the endpoint is given up. `meter` counts what is answered, at
-    `price`, and `budget` bounds it. Where the journal is `shared`, another process may have
-    journalled an answer to the very same call first: that one is the call's then. `fleet` are the
-    endpoints that are asked where there are several, which `price` is the highest price of.
+    `scope` enters the journal's keys. `timeout` is in seconds, `tries` how often a failing request
+    is sent at least, `patience` the seconds without any answer after which the endpoint is given
+    up. Where the journal is `shared`, another process's answer to the same call is the call's.
+    `price` is the highest of the `fleet`'s.
     """
 
     scope: str
@@ -148,11 +139,8 @@ class _Bill:
 
 @dataclass(slots=True)
 class _Attempts:
-    """A call on its way: how often it was tried, and what tries have cost that gave no answer.
-
-    `least` is how many tokens its answer needs as far as is known, `most` how many fit beside its
-    prompt where the server has refused more, and `looked` when the journal was last asked for it.
-    """
+    """A call on its way, with what tries have cost that gave no answer. `least` tokens its answer
+    needs, `most` fit beside its prompt, and `looked` is when the journal was last asked."""
 
     key: bytes
     request: Request
@@ -179,12 +167,10 @@ class _AnsweredElsewhere(Exception):
 
 
 class _CutShort(Exception):
-    """An answer that ended where the budget made it end, or thinking, and not where the request
-    would have: it is asked for again with more tokens."""
+    """An answer that the budget, or thinking, cut: it is asked for again with more tokens."""
 
 
 def _paid(call: Call, answer: Answer) -> Answer:
-    """Returns a journalled answer with the tokens of all its tries."""
     return replace(
         answer,
         prompt_tokens=call.prompt_tokens,
@@ -229,12 +215,9 @@ class Calls:
     async def ask(
         self, request: Request, *, call_path: CallPath = (), sample: int = 0
     ) -> RecordedAnswer:
-        """Returns the answer to a request, from the journal when it was answered before.
-
-        `call_path` and `sample` tell apart requests that read alike; a number at the head of
-        `call_path` is the step. Raises CallFailed when this request cannot be answered in time
-        or at all, EndpointError when the endpoint cannot serve the run, and BudgetReached.
-        """
+        """The answer to a request, from the journal when it was answered before. `call_path` (a
+        step first) and `sample` tell requests that read alike apart. Raises CallFailed,
+        EndpointError when the endpoint cannot serve the run, and BudgetReached."""
         key = self.key(request, call_path, sample)
         while key in self._under_way:  # the very same call is under way: its answer will do
             await asyncio.wait([self._under_way[key]])
@@ -283,11 +266,8 @@ class Calls:
         return key.hex()
 
     async def set_aside(self, answer: Answer) -> Callable[[], None]:
-        """Sets aside what an attempt may take that makes its calls elsewhere, as much as an answer
-        took; waits while others may give back enough. Returns what gives it back.
-
-        Raises BudgetReached.
-        """
+        """Sets aside the cost of an answer for an attempt that makes its calls elsewhere; returns
+        what gives it back. Raises BudgetReached."""
         budget = self._budget
         if budget is None:
             return lambda: None
@@ -301,8 +281,7 @@ class Calls:
         return self._budget is not None
 
     async def recorded(self, keys: Sequence[str]) -> list[Call | None]:
-        """Returns the journalled calls of keys in hex, None for one that is not there: one query
-        for all that is asked for at once."""
+        """The journalled calls of keys in hex, None for one that is not there."""
         return await self._lookup.find([bytes.fromhex(key) for key in keys])
 
     def count_replayed(self, stage: str, answer: Answer) -> None:
@@ -311,14 +290,10 @@ class Calls:
         self.meter.count(stage, answer, self._price_of(answer))
 
     def _price_of(self, answer: Answer) -> Price | None:
-        """Returns the price at the endpoint that gave an answer."""
         return self.fleet.price(answer.endpoint, self._price)
 
     async def finish_in_flight(self, seconds: float = GRACE) -> None:
-        """Gives calls that are under way a moment to be answered and journalled, then ends them.
-
-        To be awaited when whoever asked is gone: after an error, or when a run is interrupted.
-        """
+        """Gives calls under way a moment, then ends them: for when whoever asked is gone."""
         if self._sent:
             await asyncio.wait(self._sent, timeout=seconds)
         for task in self._sent:
@@ -326,7 +301,7 @@ class Calls:
         await asyncio.gather(*self._sent, return_exceptions=True)
 
     def key(self, request: Request, call_path: CallPath, sample: int) -> bytes:
-        """Returns the journal's key of a request (32 bytes)."""
+        """The journal's key of a request (32 bytes)."""
         parts = [self._scope, self.endpoint.model, request.key_fields(), call_path, sample]
         return digest(["tfgrpo.call", *parts])
 
@@ -379,8 +354,7 @@ class Calls:
                     await asyncio.sleep(min(trouble.after, self._patience))
 
     def _look_again(self, call: _Attempts) -> None:
-        """Looks whether another process has made a call that has waited for long: its turn was
-        late, or this process was cut off. Raises _AnsweredElsewhere."""
+        """Raises _AnsweredElsewhere where another process has made a call that has waited long."""
         for _ in range(LOOKS):
             if not self._shared or time.monotonic() - call.looked <= STALE:
                 return
@@ -390,8 +364,7 @@ class Calls:
                 raise _AnsweredElsewhere(there)
 
     def _widened(self, call: _Attempts) -> Request:
-        """Returns a call's request as it is sent: with room for the thinking that its model is
-        known to need, within what fits."""
+        """A call's request with room for the thinking that its model needs, within what fits."""
         endpoint, request = self.endpoint, call.request
         if request.wire is not None:  # a program says itself how long its answers may be
             return request
@@ -401,8 +374,7 @@ class Calls:
         return request if tokens == request.max_tokens else replace(request, max_tokens=tokens)
 
     async def _reserve(self, call: _Attempts, request: Request) -> Reservation:
-        """Sets aside what a call could cost. Raises BudgetReached, and _AnsweredElsewhere where it
-        need not be made any more."""
+        """Sets aside what a call could cost. Raises BudgetReached and _AnsweredElsewhere."""
         if self._budget is None:
             self._look_again(call)
             return Reservation(0, request.max_tokens)
@@ -415,7 +387,6 @@ class Calls:
         return reserved
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Starts what goes on when whoever asked is gone."""
         task = asyncio.create_task(work)
         self._sent.add(task)
         task.add_done_callback(self._forget_sent)
@@ -433,10 +404,8 @@ class Calls:
         place: tuple[Member, float],
         reserved: Reservation,
     ) -> Answer:
-        """Sends a request once, to the endpoint where its turn has come, and journals its answer.
-
-        What it costs is settled when the journal has it: whoever shares the budget reads it there.
-        """
+        """Sends a request once and journals its answer. Its cost is settled after that: whoever
+        shares the budget reads it there."""
         bill = _Bill()
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
@@ -454,8 +423,7 @@ class Calls:
         reserved: Reservation,
         bill: _Bill,
     ) -> Answer:
-        """Returns what a member of the fleet answers; the bill has what it costs, whatever comes
-        of it."""
+        """What a member of the fleet answers; the bill has what it costs, whatever comes of it."""
         member, entered = place
         self.meter.in_flight += 1
         request = widened
@@ -503,7 +471,7 @@ class Calls:
         return answer
 
     def _first(self, key: bytes, answer: Answer) -> Answer:
-        """Returns a call's answer that was journalled first: this one, or another process's."""
+        """A call's answer that was journalled first: this one, or another process's."""
         there = self._runs.call(key)
         same = there is None or there.answer == answer.journal_fields()
         return answer if there is None or same else Answer(**there.answer)
@@ -541,7 +509,7 @@ class Calls:
         return replace(answer, endpoint=member.name) if member.name else answer
 
     def _row(self, call: _Attempts, key: bytes, answer: Answer) -> Call:
-        """Returns a call as the journal keeps it: with the tokens of every try that was paid."""
+        """A call as the journal keeps it: with the tokens of every try that was paid."""
         paid = [answer, *call.wasted]
         return Call(
             key=key,

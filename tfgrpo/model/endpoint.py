@@ -1,12 +1,8 @@
 """One OpenAI-compatible endpoint: a request in, an answer out, or an error that says what to do.
 
-The client's own retries are off; `client.py` retries, and nothing else does. Servers differ in
-what they take: a parameter that one refuses (a JSON schema, a seed, a temperature, the older
-name of the token limit) is left out from then on and the request made again, so that a plan is
-asked for as a schema wherever that is possible and as JSON in text where it is not.
-
-The key stays in this module. Error texts are scrubbed of it, for servers like to quote it, and so
-are answers, where it is long enough to be no word of theirs.
+`client.py` retries, and nothing else does. A parameter that a server refuses (a JSON schema, a
+seed, a temperature) is left out from then on and the request made again. The key stays in this
+module: error texts and answers are scrubbed of it.
 """
 
 from __future__ import annotations
@@ -56,12 +52,8 @@ class CallFailed(TfgrpoError):
 
 
 class Transient(Exception):
-    """Worth another try. `after` is what the server asked to wait, in seconds.
-
-    `kind` is `limit` when the server has too much to do, `late` when the time was up, `away` when
-    nobody is there, else `trouble`. `paid` is what an answer that cannot be used has cost all the
-    same.
-    """
+    """Worth another try. `after` is the wait that the server asked for, in seconds, `kind` what is
+    wrong, `paid` what an answer that cannot be used has cost."""
 
     def __init__(
         self,
@@ -88,12 +80,11 @@ class NoTools(CallFailed):
 class Request:
     """What a model is asked. `schema` is a JSON schema that the answer should follow.
 
-    `turns` are chat messages that followed the prompt, as the API has them: answers with tool
-    calls, and results. `tools` may be called; `top_logprobs` asks how certain the answer is.
-    `in_words` puts the schema into the prompt as well: the same request, said more clearly.
-    `wire` is a request that a program wrote itself (`route`, `body`, `headers`): it is sent in the
-    place of all that, which then only describes it. `heard`, where it is given, is told the answer
-    as far as it has come; it starts anew where the request is made again.
+    `turns` are chat messages after the prompt, `tools` may be called, `top_logprobs` asks how
+    certain the answer is, `in_words` puts the schema into the prompt as well. `wire` is a request
+    of a program's own (`route`, `body`, `headers`), sent in the place of all that. `heard`, where it
+    is given, is told the answer as far as it has come; it starts anew where the request is made
+    again.
     """
 
     stage: str
@@ -110,7 +101,7 @@ class Request:
     heard: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
 
     def key_fields(self) -> dict[str, object]:
-        """Returns the fields that tell requests apart: later ones only where they are used."""
+        """The fields that tell requests apart: later ones only where they are used."""
         later = ("turns", "tools", "top_logprobs", "wire")
         how = ("in_words", "heard")
         fields = {name: getattr(self, name) for name in self.__slots__ if name not in how}
@@ -119,13 +110,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model said, and what it took: tokens, and seconds from request to answer.
+    """What a model said, and what it took: tokens, and seconds.
 
-    `tool_calls` are as the API gave them; `uncertainty` is the mean entropy of the first
-    tokens in nats, where it was asked for and is known; `first_choices` are then the tokens that
-    are most likely to be the first, with their log-probabilities. `estimated` says that the server
-    told no usage, and tokens were counted here. `sent` is what the request was sent with beside
-    what it asks (`Adaptation.sent`), `endpoint` the address that answered where there are several.
+    `uncertainty` is the mean entropy of the first tokens in nats; `first_choices` are the likeliest
+    first tokens with log-probabilities. `estimated` tokens were counted here. `sent` is what the
+    request was sent with (`Adaptation.sent`), `endpoint` which of several answered.
     """
 
     content: str
@@ -145,7 +134,7 @@ class Answer:
     """What a program gets whose own request this answers: its `body`, JSON or a stream's text."""
 
     def journal_fields(self) -> dict[str, object]:
-        """Returns the answer as the journal keeps it: later fields where they say something."""
+        """The answer as the journal keeps it: later fields where they say something."""
         later = (
             "tool_calls",
             "uncertainty",
@@ -171,12 +160,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class EndpointOptions:
-    """What goes with every request to an endpoint, whatever it asks.
-
-    `max_completion_tokens` bounds an answer with the thinking before it. `extra_body` are fields
-    of the request's JSON, `extra_headers` HTTP headers, of which `secrets` are values that came
-    from the environment.
-    """
+    """What goes with every request to an endpoint. `max_completion_tokens` bounds an answer with
+    its thinking; `secrets` are values of `extra_headers` that came from the environment."""
 
     reasoning_effort: str | None = None
     max_completion_tokens: int | None = None
@@ -206,11 +191,8 @@ class Endpoint:
         self.adaptation = Adaptation(self.model)
 
     async def ask(self, request: Request) -> Answer:
-        """Makes one request, once.
-
-        Raises Transient when another try may help, CallFailed when this request is at fault,
-        EndpointError when every request would fail alike.
-        """
+        """Makes one request, once. Raises Transient when another try may help, CallFailed when this
+        request is at fault, EndpointError when every request would fail alike."""
         import openai
 
         client = self._open()
@@ -312,7 +294,7 @@ class Endpoint:
         return True
 
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
-        """Returns the answer that a response holds. Raises UnusableResponse."""
+        """The answer that a response holds. Raises UnusableResponse."""
         sent = self.adaptation.sent()
         if request.wire is None:
             if request.heard is not None:
@@ -325,7 +307,7 @@ class Endpoint:
         return replace(_answer(read, request, seconds), sent=sent, wire=body)
 
     def _where(self, request: Request) -> tuple[str, Any]:
-        """Returns the path of a request, and what the client is told of it."""
+        """The path of a request, and what the client is told of it."""
         if request.wire is None:
             return self._path, {}
         more: dict[str, Any] = dict(wires.headers(request.wire, self.api_key))
@@ -336,9 +318,8 @@ class Endpoint:
         return request.wire["route"], {"headers": more}
 
     def _without_secrets(self, response: object) -> object:
-        """Returns a response whose answer holds no secret in any field: taken out before names
-        are cut to their length. Log probabilities are numbers, and many. Raises
-        UnusableResponse."""
+        """A response whose answer holds no secret in any field: taken out before names are cut to
+        their length. Log probabilities are numbers, and many. Raises UnusableResponse."""
         choices = responses.field(response, "choices")
         try:
             if not isinstance(response, dict) or not isinstance(choices, list):
@@ -352,8 +333,7 @@ class Endpoint:
         return {**response, "choices": [scrubbed if first else None]} if choices else response
 
     def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
-        """Returns what is raised for a body that cannot be read. If it was an answer's, it is
-        paid for: what arrived of it is counted."""
+        """The error for a body that cannot be read; what arrived of an answer is paid for."""
         arrived = arrived or error.body.decode("utf-8", "replace")
         paid = _unusable_answer(request, None, arrived) if error.status < 300 else None
         return Transient(self.scrub(responses.as_text(error)), paid=paid)
@@ -365,7 +345,7 @@ class Endpoint:
             self._client = None
 
     def scrub(self, text: str) -> str:
-        """Returns a text without the key, or what else is secret, in it."""
+        """A text without the key, or what else is secret, in it."""
         return secrets.scrub(text, *self._secrets)
 
     @property
@@ -428,7 +408,7 @@ class Endpoint:
         return {**arguments, **self.options.extra_body}
 
     def _refused_parameter(self, refusal: Refusal, arguments: Mapping[str, Any]) -> str | None:
-        """Returns the parameter that the server will not take, if that is what it complains of."""
+        """The parameter that the server will not take, if that is what it complains of."""
         if refusal.status not in (400, 422):
             return None
         text = f"{refusal.param} {refusal.text}".lower()
@@ -488,13 +468,13 @@ class Endpoint:
 
 
 def response_format(request: Request) -> Json:
-    """Returns the field in which a schema is sent."""
+    """The field in which a schema is sent."""
     schema = {"name": request.stage, "schema": request.schema, "strict": True}
     return {"type": "json_schema", "json_schema": schema}
 
 
 def _as_sent(request: Request, arguments: Mapping[str, Any]) -> Request:
-    """Returns a request with its schema as it was sent: as one, in words, or as both."""
+    """A request with its schema as it was sent: as one, in words, or as both."""
     if request.schema is None:
         return request
     words = schema_instruction(request.schema)
@@ -507,13 +487,12 @@ def _as_sent(request: Request, arguments: Mapping[str, Any]) -> Request:
 
 
 def schema_instruction(schema: Json) -> str:
-    """Returns how a schema is asked for in words, where an endpoint takes none."""
+    """How a schema is asked for in words, where an endpoint takes none."""
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
 
 
 def _refuses_tools(refusal: Refusal) -> bool:
-    """Returns whether a server says that it takes no tools, and not that it is overloaded, or that
-    a call which the model wrote has failed."""
+    """Whether a server says that it takes no tools, and not that a call has failed."""
     text = refusal.text.lower()
     return "tool" in text and "fail" not in text and refusal.status not in OVERLOADED
 
@@ -524,12 +503,12 @@ def _cause(error: BaseException) -> str:
 
 
 def late(request: Request, seconds: float) -> Transient:
-    """Returns the error of a request without an answer in so many seconds: its prompt was read."""
+    """The error of a request without an answer in so many seconds: its prompt was read."""
     return Transient(f"no answer in {seconds:g} s", kind="late", paid=_unusable_answer(request))
 
 
 def silent(request: Request, seconds: float) -> Transient:
-    """Returns the error of a request that an endpoint of several has left without an answer."""
+    """The error of a request that an endpoint of several has left without an answer."""
     reason = f"no answer in {seconds:g} s, while others answer"
     return Transient(reason, kind="silent", paid=_unusable_answer(request))
 
@@ -565,7 +544,7 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
 
 
 def _unusable_answer(request: Request, response: object = None, arrived: str = "") -> Answer:
-    """Returns what a request has cost whose answer cannot be used, as an answer without content."""
+    """What a request has cost whose answer cannot be used, as an answer without content."""
     usage = responses.usage_of(response, prompt_tokens(request), arrived)
     return Answer(
         "",
@@ -579,7 +558,7 @@ def _unusable_answer(request: Request, response: object = None, arrived: str = "
 
 
 def prompt_tokens(request: Request) -> int:
-    """Returns about how many tokens a request's prompt has, for a server that does not say."""
+    """About how many tokens a request's prompt has, for a server that does not say."""
     text = sum(responses.count_tokens(content) + 4 for _, content in request.messages)
     own = (request.wire or {}).get("body", {}).get("tools")
     parts = (*request.turns, *request.tools, *([own] if own else ()))

@@ -1,9 +1,5 @@
-"""What an endpoint can do, found out by asking it about ten times.
-
-Nothing is taken from its name: a schema is followed when an answer has its shape, a seed when the
-same one gives the same words, a prompt is read whole when a word at its beginning comes back.
-Nothing is journalled; what it costs is part of what is found.
-"""
+"""What an endpoint can do, found out by asking it about ten times, and not from its name. Nothing
+is journalled; what it costs is part of what is found."""
 
 from __future__ import annotations
 
@@ -60,11 +56,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """What an endpoint can do, and the settings to use with it.
-
-    `settings` are for [model] in `tfgrpo.toml`, `prices` for [prices], in US dollars for a
-    million tokens; `dollars` is what the check has cost, None where the price is unknown.
-    """
+    """What an endpoint can do, and the `settings` for [model] and `prices` (US dollars for a
+    million tokens) for [prices]. `dollars` is what the check has cost, None if unknown."""
 
     model: str
     base_url: str | None
@@ -78,7 +71,7 @@ class EndpointReport:
     provider: Provider | None = None
 
     def as_json(self) -> Json:
-        """Returns the report as JSON."""
+        """The report as JSON."""
         return {
             "model": self.model,
             "base_url": self.base_url,
@@ -129,12 +122,8 @@ async def check_endpoint(
     listed: Sequence[Mapping[str, Any]] = (),
     nonce: str = "",
 ) -> EndpointReport:
-    """Asks an endpoint about ten times, and returns what it can do.
-
-    `settings` are those that it was opened with, `listed` what its list of models says, and
-    `nonce` a word that no prompt before had, so that nothing is cached of it. Raises
-    EndpointError where it cannot be asked at all.
-    """
+    """Asks an endpoint, opened with `settings`, what it can do. `listed` is its list of models,
+    `nonce` a word that no prompt before had. Raises EndpointError where it cannot be asked."""
     probe = _Probe(endpoint)
     endpoint.watch = probe.headers.update
     findings = [_listed(endpoint.model, listed)]
@@ -164,7 +153,7 @@ async def check_endpoint(
 
 
 async def _tried(name: str, work: Callable[[_Probe], Awaitable[Finding]], probe: _Probe) -> Finding:
-    """Returns a finding; that it cannot be had is one too."""
+    """A finding; that it cannot be had is one too."""
     try:
         return await work(probe)
     except CallFailed as error:
@@ -304,7 +293,7 @@ def _limits(probe: _Probe, entry: Mapping[str, Any]) -> Finding:
 
 
 def _listed_prices(model: str, entry: Mapping[str, Any]) -> Json:
-    """Returns the price that a list of models gives (OpenRouter's does, in dollars for a token)."""
+    """The price that a list of models gives (OpenRouter's does, in dollars for a token)."""
     listed = responses.field(entry, "pricing")
     try:
         prompt, completion = (float(responses.field(listed, n)) for n in ("prompt", "completion"))

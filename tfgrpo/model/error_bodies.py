@@ -1,8 +1,5 @@
-"""What a body says that holds no answer: an error under status 200, or a web page.
-
-Gateways answer 200 before they know what the model behind them says, and then put its error where
-the answer should be; an address that is not the API's answers with a page.
-"""
+"""What a body says that holds no answer: an error under status 200, as gateways send it, or a web
+page."""
 
 from __future__ import annotations
 
@@ -53,9 +50,8 @@ WRONG_END = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request that was not answered: the HTTP status, 0 where an error under 200 tells none, what
-    is wrong in the server's words, and what it calls that. `body` is what arrived under the status,
-    or its beginning."""
+    """A request that was not answered: the HTTP status (0: an error under 200 that tells none), the
+    server's words and names, and the beginning of the `body`."""
 
     status: int
     text: str
@@ -67,8 +63,7 @@ class Refusal:
 
 
 def error_of(body: object) -> Json | None:
-    """Returns the error that a body holds in place of an answer, with its `message`; None where
-    it holds none."""
+    """The error, with its `message`, that a body holds in place of an answer, or None."""
     if isinstance(body, list) and body:
         body = body[0]
     if not isinstance(body, dict) or body.get("data"):
@@ -100,19 +95,16 @@ def error_of(body: object) -> Json | None:
 
 
 def ended_wrong(reason: object) -> bool:
-    """Returns whether a choice's reason for its end says that the answer was not brought to it."""
+    """Whether a choice's reason for its end says that the answer was not brought to it."""
     if isinstance(reason, dict):  # as SGLang has it
         reason = reason.get("type")
     return isinstance(reason, str) and WRONG_END.search(reason) is not None
 
 
 def failure_in(body: object, *, partial: bool = False) -> Refusal | None:
-    """Returns what is wrong with an answer that came under status 200, of any route: an error in
-    its place, beside it or in a choice, or an end that is none. None for an answer.
-
-    The status is the one that the error stands for, 0 where that cannot be told. With `partial`
-    the body is an event of a stream, in which an end that is not told may still come.
-    """
+    """What is wrong with an answer of any route under status 200: an error, or an end that is none;
+    None for an answer. The status is the one that the error stands for, 0 for unknown. `partial`:
+    the body is an event of a stream, whose end may still come."""
     error = error_of(body)
     if error is not None:
         return _refusal(error)
@@ -150,7 +142,7 @@ def _refusal(error: Json) -> Refusal:
 
 
 def status_of(error: Json) -> int | None:
-    """Returns the HTTP status that an error's code or type stands for, where that can be told."""
+    """The HTTP status that an error's code or type stands for, where that can be told."""
     names = [error.get(name) for name in ("code", "status", "status_code", "type", "__type")]
     for value in names:
         number = int(value) if isinstance(value, str) and re.fullmatch(r"\d{3}", value) else value
@@ -161,8 +153,7 @@ def status_of(error: Json) -> int | None:
 
 
 def refusal_of(error: openai.APIStatusError) -> Refusal:
-    """Returns what the client's library raises for a status: some servers say what is wrong in no
-    field that it knows."""
+    """A status that the client's library raises, with what the body says in other fields."""
     body = error.response.text[:LOOKED_AT]
     plain = isinstance(error.body, dict) and isinstance(error.body.get("message"), str)
     text = error.message if plain or not body else f"{error.message} {body}"
@@ -172,7 +163,7 @@ def refusal_of(error: openai.APIStatusError) -> Refusal:
 
 
 def page_of(text: str) -> str | None:
-    """Returns what to call a web page, with its title; None for a text that is none."""
+    """What to call a web page, with its title; None for a text that is none."""
     text = text[:LOOKED_AT]
     if PAGE.match(text) is None:
         return None
@@ -182,8 +173,7 @@ def page_of(text: str) -> str | None:
 
 
 def unreadable(text: object) -> str | None:
-    """Returns what is wrong with a body that is a text and no JSON; None where that cannot be
-    told, as of JSON that was cut off."""
+    """What is wrong with a text that is no JSON; None where that cannot be told."""
     if not isinstance(text, str) or not text.strip() or text.lstrip()[0] in '{["':
         return None
     page = page_of(text)
@@ -194,7 +184,7 @@ def unreadable(text: object) -> str | None:
 
 
 def no_answer(body: object, wanted: str = "choices") -> str:
-    """Returns what to say of a body without an answer in it, of which `wanted` is missing."""
+    """What to say of a body without an answer in it, of which `wanted` is missing."""
     failure = failure_in(body)
     if failure is not None:
         named = failure.code or failure.type

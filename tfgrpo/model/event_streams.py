@@ -36,7 +36,7 @@ class Event(NamedTuple):
     data: str
 
     def json(self) -> Any:
-        """Returns the data as JSON; None for what is none."""
+        """The data as JSON; None for what is none."""
         try:
             return json.loads(self.data)
         except (ValueError, RecursionError):
@@ -44,7 +44,7 @@ class Event(NamedTuple):
 
 
 def is_stream(content: bytes | bytearray) -> bool:
-    """Returns whether an answer comes as events."""
+    """Whether an answer comes as events."""
     if is_framed(content):
         return True
     return content[:64].removeprefix(MARK).lstrip(b"\r\n").startswith(BEGINNINGS)
@@ -110,11 +110,8 @@ def events_of(stream: bytes | bytearray) -> Iterator[Event]:
 
 
 def stream_failure(stream: bytes | bytearray, *, whole: bool = True) -> Refusal | None:
-    """Returns what a stream says went wrong; None for one that brought an answer to its end.
-
-    With `whole` false something of it is missing. Also an answer that was begun and is never said
-    to have ended is none: a connection may be closed in good order in the middle of one.
-    """
+    """What a stream says went wrong; None for one that brought an answer to its end, which has to
+    be said. With `whole` false something of it is missing."""
     begun: set[object] = set()
     ended: set[object] = set()
     for event in events_of(stream):

@@ -1,18 +1,14 @@
 """Several endpoints that serve one model: which of them a call goes to.
 
-**Choice.** Calls with the same prompt, which is what a library and a problem are rendered into, go
-to the same endpoint as long as it can take them, so that what it has cached of the prompt serves
-every attempt of a group: rendezvous hashing, in which each endpoint has its weight's share and
-one that leaves moves only its own calls (Thaler and Ravishankar 1998; weights: Schindelhauer and
-Schomaker 2005). Where the load of the first two by that order is far apart, it is the less loaded
-one, as in Ray Serve. A call that waits goes to an endpoint that has nothing left to do.
+**Choice.** Calls with the same prompt go to the same endpoint, so that what it has cached serves a
+whole group: rendezvous hashing by weight (Thaler and Ravishankar 1998; Schindelhauer and Schomaker
+2005). Where the loads of the first two are far apart, the less loaded one takes it, as in Ray
+Serve. A call that waits goes to an endpoint with nothing left to do.
 
-**Outages.** Each endpoint has its own gate (`rate_limits.py`). One that has failed twice without an
-answer is left: what waits for it goes elsewhere, and it is tried again with one call at a time,
-after pauses that grow with its outage. One that takes requests and answers none of them for so
-many seconds (`SILENCE`), while another has answered later ones, is left too, and what it holds goes
-elsewhere: an answer comes whole, so that one endpoint alone cannot be told from one that still
-writes. Only when none of them answers for as long as one alone would be given is the run stopped.
+**Outages.** One that has failed twice without an answer is left, and tried again with one call at a
+time after growing pauses. So is one that answers nothing for `SILENCE` seconds while another has
+answered later requests. Only when none answers for as long as one alone would be given is the run
+stopped.
 """
 
 from __future__ import annotations
@@ -53,10 +49,8 @@ class EndpointsInvalid(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class ListedEndpoint:
-    """One of [[endpoints]]: an address, the variable that has its key, the most requests in
-    flight (None: the run's `concurrency`), its share beside others, its price, the model's name
-    there where that is another, and the seconds of `SILENCE`. Nothing of it is part of a run's
-    record."""
+    """One of [[endpoints]]. `limit` is the most requests in flight (None: the run's `concurrency`),
+    `weight` its share, `model` the model's name there. Nothing of it is part of a run's record."""
 
     base_url: str
     api_key_env: str | None = None
@@ -86,11 +80,8 @@ class FleetEndpoint:
 def listed_endpoints(
     tables: Mapping[str, Any], prices: Mapping[str, Any], model: str = ""
 ) -> tuple[ListedEndpoint, ...]:
-    """Returns what the tables [[endpoints]] say, by their number.
-
-    Where one has no price of its own it is that of `model` there, by `prices` (the table) and the
-    catalogue. Raises EndpointsInvalid and PriceInvalid.
-    """
+    """What the tables [[endpoints]] say, by their number. Prices not given are those of `model` in
+    `prices` and the catalogue. Raises EndpointsInvalid and PriceInvalid."""
     listed = []
     for number, table in tables.items():
         where = f"[[endpoints]] {number}"
@@ -151,7 +142,7 @@ def _listed(
 
 
 def costliest(listed: Sequence[ListedEndpoint]) -> Price | None:
-    """Returns a price that none of some endpoints exceeds; None where one is not known."""
+    """A price that none of some endpoints exceeds; None where one is not known."""
     prices = [one.price for one in listed if one.price is not None]
     if not prices or len(prices) < len(listed):
         return None
@@ -236,18 +227,15 @@ class Fleet:
             member.throttle.resize(max(1, most))
 
     def price(self, name: str, other: Price | None) -> Price | None:
-        """Returns the price of the endpoint of that name, `other` where there is none."""
+        """The price of the endpoint of that name, `other` where there is none."""
         member = self._by_name.get(name) if name else None
         return other if member is None else member.price
 
     async def enter(
         self, prompt: bytes, *, again: bool, urgent: bool, avoid: Member | None = None
     ) -> tuple[Member, float]:
-        """Waits for a turn; returns at which endpoint, and when it came.
-
-        `prompt` is what calls that belong together have in common; `avoid` has just failed. Who
-        enters has to `leave`. Raises EndpointError where all of them are given up.
-        """
+        """Waits for a turn; returns where and when it came. `prompt` is common to calls that belong
+        together, `avoid` has just failed. Who enters has to `leave`. Raises EndpointError."""
         member = self.choose(prompt, avoid)
         while True:
             try:
@@ -290,14 +278,14 @@ class Fleet:
         return Watch(self, member, entered, limit)
 
     def is_silent(self, member: Member, entered: float) -> bool:
-        """Returns whether an endpoint has answered nothing since then, while another has answered
-        what came later: where all are slow none is silent."""
+        """Whether an endpoint has answered nothing since then, while another has answered what came
+        later: where all are slow none is silent."""
         others = (one for one in self.members if one is not member and one.throttle.healthy)
         return member.heard < entered and any(one.served > entered for one in others)
 
     def left(self, member: Member, error: EndpointError) -> Transient:
-        """Returns what is to be tried elsewhere after an endpoint would not serve at all: it is
-        left, and tried again later. Raises the error where there is no other."""
+        """What is to be tried elsewhere after an endpoint would not serve at all: it is left, and
+        tried again later. Raises the error where there is no other."""
         others = [one for one in self.members if one is not member]
         if not any(one.throttle.healthy for one in others):
             raise error
@@ -307,7 +295,7 @@ class Fleet:
         return trouble
 
     def choose(self, prompt: bytes, avoid: Member | None = None) -> Member:
-        """Returns the endpoint for calls with that prompt, as things are."""
+        """The endpoint for calls with that prompt, as things are."""
         if not self.shared:
             return self.members[0]
         fit = [one for one in self.members if one.throttle.takes and one is not avoid]
@@ -349,14 +337,13 @@ class Watch:
 
 
 def _score(member: Member, prompt: bytes) -> float:
-    """Returns the weighted rendezvous score: the highest of all has the call."""
+    """The weighted rendezvous score: the highest of all has the call."""
     drawn = hashlib.sha256(member.name.encode() + b"\0" + prompt).digest()[:7]
     return -member.weight / math.log((int.from_bytes(drawn, "big") + 1) / (2**56 + 1))
 
 
 def describe_endpoints(members: Sequence[Member]) -> str:
-    """Returns the endpoints that share calls in a line: what each has in flight, and what it had
-    cached of its prompts; nothing for one alone."""
+    """The endpoints that share calls, in a line: in flight, answered, cached."""
     by_name: dict[str, list[Member]] = {}
     for member in members:
         by_name.setdefault(member.name, []).append(member)

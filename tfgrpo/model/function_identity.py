@@ -26,20 +26,18 @@ _opaque: dict[int, object] = {}
 
 
 def identity(*functions: object) -> str:
-    """Returns a digest of all that decides what functions do, as far as it can be known.
+    """A digest of all that decides what functions do, as far as it can be known: code, defaults,
+    what they enclose or name in their modules, and an object's class and state.
 
-    That is their code and defaults, what they enclose, the arguments of a partial, the class and
-    the state of an object, and the helpers and values of their modules that they name; what is
-    installed counts by its name, and so do its objects that hold locks or connections, as clients
-    do. What a function itself writes to (a count, a log) is left out. What cannot be described (a
-    generator, an open file) is another one in every process, and so is a function that uses it.
+    What is installed counts by its name, as do its objects with locks or connections. What a
+    function itself writes to is left out. What cannot be described is another in every process.
     """
     described = _Description()
     return digest(["tfgrpo.functions", [described.of(one) for one in functions]]).hex()[:16]
 
 
 def is_of_tfgrpo(function: object) -> bool:
-    """Returns whether a function, or what a partial holds, is a part of this package."""
+    """Whether a function, or what a partial holds, is a part of this package."""
     while isinstance(function, partial):
         function = function.func
     home = function if isinstance(function, FunctionType) else type(function)
@@ -54,7 +52,7 @@ class _Description:
         self._inert = 0
 
     def of(self, value: object) -> str:
-        """Returns the digest of a value."""
+        """The digest of a value."""
         kind = type(value)
         if kind in PLAIN:
             return _digest([kind.__name__, repr(value)])
@@ -143,7 +141,7 @@ class _Description:
         return [code.co_code.hex(), code.co_flags, code.co_argcount, names, constants]
 
     def _globals(self, function: FunctionType, written: set[str]) -> dict[str, object]:
-        """Returns what a function takes from its module, and from others of the caller's."""
+        """What a function takes from its module, and from others of the caller's."""
         values: dict[str, object] = {}
         for code in _codes(function.__code__):
             waiting = [("global ", function.__globals__, _global_names(code) - written)]
@@ -175,13 +173,13 @@ def _content(cell: Any) -> object:
 
 
 def _is_written(name: str, value: object) -> bool:
-    """Returns whether an author may have written this of a class, as no machinery has."""
+    """Whether an author may have written this of a class, as no machinery has."""
     method = isinstance(value, (FunctionType, staticmethod, classmethod, property))
     return method or not (name.startswith("__") or name == "_abc_impl")
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    """Returns a function's code and that of the functions in it."""
+    """A function's code and that of the functions in it."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return [code, *(deeper for one in inner for deeper in _codes(one))]
 
@@ -194,7 +192,7 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _written_by(kind: type, method: object) -> set[str]:
-    """Returns the names of what a method writes to, with those of its class that it calls."""
+    """The names of what a method writes to, with those of its class that it calls."""
     written, known = set[str](), list[FunctionType]()
     waiting = [method, getattr(kind, "__call__", None)]  # noqa: B004
     while waiting:
@@ -208,8 +206,7 @@ def _written_by(kind: type, method: object) -> set[str]:
 
 
 def _written(whole: CodeType) -> set[str]:
-    """Returns the names of what a function writes to: verdicts that hung on these would hang on
-    how often it was called."""
+    """The names of what a function writes to: verdicts must not hang on how often it was called."""
     import dis
 
     written = set()
@@ -225,7 +222,7 @@ def _written(whole: CodeType) -> set[str]:
 
 
 def _is_installed(value: FunctionType | type | ModuleType) -> bool:
-    """Returns whether something came with Python or a package, so that its name says what it is."""
+    """Whether something came with Python or a package, so that its name says what it is."""
     if isinstance(value, ModuleType):
         name, file = value.__name__, getattr(value, "__file__", None)
     elif isinstance(value, FunctionType):
@@ -245,7 +242,7 @@ def _is_installed(value: FunctionType | type | ModuleType) -> bool:
 
 @functools.cache
 def _standard() -> tuple[str, ...]:
-    """Returns what paths of the standard library begin with."""
+    """What paths of the standard library begin with."""
     import sysconfig
 
     home = os.path.realpath(sysconfig.get_path("stdlib"))

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def gather_all(awaitables: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Returns the results in order. The first error ends the others and is raised as it is."""
+    """The results in order. The first error ends the others and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(awaitable) for awaitable in awaitables]

@@ -1,9 +1,7 @@
 """How an address is reached: the key in its header, other headers, proxies, certificates.
 
-Azure's older addresses end in `?api-version=…`, which goes with every request, and take the key
-in the header `api-key` instead of a bearer token. Proxies come from the usual variables
-(`HTTPS_PROXY`, `NO_PROXY`), authorities for certificates from `SSL_CERT_FILE`, `SSL_CERT_DIR` or
-`REQUESTS_CA_BUNDLE`. A proxy is never asked for this machine's own loopback.
+Azure's older addresses (`?api-version=…`) take the key in the header `api-key`. Proxies come from
+the usual variables, and are never asked for this machine's own loopback.
 """
 
 from __future__ import annotations
@@ -38,10 +36,8 @@ class ModelsUnknown(TfgrpoError):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where requests go and what every one of them carries. `base_url` None is OpenAI's.
-
-    `watch` is told the headers of every response.
-    """
+    """Where requests go and what every one of them carries. `base_url` None is OpenAI's. `watch` is
+    told the headers of every response."""
 
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
@@ -50,7 +46,7 @@ class Connection:
 
 
 def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
-    """Returns a client of an address, whose requests may take `timeout` seconds."""
+    """A client of an address, whose requests may take `timeout` seconds."""
     import openai
 
     return openai.AsyncOpenAI(
@@ -66,10 +62,7 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
 
 
 def models_at(where: Connection) -> list[dict[str, Any]]:
-    """Returns what an address says of each model that it serves, each with an `id`.
-
-    Raises ModelsUnknown.
-    """
+    """What an address says of its models, each with an `id`. Raises ModelsUnknown."""
     import openai
 
     address = where.base_url or "the default endpoint"
@@ -104,8 +97,7 @@ def models_at(where: Connection) -> list[dict[str, Any]]:
 
 
 def only_model_at(where: Connection) -> str:
-    """Returns the one model that an address serves. Raises ModelsUnknown, also where there are
-    several, which are then named."""
+    """The one model that an address serves. Raises ModelsUnknown, naming several."""
     names = sorted({str(one["id"]) for one in models_at(where)})
     if len(names) == 1:
         return names[0]
@@ -116,8 +108,7 @@ def only_model_at(where: Connection) -> str:
 
 
 def host_of(base_url: str | None) -> str:
-    """Returns the host of an address, OpenAI's where there is none; nothing of what is no
-    address."""
+    """The host of an address, OpenAI's where there is none; nothing of what is no address."""
     try:
         return (urlsplit(base_url).hostname or "") if base_url else OPENAI_HOST
     except ValueError:
@@ -125,7 +116,7 @@ def host_of(base_url: str | None) -> str:
 
 
 def on_loopback(base_url: str | None) -> bool:
-    """Returns whether an address is on this machine."""
+    """Whether an address is on this machine."""
     return host_of(base_url) in LOOPBACK
 
 
@@ -152,7 +143,7 @@ def _client(where: Connection, timeout: float) -> dict[str, Any]:
 
 
 def _keyed(where: Connection) -> bool:
-    """Returns whether an address takes the key in `api-key`, and a bearer token for another."""
+    """Whether an address takes the key in `api-key`, and a bearer token for another."""
     named = dict(parse_qsl(urlsplit(where.base_url or "").query))
     return API_VERSION in named and bool(where.api_key)
 

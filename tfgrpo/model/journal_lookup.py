@@ -1,9 +1,5 @@
-"""Looking up what is journalled: all that is asked for at once, in one query.
-
-The attempts at a step's problems begin together, and so do their calls: what is looked up before
-the event loop comes round again is one query, which on a server is one round trip. The busier the
-loop, the more of them are in it.
-"""
+"""Looking up what is journalled: what is asked for before the event loop comes round again is one
+query, and one round trip to a server."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ class Lookup:
         self._waiting: list[tuple[Sequence[bytes], asyncio.Future[list[Call | None]]]] = []
 
     async def find(self, keys: Sequence[bytes]) -> list[Call | None]:
-        """Returns the call of each key, None for one that was never answered. Raises StoreError."""
+        """The call of each key, None for one that was never answered. Raises StoreError."""
         if not keys:
             return []
         loop = asyncio.get_running_loop()

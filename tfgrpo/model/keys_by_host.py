@@ -1,10 +1,8 @@
-"""Which key is sent to which host.
+"""Which key is sent to which host: to its own, or to one that it was named for.
 
-A key goes to the host that it belongs to, or to one that it was named for. `TFGRPO_API_KEY` and
-a variable that is named (`--api-key-env`) go to the address that is asked. Without either, a
-provider's own variable goes to that provider's host (`DEEPSEEK_API_KEY` to api.deepseek.com), and
-`OPENAI_API_KEY` to OpenAI's, or to the address that stands beside it as `OPENAI_BASE_URL`. To any
-other host it goes only where it is named: `--api-key-env OPENAI_API_KEY`.
+`TFGRPO_API_KEY` and a variable that is named (`--api-key-env`) go to the address that is asked.
+Without either, a provider's own variable goes to its host, and `OPENAI_API_KEY` to OpenAI's or to
+the address in `OPENAI_BASE_URL`.
 """
 
 from __future__ import annotations
@@ -22,11 +20,8 @@ OPENAI_ADDRESS = "OPENAI_BASE_URL"
 
 
 def key_for(base_url: str | None, name: str | None, environment: Mapping[str, str]) -> str | None:
-    """Returns the key for an address, from the variable that is named or from the usual ones;
-    None where there is none and the host may need none.
-
-    `base_url` None is OpenAI's address. Raises EndpointError when a key is needed and not there.
-    """
+    """The key for an address (None: OpenAI's), from the variable that is named or the usual ones;
+    None where the host may need none. Raises EndpointError."""
     if name is not None:
         if not environment.get(name):
             raise EndpointError(f"environment variable {name} is not set", hint=f"export {name}=…")
@@ -53,8 +48,7 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
 
 
 def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | None:
-    """Returns the variable whose key belongs to an address without being named; None where there
-    is none."""
+    """The variable whose key belongs to an address without being named, or None."""
     if _same(base_url, environment.get(OPENAI_ADDRESS)):
         return OPENAI_KEY
     if host_of(base_url).endswith(f".{OPENAI_HOST}"):
@@ -64,8 +58,7 @@ def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | 
 
 
 def unsent_key(base_url: str | None, environment: Mapping[str, str]) -> str | None:
-    """Returns what to say where `OPENAI_API_KEY` is set and is not sent to an address; None where
-    nothing needs to be said."""
+    """What to say where `OPENAI_API_KEY` is set and not sent to an address, or None."""
     if base_url is None or on_loopback(base_url) or not environment.get(OPENAI_KEY):
         return None
     if environment.get(ANY_HOST) or own_variable(base_url, environment) is not None:

@@ -1,21 +1,17 @@
 """How many requests an endpoint is sent at once, and when: one gate for all of its callers.
 
-**Rate limits.** A limit (429, 503, 529) halves how many requests may be in flight; every window
-of answers after it allows one more again, or a 32nd of the most: additive increase,
-multiplicative decrease (Chiu and Jain 1989). A Retry-After closes the gate for everybody. What
-comes of requests that were under way already when the gate last reacted is not counted again:
-128 refusals at once are one event.
+**Rate limits.** A limit (429, 503, 529) halves how many requests may be in flight; every window of
+answers after it allows one more again, or a 32nd of the most (Chiu and Jain 1989). A Retry-After
+closes the gate for everybody. Requests that were under way when the gate last reacted are not
+counted again.
 
-**Outages.** Events in a row without one answer between them are fruitless rounds. From the
-second on, the gate closes for a pause that grows with the time that they take, so that the end
-of an outage is seen within a tenth of its length; from the third on, it lets one request through
-at a time, as a probe. After `patience` seconds without an answer the breaker opens and everybody
-gets an EndpointError: after `FIRST_TRIES` rounds where an endpoint that has never answered cannot
-be reached or fails, for its address may be wrong. The first answer ends it, and gives back what
-may be in flight.
+**Outages.** Events in a row without an answer are fruitless rounds. From the second on, the gate
+closes for a pause that grows with them; from the third on, it lets one request through at a time.
+After `patience` seconds, or `FIRST_TRIES` rounds at an endpoint that has never answered, everybody
+gets an EndpointError. The first answer ends it.
 
-**Faults.** Where answers come in between, a request that failed is sent again soon, and more
-often the more of them fail: 50 of 100 that fail by chance cost a few tenths of a second each.
+**Faults.** Where answers come in between, a request that failed is sent again soon, and more often
+the more of them fail.
 """
 
 from __future__ import annotations
@@ -62,10 +58,8 @@ class Turned(Exception):
 
 
 class Throttle:
-    """The gate before one endpoint: at most `most` requests in flight, fewer when it says so.
-
-    One that is not `alone` never gives its endpoint up: there are others (`fleet.py`).
-    """
+    """The gate before one endpoint: at most `most` requests in flight, fewer when it says so. One
+    that is not `alone` never gives its endpoint up: there are others (`fleet.py`)."""
 
     def __init__(
         self, most: int, *, tries: int = TRIES, patience: float = PATIENCE, alone: bool = True
@@ -140,8 +134,7 @@ class Throttle:
         return min(MOST_TRIES, max(self._tries, enough))
 
     def resize(self, most: int) -> None:
-        """Has at most `most` requests in flight from now on, and as many as before of those where
-        fewer were let out."""
+        """Has at most `most` requests in flight from now on, or as many fewer as before."""
         if most == self.most:
             return
         self.limit = float(most) if self.limit >= self.most else min(self.limit, float(most))
@@ -150,12 +143,8 @@ class Throttle:
         self._admit()
 
     async def enter(self, *, again: bool = False, urgent: bool = False) -> float:
-        """Waits for one's turn; returns the time at which it came.
-
-        Who comes `again` goes before those who have not been served yet, and who is `urgent`
-        before those who are not: others wait for what it brings. Whoever enters has to `leave`.
-        Raises EndpointError when the breaker is open.
-        """
+        """Waits for one's turn; returns when it came. Who comes `again` goes first, and who is
+        `urgent` before all others. Whoever enters has to `leave`. Raises EndpointError."""
         if self._dead is None and (self._urgent or self._queue or not self._open()):
             turn = asyncio.get_running_loop().create_future()
             queue = self._urgent if urgent else self._queue
@@ -249,14 +238,12 @@ class Throttle:
             self._die(f"gave up after {tries} without one answer: {trouble}")
 
     def pause(self, attempt: int) -> float:
-        """Returns how long to wait before a request is sent again, in seconds.
-
-        While others are answered it doubles, up to `SOON`; else the gate is what waits.
-        """
+        """How long to wait before a request is sent again, in seconds. While others are answered it
+        doubles, up to `SOON`; else the gate is what waits."""
         return min(SOON, self._pause(0.05 * 2.0**attempt)) if self.healthy else 0.0
 
     def _pause(self, seconds: float) -> float:
-        """Returns a pause of about so many seconds: within bounds, and never two alike."""
+        """A pause of about so many seconds: within bounds, and never two alike."""
         return min(LONGEST_PAUSE, max(0.05, seconds)) * self._chance.uniform(0.5, 1.0)
 
     def _open(self) -> bool:

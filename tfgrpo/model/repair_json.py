@@ -1,8 +1,5 @@
-"""JSON that is nearly JSON: what `json-repair` sees in it, within a time.
-
-Some texts take it minutes, ten thousand brackets for one. It therefore works in a thread that is
-told to stop when its time is up, and what it has not read by then counts as unreadable.
-"""
+"""JSON that is nearly JSON: what `json-repair` sees in it within a time, because some texts take it
+minutes."""
 
 from __future__ import annotations
 
@@ -21,11 +18,8 @@ class _TimeIsUp(BaseException):
 
 
 def load_repaired(text: str) -> object:
-    """Returns the JSON that json-repair sees in a text.
-
-    Blocks for `SECONDS` at most. Raises ValueError, for half a character and for what takes too
-    long among others, or RecursionError.
-    """
+    """The JSON that json-repair sees in a text. Blocks for `SECONDS` at most. Raises ValueError,
+    for half a character and for what takes too long among others, or RecursionError."""
     if len(text) > LONGEST:
         raise ValueError(f"more than {LONGEST:,} characters cannot be repaired")
     outcome: list[object] = []
@@ -58,6 +52,6 @@ def load_repaired(text: str) -> object:
 
 
 def check_encodable(value: object) -> object:
-    """Returns a JSON value that can be written. Raises ValueError for half a character."""
+    """A JSON value that can be written. Raises ValueError for half a character."""
     json.dumps(value, ensure_ascii=False).encode()
     return value

@@ -1,19 +1,15 @@
 """What requests to one endpoint have turned out to need, remembered for as long as it is open.
 
-**Room for thinking.** A request's limit of tokens is for the answer that can be seen. A reasoning
-model spends the same limit on its thinking, and says nothing when that has used it up. An answer
-that was cut off so is asked for again with more room, up to `MOST_ROOM` tokens, and every request
-after it has that room from the start.
+**Room for thinking.** A reasoning model spends a request's limit of tokens on its thinking too. An
+answer that this cut off is asked for again with more room, up to `MOST_ROOM` tokens, and every
+request after it has that room.
 
-**Schemas that are ignored.** A server that takes no `response_format` says so; one that ignores
-it (Anthropic's compatible endpoint) answers in prose. Where answers stay out of shape more often
-than not until the schema is put into words, it is put into the words of every prompt.
+**Schemas that are ignored.** Where answers stay out of shape more often than not until the schema
+is put into words, it is put into every prompt.
 
-**Log-probabilities.** A server that refuses them says so; one that leaves them out is not asked for
-them again.
+**Log-probabilities.** A server that leaves them out is not asked for them again.
 
-What a request was sent with beside what it asks stands in the record of its answer (`sent`), so
-that a run that is resumed goes on with what it had found out.
+All of it stands in the record of an answer (`sent`), so that a resumed run goes on with it.
 """
 
 from __future__ import annotations
@@ -38,12 +34,8 @@ MOST_ROOM = 32_768
 
 @dataclass(slots=True)
 class Adaptation:
-    """What requests to an endpoint need beside what they ask.
-
-    `room` are the tokens for thinking that are added to a request's own limit, `most` the most
-    tokens of an answer that the model takes, where it has said so, and `refused` what it takes
-    none of. `on_note` is told in a line what was found out, once.
-    """
+    """What requests to an endpoint need beside what they ask: `room` tokens for thinking, at most
+    `most` tokens of an answer, nothing that is `refused`. `on_note` is told what was found out."""
 
     name: str
     room: int = 0
@@ -63,8 +55,7 @@ class Adaptation:
                 self.on_note(f"{self.name} {text}")
 
     def sent(self) -> Json:
-        """Returns how requests differ from what they ask, for the record; empty where they do
-        not."""
+        """How requests differ from what they ask, for the record; empty where they do not."""
         state: dict[str, Any] = {}
         if self.room:
             state["room"] = self.room
@@ -81,8 +72,7 @@ class Adaptation:
         self.refused |= {str(name) for name in sent.get("without", ())}
 
     def words(self) -> str:
-        """Returns how requests are sent beside what they ask, as a person reads it; nothing where
-        they are sent as they are."""
+        """How requests are sent beside what they ask, for people; empty where as they are."""
         parts = [f"{self.room:,} tokens of room for thinking"] if self.room else []
         in_words = self.in_words or "response_format" in self.refused
         parts += ["schemas said in the prompt"] if in_words else []
@@ -107,8 +97,7 @@ class Adaptation:
         return "logprobs" not in self.refused
 
     def without_chances(self) -> None:
-        """Takes note of an answer without the log-probabilities that it was asked for: they are
-        not asked for again."""
+        """Takes note of an answer without the log-probabilities that it was asked for."""
         if self.tells_chances:
             self.refused.add("logprobs")
             self.note("tells no log-probabilities: they are not asked for again")
@@ -116,18 +105,12 @@ class Adaptation:
     # room for thinking:
 
     def limit(self, request: Request, ceiling: int | None) -> int:
-        """Returns the tokens that a request is sent with: its own, and the room for thinking.
-
-        `ceiling` is the most that the settings allow, None for no word of it.
-        """
+        """The tokens of a request with room for thinking; `ceiling` is the settings' most."""
         known = [limit for limit in (self.most, ceiling) if limit is not None]
         return min([request.max_tokens + self.room, *known])
 
     def widen(self, request: Request, limit: int, ceiling: int | None) -> bool:
-        """Makes more room after an answer within `limit` tokens that thinking used up.
-
-        Returns whether there is more than that request had.
-        """
+        """Makes more room after thinking used up `limit`; returns whether there is more now."""
         had = limit - request.max_tokens
         if self.room <= had:
             most = MOST_ROOM if ceiling is None else max(0, ceiling - request.max_tokens)
@@ -156,17 +139,13 @@ class Adaptation:
 
 
 def cuts(reported: int, counted: int) -> bool:
-    """Returns whether a server that tells so few tokens of a prompt has left some of it out: our
-    count is right to a third or so."""
+    """Whether a server that tells so few tokens of a prompt has left some of it out."""
     return counted >= LONG_PROMPT and reported < 0.6 * counted
 
 
 def used_up(answer: Answer, request: Request) -> bool:
-    """Returns whether thinking took what a request allows for the answer that can be seen.
-
-    A request for the first tokens' probabilities is meant to be cut off. An answer without a sign
-    of thinking that is cut off is as long as it was allowed to be.
-    """
+    """Whether thinking took what a request allows for the answer. One for the first tokens'
+    probabilities is meant to be cut off."""
     if not answer.truncated or answer.tool_calls or request.top_logprobs:
         return False
     if not answer.visible.strip():

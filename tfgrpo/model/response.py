@@ -74,10 +74,8 @@ class Tokens:
 
 
 async def read_body(response: Any) -> None:
-    """Reads an HTTP response of the client's library to its end, or to `MOST_BYTES`.
-
-    To be hooked in before the client reads. Raises UnusableBody; a timeout is let through.
-    """
+    """Reads an HTTP response of the client's library to its end, or to `MOST_BYTES`. To be hooked
+    in before the client reads. Raises UnusableBody; a timeout is let through."""
     body = bytearray()
     packing = response.headers.get("content-encoding", "identity").lower()
     most = MOST_BYTES if packing == "identity" else MOST_UNPACKED
@@ -107,15 +105,12 @@ async def read_body(response: Any) -> None:
 
 
 def as_text(value: object, length: int | None = None) -> str:
-    """Returns a value as text that can be kept: half a character becomes a question mark."""
+    """A value as text that can be kept: half a character becomes a question mark."""
     return str(value)[:length].encode("utf-8", "replace").decode()
 
 
 def content_of(message: Mapping[str, Any]) -> str:
-    """Returns a message's text, whether it is one or a list of parts.
-
-    Raises UnusableResponse where it is neither.
-    """
+    """A message's text, or that of its parts. Raises UnusableResponse where it is neither."""
     content = message.get("content") or message.get("refusal") or ""
     if isinstance(content, str):
         return as_text(content)
@@ -131,14 +126,13 @@ OPENER = re.compile(r"<(?:think|thinking|reasoning)>")
 
 
 def visible(content: str) -> str:
-    """Returns an answer without the thinking before it, which some servers leave in: nothing
-    where the thinking has no end."""
+    """An answer without the thinking before it; nothing where the thinking has no end."""
     thought = _thought_before(content)
     return content[len(thought) :].strip() if thought else content
 
 
 def _thought_before(content: str) -> str:
-    """Returns the thinking that a text begins with; all of it where the thinking has no end."""
+    """The thinking that a text begins with; all of it where the thinking has no end."""
     match = THOUGHT.match(content)
     if OPENED.match(content):
         return match[0] if match else content
@@ -146,8 +140,7 @@ def _thought_before(content: str) -> str:
 
 
 def thinking_of(message: Mapping[str, Any]) -> str:
-    """Returns what a message tells of the thinking before it, wherever it stands: in a field of
-    its own (`reasoning_content`, `reasoning`), in parts of the content, or before it."""
+    """The thinking that a message tells of: in a field, in parts of the content, or before it."""
     for name in ("reasoning_content", "reasoning"):
         if isinstance(message.get(name), str) and message[name]:
             return as_text(message[name])
@@ -159,7 +152,7 @@ def thinking_of(message: Mapping[str, Any]) -> str:
 
 
 def _thought(part: object) -> str:
-    """Returns the thinking that a part holds: a text, or a list of parts as Mistral has it."""
+    """The thinking that a part holds: a text, or a list of parts as Mistral has it."""
     inner = field(part, "thinking")
     if isinstance(inner, list):
         return "".join(map(_part, filter(lambda one: isinstance(one, dict), inner)))
@@ -167,7 +160,7 @@ def _thought(part: object) -> str:
 
 
 def _part(part: object) -> str:
-    """Returns the text of a part; one that holds none (thinking, an image) has none."""
+    """The text of a part; one that holds none (thinking, an image) has none."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
@@ -194,11 +187,8 @@ def tool_calls_of(message: Mapping[str, Any]) -> Iterator[Json]:
 
 
 def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> Tokens:
-    """Returns the tokens that a response says it took.
-
-    Where it says none, or more than there can be, `prompt` is taken for the prompt's, and the
-    answer's are counted; so is the thinking before it that can be read (`thought`).
-    """
+    """The tokens that a response says it took; where it says none, `prompt`, and what is counted in
+    the answer and the thinking before it (`thought`)."""
     usage = field(response, "usage")
     counts = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     written = count_tokens(answer) + (0 if thought in answer else count_tokens(thought))
@@ -216,14 +206,14 @@ def usage_of(response: object, prompt: int, answer: str, thought: str = "") -> T
 
 
 def count_tokens(text: str) -> int:
-    """Returns about how many tokens a text has, however long it is."""
+    """About how many tokens a text has, however long it is."""
     if len(text) <= COUNTED:
         return token_counts.count(text)
     return round(token_counts.count(text[:COUNTED]) * len(text) / COUNTED)
 
 
 def uncertainty_of(choice: object) -> float | None:
-    """Returns the mean entropy of the first tokens, over the choices that are listed for each."""
+    """The mean entropy of the first tokens, over the choices that are listed for each."""
     listed = field(field(choice, "logprobs"), "content")
     entropies = []
     for token in listed[:FIRST_TOKENS] if isinstance(listed, list) else ():
@@ -238,8 +228,7 @@ def uncertainty_of(choice: object) -> float | None:
 
 
 def first_choices_of(choice: object) -> tuple[tuple[str, float], ...]:
-    """Returns the tokens that are listed for the first place of an answer, with their
-    log-probabilities. Long ones are left out: they are no code, and could hold what is secret."""
+    """The tokens listed for an answer's first place, with log-probabilities, but for long ones."""
     listed = field(field(choice, "logprobs"), "content")
     alternatives = field(listed[0], "top_logprobs") if isinstance(listed, list) and listed else ()
     pairs = []
@@ -252,7 +241,7 @@ def first_choices_of(choice: object) -> tuple[tuple[str, float], ...]:
 
 
 def field(source: object, name: str) -> Any:
-    """Returns a field of what may be no object at all."""
+    """A field of what may be no object at all."""
     return source.get(name) if isinstance(source, dict) else None
 
 
@@ -263,10 +252,7 @@ def _count(source: object, name: str) -> int:
 
 
 def wait_of(headers: Mapping[str, str], text: str) -> float | None:
-    """Returns what the server asks to wait, in seconds, or None.
-
-    RFC 9110 allows a number and a date; where there is no header, the error's text may say it.
-    """
+    """Seconds that the server asks to wait, by its headers (RFC 9110) or its text, or None."""
     try:
         if headers.get("retry-after-ms"):
             return _seconds(float(headers["retry-after-ms"]) / 1000)

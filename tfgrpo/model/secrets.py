@@ -1,8 +1,7 @@
 """Secrets: what looks like one where a setting is written down, and what is one when it comes back.
 
-Settings become part of a run's record, which nothing can redact, so they hold the names of
-environment variables, `$NAME`, and never a key. Which values were read from the environment is
-known for as long as the process lives: they are taken out of all that is recorded or told.
+Settings become part of a run's record, so they hold the names of environment variables, `$NAME`,
+and never a key. The values that were read from them are taken out of all that is recorded or told.
 """
 
 from __future__ import annotations
@@ -46,11 +45,8 @@ _seen: set[str] = set()
 
 
 def literal(name: str, value: object) -> str | None:
-    """Returns what in a setting looks like a secret that is written out, or None.
-
-    `value` may be a text, a list (of a command's arguments, for one) or a table; what stands
-    after the name of a secret is one, whatever it looks like.
-    """
+    """What in a setting (a text, list or table) looks like a secret that is written out, or None.
+    What stands after the name of a secret is one."""
     for where, text, secret in _texts(name, value, NAMED.search(name) is not None):
         if secret and text.strip() and not VARIABLE.search(text) and not SMALL.fullmatch(text):
             return where
@@ -82,7 +78,7 @@ def _texts(name: str, value: object, secret: bool) -> Iterator[tuple[str, str, b
 
 
 def _in_url(text: str) -> bool:
-    """Returns whether a text is an address with a password, or a secret among its parameters."""
+    """Whether a text is an address with a password, or a secret among its parameters."""
     if "://" not in text:
         return False
     try:
@@ -97,7 +93,7 @@ def _in_url(text: str) -> bool:
 
 
 def _looks_random(text: str) -> bool:
-    """Returns whether a text has a part like a key: letters and digits without an order."""
+    """Whether a text has a part like a key: letters and digits without an order."""
     if KNOWN.search(text):
         return True
     for run in RANDOM.findall(text):
@@ -109,7 +105,7 @@ def _looks_random(text: str) -> bool:
 
 
 def variables(value: object) -> list[str]:
-    """Returns the environment variables that a setting names as $NAME, each once."""
+    """The environment variables that a setting names as $NAME, each once."""
     names: dict[str, None] = {}
     for _, text, _ in _texts("", value, False):
         names |= dict.fromkeys(VARIABLE.findall(text))
@@ -117,8 +113,8 @@ def variables(value: object) -> list[str]:
 
 
 def fill(text: str, environment: Mapping[str, str]) -> str:
-    """Returns a text with the values of the variables that it names, which are secrets from now
-    on. A variable that is not set stays as it is written."""
+    """A text with the values of the variables that it names, which are secrets from now on. A
+    variable that is not set stays as it is written."""
 
     def value(match: re.Match[str]) -> str:
         secret = environment.get(match[1])
@@ -128,18 +124,14 @@ def fill(text: str, environment: Mapping[str, str]) -> str:
 
 
 def know(value: str, name: str) -> str:
-    """Returns the value of a variable that is taken for a secret from now on.
-
-    A path is none, nor is what is too short to be told from a word.
-    """
+    """The value of a variable, a secret from now on, unless it is a path or too short."""
     if len(value) >= LONG and name not in USUAL and not os.path.isabs(value):
         _seen.add(value)
     return value
 
 
 def scrub(value: V, *more: str | None) -> V:
-    """Returns a value without the secrets that are known, and `more` of any length, in any text
-    of it: in lists, and in names and values of tables, however deep."""
+    """A value without known secrets and `more`, in any text of it, however deep."""
     secrets = sorted({*_seen, *(one for one in more if one)}, key=len, reverse=True)
     return _scrubbed(value, secrets) if secrets else value
 

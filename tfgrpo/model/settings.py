@@ -34,7 +34,7 @@ OURS = frozenset({"messages", "model", "stream", "n", "tools", "response_format"
 
 
 def are_settings(**values: object) -> bool:
-    """Returns whether settings take these values."""
+    """Whether settings take these values."""
     try:
         ModelSettings(**values)  # type: ignore[arg-type]
     except ValidationError:
@@ -93,7 +93,7 @@ class ModelSettings(BaseModel):
         return self.reflection_base_url or self.base_url
 
     def manner(self, *, reflection: bool = False) -> dict[str, Any]:
-        """Returns what is set of how attempts, or reflection, ask, by the names of `MANNER`."""
+        """What is set of how attempts, or reflection, ask, by the names of `MANNER`."""
         shared = not reflection or self.reflection_address == self.base_url
         options = {name: getattr(self, name) for name in MANNER} if shared else {}
         if reflection:

@@ -1,14 +1,9 @@
 """Answers that have to be of a shape: asked for, checked, asked for again, repaired, or failed.
 
-An answer is decoded under its JSON schema where the endpoint can do that. What does not parse
-or check is sent back with the error, and with the schema in words where it was out of shape, for
-some servers ignore the schema that they are sent. If that does not help either, `json-repair`
-has a last try, and the result says that it was repaired. Where an answer lists several things
-and some of them are out of shape to the end, the others count, and the result says what was
-lost. What is still unreadable raises `Unreadable`, which the caller puts on record. Nothing is
-dropped in silence.
-
-The schema that is asked for comes from the pydantic model that checks the answer (`schema`).
+What does not check is sent back with the error, and with the schema in words where it was out of
+shape. If that does not help, `json-repair` has a last try, and items of a list that stay out of
+shape are left out; the result says so. What is still unreadable raises `Unreadable`. The schema
+comes from the pydantic model that checks the answer.
 """
 
 from __future__ import annotations
@@ -45,8 +40,8 @@ CheckedText: TypeAlias = Annotated[str, AfterValidator(_checked)]
 
 
 def unbounded_text(limit: int, **more: Any) -> Any:
-    """Returns a model's field for a text whose length the schema says nothing of: an endpoint
-    would cut it off in the middle of a word. Up to `limit` characters check."""
+    """A model's field for a text whose length the schema says nothing of: an endpoint would cut it
+    off in the middle of a word. Up to `limit` characters check."""
 
     def untold(part: dict[str, Any]) -> None:
         del part["maxLength"]
@@ -55,22 +50,15 @@ def unbounded_text(limit: int, **more: Any) -> Any:
 
 
 def text_field(target: int, limit: int | None = None, **more: Any) -> Any:
-    """Returns a model's field for a text: the schema asks for at most `target` characters, and
-    up to `limit` check, for an endpoint that takes no schema has nothing to count by.
-
-    `more` goes to pydantic's `Field`.
-    """
+    """A model's field for a text: the schema asks for `target` characters, and up to `limit` check.
+    `more` goes to pydantic's `Field`."""
     return Field(max_length=limit, json_schema_extra={"maxLength": target}, **more)
 
 
 def schema(shape: type[BaseModel], **narrowed: Json | None) -> Json:
-    """Returns the JSON schema that an answer of a shape is asked for under.
-
-    Every field is required, in the order of the model, and no other is allowed, as strict
-    endpoints want it. `narrowed` gives, for the name of a field, what this request alone knows of
-    it (such as the labels there are) in place of what the model says, or None for a field that
-    this request does not ask for.
-    """
+    """The JSON schema that an answer of a shape is asked for under: every field required, in order,
+    and no other, as strict endpoints want it. `narrowed` has other fields for this request, None
+    for one that it does not ask for."""
     whole = _schema(shape)
     fields = {**whole["properties"], **narrowed}
     wanted = {name: field for name, field in fields.items() if field is not None}
@@ -111,10 +99,7 @@ class Unreadable(CallFailed):
 
 @dataclass(frozen=True, slots=True)
 class Typed(Generic[T]):
-    """A checked answer, the journal's key of the call, and whether it had to be repaired.
-
-    `lost` says what is wrong with each item of a list that had to be left out.
-    """
+    """A checked answer and its key; `lost` says what was wrong with each item that was left out."""
 
     value: T
     key: str
@@ -131,12 +116,9 @@ async def ask(
     check: Callable[[T], str | None] = lambda _: None,
     text_check: TextCheck | None = None,
 ) -> Typed[T]:
-    """Returns an answer of the given shape that `check` has no objection to.
-
-    `check` returns what is wrong with a value, or None, and `text_check` what counts of each field
-    that is a `CheckedText`. The model is asked once to mend its answer. Raises Unreadable,
-    CallFailed, EndpointError.
-    """
+    """An answer of the given shape that `check` has no objection to. `check` returns what is wrong
+    with a value, or None, and `text_check` what counts of each field that is a `CheckedText`. The
+    model is asked once to mend its answer. Raises Unreadable, CallFailed, EndpointError."""
     adaptation = calls.endpoint.adaptation
     current = request
     problem, missed = "", False
@@ -180,7 +162,7 @@ async def ask(
 
 
 def why_empty(answer: Answer) -> str:
-    """Returns what is wrong with an answer of which nothing can be seen."""
+    """What is wrong with an answer of which nothing can be seen."""
     if answer.truncated:
         thought = answer.reasoning_tokens or answer.completion_tokens
         return (
@@ -191,14 +173,14 @@ def why_empty(answer: Answer) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns a text of which no more than `LONGEST` characters go back to a model."""
+    """A text of which no more than `LONGEST` characters go back to a model."""
     if len(text) <= LONGEST:
         return text
     return f"{text[: LONGEST // 2]}\n[…]\n{text[-LONGEST // 2 :]}"
 
 
 def read(text: str, shape: type[T], text_check: TextCheck | None = None) -> tuple[T | None, str]:
-    """Returns the value that a text holds, or None and what is wrong with it."""
+    """The value that a text holds, or None and what is wrong with it."""
     try:
         return shape.model_validate(parse_json(text), context=text_check), ""
     except ValidationError as error:
@@ -209,10 +191,7 @@ def read(text: str, shape: type[T], text_check: TextCheck | None = None) -> tupl
 
 
 def parse_json(text: str) -> object:
-    """Returns the JSON that a text is, or that stands in a fence within it.
-
-    Raises ValueError or RecursionError.
-    """
+    """The JSON of a text, or of a fence within it. Raises ValueError or RecursionError."""
     try:
         return check_encodable(json.loads(text))
     except json.JSONDecodeError:
@@ -231,8 +210,7 @@ def _describe(location: tuple[int | str, ...], message: str) -> str:
 def repair(
     text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
 ) -> T | None:
-    """Returns what json-repair makes of a text, if that checks. `cut` says that the text was cut
-    off at a limit of tokens."""
+    """What json-repair makes of a text (`cut` off at a limit or not), if that checks."""
     try:
         value = _load(text, cut=cut)
         return shape.model_validate(value, context=text_check) if isinstance(value, dict) else None
@@ -243,9 +221,8 @@ def repair(
 def salvage(
     text: str, shape: type[T], text_check: TextCheck | None = None, *, cut: bool = False
 ) -> tuple[T | None, tuple[str, ...]]:
-    """Returns what a text holds without the items of its lists that are out of shape, and what
-    was wrong with each; None where something else is wrong, or no list would have anything left.
-    """
+    """What a text holds without the items of its lists that are out of shape, and what was wrong
+    with each; None where something else is wrong, or no list would have anything left."""
     try:
         value = _load(text, cut=cut)
         shape.model_validate(value, context=text_check)
@@ -274,12 +251,8 @@ def salvage(
 
 
 def _load(text: str, *, cut: bool) -> object:
-    """Returns the JSON that json-repair sees in a text.
-
-    Where the text was `cut` off, what came last is a piece: the last item of the list that the
-    answer ends with is left out. Raises ValueError, also where it ends with no list, or
-    RecursionError.
-    """
+    """The JSON that json-repair sees in a text; of one that was `cut` off without the last item.
+    Raises ValueError, also where it ends with no list, or RecursionError."""
     value = load_repaired(text)
     if cut:
         last = [*value.values()][-1:] if isinstance(value, dict) else []

@@ -1,10 +1,8 @@
-"""How many tokens a text has, more or less, for any model.
+"""How many tokens a text has, more or less, for any model (`docs/costs.md` compares it).
 
-No tokenizer is at hand for most models behind an endpoint. Byte-pair encodings of today agree
-on how they cut text before they merge: words with the blank before them, numbers in groups of
-up to three digits, runs of marks, line breaks. Here a word is one token for every seven letters
-begun, a number one for every three digits, a run of marks one for every two, and a character of
-a script without blanks one. `docs/costs.md` says how that compares.
+Today's byte-pair encodings cut text alike before they merge. Here a word is one token for every
+seven letters, a number one for every three digits, a run of marks one for every two, and a
+character of a script without blanks one.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ SIZE = {"dense": 1, "word": 7, "number": 3, "marks": 2, "lines": 10_000}
 
 
 def count(text: str) -> int:
-    """Returns the number of tokens of a text, as an estimate."""
+    """The number of tokens of a text, as an estimate."""
     tokens = 0
     for match in PIECE.finditer(text):
         kind = match.lastgroup

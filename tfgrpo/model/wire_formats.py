@@ -1,10 +1,6 @@
 """Requests that a program of the user's wrote, in three wire formats: chat completions, responses
-and Anthropic's messages.
-
-A request goes on as it was written, but for the model and the limit of tokens. What comes back is
-handed on as it came, and read here as a chat completion, so that it is counted and kept like every
-other answer. A stream is read to its end first: what its reader acts on is on record then.
-"""
+and Anthropic's messages. A request goes on as it was written, but for the model and the limit of
+tokens; an answer is handed on as it came, and read here as a chat completion."""
 
 from __future__ import annotations
 
@@ -35,16 +31,14 @@ STOPS = {
 
 
 def limit_of(wire: Json) -> int | None:
-    """Returns the most tokens that a request's answer may have, where it says so."""
+    """The most tokens that a request's answer may have, where it says so."""
     named = (wire["body"].get(name) for name in LIMITS[wire["route"]])
     return next((n for n in named if isinstance(n, int) and n > 0), None)
 
 
 def arguments(wire: Json, model: str, most: int, *, renamed: bool) -> dict[str, Any]:
-    """Returns the body of a request as it is sent, its answer having at most so many tokens.
-
-    `renamed` says that the endpoint takes the newer name of the limit alone.
-    """
+    """The body of a request as it is sent, its answer having at most so many tokens. `renamed` says
+    that the endpoint takes the newer name of the limit alone."""
     route, body = wire["route"], dict(wire["body"])
     names = [name for name in LIMITS[route] if isinstance(body.get(name), int)]
     usual = "max_completion_tokens" if renamed and route == CHAT else LIMITS[route][-1]
@@ -57,7 +51,7 @@ def arguments(wire: Json, model: str, most: int, *, renamed: bool) -> dict[str, 
 
 
 def headers(wire: Json, key: str | None) -> dict[str, str]:
-    """Returns the headers that go with a request beside the endpoint's own."""
+    """The headers that go with a request beside the endpoint's own."""
     more = dict(wire["headers"])
     if wire["route"] == MESSAGES:
         more.setdefault("anthropic-version", VERSION)
@@ -67,15 +61,14 @@ def headers(wire: Json, key: str | None) -> dict[str, str]:
 
 
 def failure_in(response: object) -> Refusal | None:
-    """Returns what is wrong with what came under status 200; None for an answer."""
+    """What is wrong with what came under status 200; None for an answer."""
     if isinstance(response, str) and is_stream(response.encode()):
         return stream_failure(response.encode())
     return error_bodies.failure_in(response)
 
 
 def handed_on(wire: Json, response: object) -> object:
-    """Returns an answer as its reader gets it: a chat's stream without the event of usage that the
-    reader did not ask for."""
+    """An answer as its reader gets it: a chat's stream without usage that was not asked for."""
     wants_usage = field(wire["body"].get("stream_options"), "include_usage")
     if wire["route"] != CHAT or wants_usage or not isinstance(response, str):
         return response
@@ -89,8 +82,7 @@ def _tells_usage_alone(piece: str) -> bool:
 
 
 def completion(route: str, response: object) -> object:
-    """Returns an answer of a route, which may be a stream, as a chat completion; what is no such
-    answer as it is."""
+    """An answer or stream of a route as a chat completion; anything else as it is."""
     if isinstance(response, str) and is_stream(response.encode()):
         events = list(events_of(response.encode()))
         response = {CHAT: _chat_stream, RESPONSES: _last_response, MESSAGES: _message_stream}[
@@ -167,7 +159,7 @@ def _last_response(events: list[Event]) -> object:
 
 
 def response_id(body: object) -> str | None:
-    """Returns the id of a response, or of one that came as a stream."""
+    """The id of a response, or of one that came as a stream."""
     if isinstance(body, str):
         body = _last_response(list(events_of(body.encode())))
     id = field(body, "id")
@@ -175,7 +167,6 @@ def response_id(body: object) -> str | None:
 
 
 def _message_stream(events: list[Event]) -> Json:
-    """Puts the pieces of a message of Anthropic's together."""
     message: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
     for body in _bodies(events):
@@ -229,8 +220,7 @@ def _of_response(response: Json) -> Json:
 
 
 def _of_message(message: Json) -> Json:
-    """Returns a message of Anthropic's as a chat completion. Tokens read from its cache, or written
-    to it, are told beside the others there."""
+    """A message of Anthropic's, which counts cached tokens apart, as a chat completion."""
     text, thought, calls = "", "", list[Json]()
     for block in message.get("content") or ():
         match field(block, "type"):
@@ -265,7 +255,7 @@ def _completion(parts: tuple[str, str, list[Json]], reason: str, usage: Json) ->
 
 
 def words(content: object) -> str:
-    """Returns the texts of a content in any provider's shape."""
+    """The texts of a content in any provider's shape."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()

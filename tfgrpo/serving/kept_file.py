@@ -1,9 +1,7 @@
 """`tfgrpo watch`: a file that always has the library in force.
 
-Of a Markdown file (AGENTS.md, CLAUDE.md, a SKILL.md) only the block between two comments is ours;
-every other byte stays, and a SKILL.md that is not there yet begins with its front matter. A file of
-another ending is a whole export. Files are replaced in one step, so a reader sees the old text or
-the new one. To learn of a change costs a microsecond, twice a second.
+In Markdown (AGENTS.md, CLAUDE.md, a SKILL.md) the block between two comments is ours, and every
+other byte stays; any other file is a whole export. Files are replaced in one step.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> Seen:
-        """Returns it of a file's status."""
+        """It of a file's status."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
@@ -77,10 +75,8 @@ class KeptFile:
         self._seen: Seen | None = None
 
     def bring_up_to_date(self) -> bool:
-        """Writes the file if it does not have the library in force; returns whether it did.
-
-        Raises StoreError, UnreadableLibrary for a file whose block cannot be told, and OSError.
-        """
+        """Writes the file if it does not have the library in force; returns whether it did. Raises
+        StoreError, UnreadableLibrary for a file whose block cannot be told, and OSError."""
         library = self.live.library
         seen = _seen(self.path)
         if library is self._library and seen == self._seen and seen is not None:
@@ -119,7 +115,6 @@ class KeptFile:
         return with_block(before, block(library), self.path)
 
     def _front(self, library: Library) -> str:
-        """Returns what a new file begins with."""
         if self.format != "skill":
             return ""
         with Store.open(self.live.path) as store:
@@ -142,8 +137,8 @@ def block(library: Library) -> str:
 
 
 def with_block(before: bytes, new: str, name: str) -> bytes:
-    """Returns a file with its block replaced, or, without one, with it at the end; its line ends
-    are kept. Raises UnreadableLibrary where it cannot be told what the block is."""
+    """A file with its block replaced, or, without one, with it at the end; its line ends are kept.
+    Raises UnreadableLibrary where it cannot be told what the block is."""
     crlf = b"\r\n" in before
     own = (new.replace("\n", "\r\n") if crlf else new).encode()
     begins, ends = before.count(BEGIN.encode()), before.count(END.encode())
@@ -163,10 +158,8 @@ def with_block(before: bytes, new: str, name: str) -> bytes:
 
 
 def keep(file: KeptFile, stop: threading.Event, wrote: Callable[[str], None]) -> None:
-    """Keeps a file up to date until `stop` is set. `wrote` is called with what was written.
-
-    What cannot be read or written is in the log once, and tried again.
-    """
+    """Keeps a file up to date until `stop` is set. `wrote` is called with what was written. What
+    cannot be read or written is in the log once, and tried again."""
     trouble: str | None = None
     retry = 0.0
     while not stop.is_set():
@@ -193,7 +186,7 @@ def _seen(path: str) -> Seen | None:
 
 
 def _read(path: str) -> bytes:
-    """Returns a file's bytes. Raises UnreadableLibrary for one that is no plain, small file."""
+    """A file's bytes. Raises UnreadableLibrary for one that is no plain, small file."""
     about = os.stat(path)
     if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST:
         raise UnreadableLibrary(f"{path} is no file of text", hint="give a Markdown file")

@@ -1,10 +1,8 @@
 """`tfgrpo mcp`: a library over the Model Context Protocol, as a prompt, a resource and tools.
 
-Few clients show prompts and resources to their model, so the same is offered as a tool,
-`experiences(problem)`; `feedback(call, score)` records what became of it. What changes is announced
-in both ways that there are: to whoever listens (`subscriptions/listen`, protocol 2026-07-28), and
-as notifications to clients of earlier protocols. Nothing is cached for a time (`ttlMs` is 0): each
-answer is the library in force, which costs a microsecond to know.
+Few clients show prompts and resources to their model, so the tool `experiences(problem)` has the
+same; `feedback(call, score)` records what became of it. Changes are announced to who listens
+(protocol 2026-07-28) and as notifications of earlier protocols. Nothing is cached.
 """
 
 from __future__ import annotations
@@ -116,8 +114,7 @@ class _Announcing(Server[Any]):
 
 
 class LibraryServer:
-    """A library over MCP. `server` is the protocol's side of it, to be run on a transport while
-    `announcing` is entered."""
+    """A library over MCP; `server` is run on a transport while `announcing` is entered."""
 
     def __init__(
         self, live: LiveLibrary, lookups: Lookups | None, *, top_k: int | None = None
@@ -277,8 +274,7 @@ class LibraryServer:
             raise MCPError(types.INVALID_PARAMS, f"there is no resource {uri}")
 
     def _fitting(self, library: PromptLibrary, problem: str, most: int | None) -> Library:
-        """Returns what fits a problem best, as much as in training unless told otherwise, and
-        without a problem the whole library."""
+        """What fits a problem best, as much as in training by default; without one all."""
         usual = self._top_k or library.top_k or MOST
         return relevant(library, problem, most or usual if problem else most)
 

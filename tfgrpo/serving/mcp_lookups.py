@@ -1,7 +1,4 @@
-"""The record of look-ups over MCP: each is a call like those through the proxy, with its feedback.
-
-So `traffic`, `traffic --figures` and everything that learns from failures see them too.
-"""
+"""The record of look-ups over MCP: each is a call like those through the proxy."""
 
 from __future__ import annotations
 
@@ -43,11 +40,10 @@ log = logging.getLogger("tfgrpo.mcp")
 
 
 class Lookups:
-    """Where look-ups are recorded: beside a store, as the proxy's calls are.
+    """Where look-ups are recorded, beside a store.
 
-    `content` keeps the problems too, less what a built-in pattern or `redact` finds. Without a
-    `token` whoever asks is the store's owner, on a standard stream, and may say what became of any
-    call; with one (empty for a server on loopback that has none), of the calls made with it.
+    `content` keeps the problems too, less what a pattern finds. Who asks without a `token` is the
+    store's owner; with one, feedback is for the calls made with it.
     """
 
     def __init__(
@@ -69,11 +65,8 @@ class Lookups:
         self._trouble = False
 
     def add(self, library: Library, whole: bool, problem: str, began: float) -> str | None:
-        """Records a look-up that found `library`, a part of what is in force unless `whole`.
-
-        `began` is of `perf_counter`. Returns the call's id; None where it could not be recorded,
-        which is said in the log once.
-        """
+        """Records a look-up that found `library`, a part of what is in force unless `whole`;
+        `began` is of `perf_counter`. Returns the call's id, or None, which the log tells once."""
         latency = round((time.perf_counter() - began) * 1e6)
         id = f"call-{secrets.token_hex(16)}"
         try:
@@ -105,10 +98,8 @@ class Lookups:
         return id
 
     def add_feedback(self, given: Mapping[str, object]) -> str:
-        """Records feedback, and returns the call's id.
-
-        Raises UnknownCall (also for a call of somebody else's), FeedbackRefused or StoreError.
-        """
+        """Records feedback, and returns the call's id. Raises UnknownCall (also for a call of
+        somebody else's), FeedbackRefused or StoreError."""
         wanted = given.get("call")
         if not isinstance(wanted, str):
             raise FeedbackRefused("feedback is on a call", hint="give the id that experiences gave")

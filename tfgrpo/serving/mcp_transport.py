@@ -48,12 +48,9 @@ def serve_stdio(library: LibraryServer) -> None:
 def serve_http(
     library: LibraryServer, host: str, port: int, token: str | None, ready: Callable[[int], None]
 ) -> None:
-    """Answers on `http://HOST:PORT/mcp` until SIGTERM or SIGINT.
-
-    `ready` is called with the port as soon as requests are taken. With a `token`, requests must
-    bring it as a bearer token; on loopback, only names of this machine may stand in Host and
-    Origin. Raises SettingsError where the address cannot be had.
-    """
+    """Answers on `http://HOST:PORT/mcp` until SIGTERM or SIGINT; `ready` is called with the port.
+    With a `token` requests must bring it; on loopback, Host and Origin must be this machine's.
+    Raises SettingsError where the address cannot be had."""
     checked_address(host, token)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)

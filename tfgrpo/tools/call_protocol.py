@@ -39,7 +39,7 @@ class RequestedCall:
 
 
 def api_functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
-    """Returns tools as the chat API takes them."""
+    """Tools as the chat API takes them."""
     return tuple(
         {
             "type": "function",
@@ -54,9 +54,8 @@ def api_functions(specs: Iterable[ToolSpec]) -> tuple[Json, ...]:
 
 
 def describe_tools(messages: Sequence[Message], specs: Sequence[ToolSpec]) -> tuple[Message, ...]:
-    """Returns a prompt that tells of the tools, and how the first of them is called, at the end of
-    its first message. A small model that is shown the form alone makes up what a tool would give
-    (benchmarks/RESULTS-kinds.md)."""
+    """A prompt whose first message tells of the tools at its end, and how the first is called: a
+    small model that sees the form alone makes up results."""
     lines, call = [], ""
     for spec in specs:
         takes = list(spec.parameters.get("properties", {}))
@@ -70,7 +69,7 @@ def describe_tools(messages: Sequence[Message], specs: Sequence[ToolSpec]) -> tu
 
 
 def calls_by_api(answer: Answer) -> list[RequestedCall]:
-    """Returns the calls that the chat API gave."""
+    """The calls that the chat API gave."""
     return [
         RequestedCall(call["id"], function["name"], _parse_object(function["arguments"]))
         for call in answer.tool_calls
@@ -79,7 +78,7 @@ def calls_by_api(answer: Answer) -> list[RequestedCall]:
 
 
 def calls_in_text(answer: Answer) -> list[RequestedCall]:
-    """Returns the call in an answer's text, the first if there are several."""
+    """The call in an answer's text, the first if there are several."""
     written = _call_in(answer.visible)
     if written is None:
         return []
@@ -93,8 +92,7 @@ def calls_in_text(answer: Answer) -> list[RequestedCall]:
 
 
 def until_call(text: str) -> str:
-    """Returns an answer up to the end of its first call, without thinking before it: what follows
-    it was made up."""
+    """An answer up to the end of its first call, without thinking; the rest was made up."""
     shown = visible(text)
     written = _call_in(shown)
     if written is None:
@@ -103,8 +101,7 @@ def until_call(text: str) -> str:
 
 
 def _call_in(text: str) -> str | None:
-    """Returns what stands in the first call of a text: up to where it is a whole JSON object, so
-    that its code may speak of `</tool>`, else up to the first end of a call."""
+    """What stands in a text's first call: a whole JSON object, else up to the first end."""
     _, opened, rest = text.partition(OPENED)
     if not opened:
         return None
@@ -121,11 +118,9 @@ def _is_object(text: str) -> bool:
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """Returns the object that a text holds, mended where it must be, or None.
-
-    What cannot be kept, as NaN or half a character, is no argument either. No text is no argument
-    at all: endpoints call tools that take nothing so.
-    """
+    """The object that a text holds, mended where it must be, or None. What cannot be kept, as NaN
+    or half a character, is no argument either. No text is no argument at all: endpoints call tools
+    that take nothing so."""
     try:
         value = _load(text) if text.strip() else {}
         canonical(value)

@@ -185,17 +185,17 @@ class Rule(NamedTuple):
 
 
 def argument(index: int, values: tuple[int, ...], mask: int = WORD) -> Check:
-    """Returns a check of an argument that is an int: the kernel does not read its upper half."""
+    """A check of an argument that is an int: the kernel does not read its upper half."""
     return Check(16 + 8 * index, mask, values)
 
 
 def null_pointer(index: int) -> tuple[Check, Check]:
-    """Returns the checks of an argument that is no address."""
+    """The checks of an argument that is no address."""
     return argument(index, (0,)), Check(20 + 8 * index, WORD, (0,))
 
 
 def rules() -> list[Rule]:
-    """Returns the system calls that pass with some arguments alone, for the calling process."""
+    """The system calls that pass with some arguments alone, for the calling process."""
     pair = argument(1, (SOCK_STREAM,), WORD & ~SOCK_FLAGS)
     thread = argument(0, (CLONE_THREAD,), WORD & ~THREAD_FLAGS | CLONE_THREAD)
     return [
@@ -265,10 +265,8 @@ NO_BOUND = "a bounded file system: files are counted while code runs"
 
 
 def confine(plan: Plan, readable: list[str]) -> ConfinementGaps:
-    """Confines this process to a folder it may write to, and files and folders it may read.
-
-    Missing may be: limits, privileges, network, files, system calls.
-    """
+    """Confines this process to a folder it may write to, and files and folders it may read. Missing
+    may be: limits, privileges, network, files, system calls."""
     missing = []
     lacks: list[str] = []
     bounded: list[bool] = []
@@ -322,7 +320,7 @@ def bound_threads() -> bool:
 
 
 def starts_thread() -> bool:
-    """Returns whether this process can have another thread."""
+    """Whether this process can have another thread."""
     thread = threading.Thread(target=int)
     try:
         thread.start()
@@ -334,9 +332,7 @@ def starts_thread() -> bool:
 
 def enter_namespaces(plan: Plan) -> list[str]:
     """Moves into a network with nothing in it, and a root with nothing but `visible` and `scratch`.
-
-    Returns what could not be had there. Raises OSError where there are no namespaces.
-    """
+    Returns what could not be had there. Raises OSError where there are no namespaces."""
     user, group = os.getuid(), os.getgid()
     require_success(libc.unshare(NEW_USER | NEW_NETWORK | NEW_MOUNTS | NEW_IPC))
     try:
@@ -370,9 +366,7 @@ def enter_namespaces(plan: Plan) -> list[str]:
 
 def enter_root(plan: Plan) -> None:
     """Makes a root of `visible`, `links` and an empty scratch folder, and leaves the one there was.
-
-    Raises OSError, with nothing done.
-    """
+    Raises OSError, with nothing done."""
     root = plan.scratch  # any folder will do to make it in
     mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
     try:
@@ -412,7 +406,7 @@ def drop_privileges() -> None:
 
 
 def landlock_abi() -> int:
-    """Returns the version of this kernel's Landlock. Raises OSError where there is none."""
+    """The version of this kernel's Landlock. Raises OSError where there is none."""
     if sys.platform != "linux":  # the number is another call's there
         raise OSError(errno.ENOSYS, "no Landlock")
     abi = int(libc.syscall(LANDLOCK_CREATE, None, 0, 1))
@@ -446,10 +440,8 @@ def landlock(scratch: str, readable: list[str]) -> None:
 
 
 def seccomp() -> None:
-    """Lets through what ALLOWED and the rules list; EPERM is what everything else gives.
-
-    Before that it ties this process to its parent's life, which the filter keeps so.
-    """
+    """Lets through what ALLOWED and the rules list; EPERM is what everything else gives. Before
+    that it ties this process to its parent's life, which the filter keeps so."""
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     code = program()
     buffer = ctypes.create_string_buffer(b"".join(code))
@@ -458,7 +450,7 @@ def seccomp() -> None:
 
 
 def program() -> list[bytes]:
-    """Returns the filter as classic BPF: load, mask, compare and return, one instruction each."""
+    """The filter as classic BPF: load, mask, compare and return, one instruction each."""
 
     def load(offset: int) -> bytes:
         return struct.pack("HBBI", 0x20, 0, 0, offset)
@@ -496,7 +488,7 @@ def program() -> list[bytes]:
 
 
 def column() -> int:
-    """Returns where this machine's numbers stand above. Raises KeyError for one unknown."""
+    """Where this machine's numbers stand above. Raises KeyError for one unknown."""
     return {"x86_64": 0, "aarch64": 1}[platform.machine()]
 
 
@@ -516,10 +508,8 @@ def require_success(result: int) -> None:
 
 
 def python_files() -> list[str]:
-    """Returns what Python itself has to read: its libraries, and those of the system.
-
-    Of an environment's folder, which may be a project's own, that is no more than its libraries.
-    """
+    """What Python itself has to read: its libraries, and those of the system. Of an environment's
+    folder, which may be a project's own, that is no more than its libraries."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
     own = {os.path.join(prefix, name) for prefix in prefixes for name in ("lib", "lib64", "share")}
     own |= {path for path in sys.path if path.rstrip("/").endswith("-packages")}

@@ -28,11 +28,9 @@ class Passage(NamedTuple):
 
 
 class Corpus:
-    """The passages of a JSONL file. Rows hold `text`, and `title`, `url` and `id` where known.
-
-    Its index is kept in the folder `indexes`, if there is one. Opening it may take a minute for a
-    million passages, and belongs in a thread.
-    """
+    """The passages of a JSONL file. Rows hold `text`, and `title`, `url` and `id` where known. Its
+    index is kept in the folder `indexes`, if there is one. Opening it may take a minute for a
+    million passages, and belongs in a thread."""
 
     def __init__(self, path: Path, indexes: Path | None = None) -> None:
         try:
@@ -56,11 +54,11 @@ class Corpus:
         self._index = PassageIndex.open(words, self.digest, indexes)
 
     def search(self, query: str, count: int) -> list[Passage]:
-        """Returns the passages that fit a query best, best first. Titles weigh twice."""
+        """The passages that fit a query best, best first. Titles weigh twice."""
         return [self._passages[number] for number in self._index.search(query, count)]
 
     def page_at(self, url: str) -> Passage | None:
-        """Returns the passage of that address, id or title; those of one address are one page."""
+        """The passage of that address, id or title; those of one address are one page."""
         pages = self._by_url.get(url)
         if pages is None:
             return self._by_title.get(url)

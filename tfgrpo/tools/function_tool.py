@@ -71,7 +71,7 @@ class FunctionTool:
 def function_tools(
     functions: Sequence[Callable[..., Any]], *, seconds: float, characters: int
 ) -> list[FunctionTool]:
-    """Returns functions as tools. Raises ToolError where one is none, or two share a name."""
+    """Functions as tools. Raises ToolError where one is none, or two share a name."""
     tools = [FunctionTool(f, seconds=seconds, characters=characters) for f in functions]
     names = [tool.spec.name for tool in tools]
     for name in names:

@@ -50,9 +50,8 @@ def fetch(
     private: bool = False,
 ) -> Page:
     """Gets (with a `body`: posts to) an address. `private` allows addresses that are not public.
-
-    Blocks for `seconds` in all, redirects included, beside the look-up of names. Raises FetchError.
-    """
+    Blocks for `seconds` in all, redirects included, beside the look-up of names. Raises
+    FetchError."""
     sent = {"User-Agent": AGENT, "Accept-Encoding": "identity", **(headers or {})}
     end = time.monotonic() + seconds
     for _ in range(REDIRECTS + 1):
@@ -119,14 +118,13 @@ def _request_once(
 
 
 def _path(parts: SplitResult) -> str:
-    """Returns what is asked for, with what HTTP cannot carry written as it can."""
+    """What is asked for, with what HTTP cannot carry written as it can."""
     safe = "/%:@!$&'()*+,;=~?[]|"
     return quote(parts.path or "/", safe) + (f"?{quote(parts.query, safe)}" if parts.query else "")
 
 
 @contextmanager
 def _deadline(connection: _Connection, seconds: float) -> Iterator[None]:
-    """Ends a connection after so many seconds, whatever it waits for."""
 
     def cut() -> None:
         with suppress(OSError):
@@ -143,7 +141,7 @@ def _deadline(connection: _Connection, seconds: float) -> Iterator[None]:
 
 
 def _resolve(host: str, port: int, private: bool) -> str:
-    """Returns an address of a host. Raises FetchError when one of them is not public."""
+    """An address of a host. Raises FetchError when one of them is not public."""
     addresses = [info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     for address in addresses:
         ip = ipaddress.ip_address(str(address).partition("%")[0])

@@ -38,11 +38,8 @@ class ServerError(ToolError):
 
 
 class Server(BaseModel):
-    """How an MCP server is reached: a command with arguments, or an address.
-
-    `env` names variables of this process's environment that the command may see. A `$NAME` in an
-    argument or the address is read from there when the server is reached.
-    """
+    """How an MCP server is reached: a command with arguments, or an address. `env` names variables
+    that the command may see; a `$NAME` in an argument or the address is read when it is reached."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -68,10 +65,7 @@ class Server(BaseModel):
 
 
 class RemoteTool:
-    """One tool of a server, for one trajectory. Those of one server share `history`.
-
-    A result has at most so many `characters`.
-    """
+    """A server's tool, for one trajectory; those of one server share `history`."""
 
     def __init__(
         self,
@@ -131,7 +125,7 @@ class Connection:
         self._tools = tools
 
     def tools(self, characters: int) -> list[RemoteTool]:
-        """Returns the server's tools for one trajectory; results have so many characters."""
+        """The server's tools for one trajectory; results have so many characters."""
         history: list[str] = []
         return [
             RemoteTool(self._client, self._name, name, spec, history, characters=characters)
@@ -205,7 +199,6 @@ async def _list_tools(client: Client, server: str) -> list[tuple[str, ToolSpec]]
 
 
 def _function_name(name: str) -> str:
-    """Returns a name that chat APIs take for a function."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64]
 
 
@@ -217,7 +210,6 @@ def _unusable(name: str, error: Exception) -> ServerError:
 
 
 def _first_cause(error: BaseException) -> str:
-    """Returns what went wrong first, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return " ".join(str(error).split()) or type(error).__name__

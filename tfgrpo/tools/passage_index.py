@@ -1,12 +1,8 @@
 """An index of passages by their words, for BM25: made once, kept in a folder, loaded the next time.
 
-`bm25s` (arXiv 2407.03618) weighs each word of each passage when the index is made, so a search
-adds up a few columns: milliseconds for a hundred thousand passages. Words count without case and
-accents, by their English stems. Scripts without blanks between words are indexed sign by sign,
-and by each two signs that follow one another, by which they are searched.
-
-A kept index is one of exactly these passages: it goes by their digest. It is believed as far as
-it fits them; one that does not, or cannot be read, is made anew.
+`bm25s` (arXiv 2407.03618) weighs each word when the index is made. Words count without case and
+accents, by their English stems; scripts without blanks sign by sign and by pairs of signs. A kept
+index goes by its passages' digest; one that does not fit them is made anew.
 """
 
 from __future__ import annotations
@@ -40,10 +36,7 @@ class PassageIndex:
     def open(
         cls, passages: Sequence[tuple[str, str]], digest: str, folder: Path | None
     ) -> PassageIndex:
-        """Returns an index of titles and texts: that of `digest` in a folder, or a new one.
-
-        A new one is kept there, if there is a folder and it can be written to.
-        """
+        """An index of titles and texts: that of `digest` in a folder, or a new one, kept there."""
         path = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
         loaded = _load(path, len(passages)) if path is not None else None
         if loaded is None:
@@ -54,11 +47,8 @@ class PassageIndex:
         return cls(loaded)
 
     def search(self, query: str, count: int) -> list[int]:
-        """Returns the numbers of the passages that fit a query best, best first.
-
-        Of those that fit equally well the first ones come first; those that share no word with
-        it are never among them.
-        """
+        """The numbers of the passages that fit a query best, best first. Of those that fit equally
+        well the first ones come first; those that share no word with it are never among them."""
         import numpy as np
 
         vocabulary = self._retriever.vocab_dict
@@ -85,7 +75,7 @@ class _Terms:
         self._stem = Stemmer.Stemmer("english").stemWord
 
     def of_passage(self, word: str) -> list[str]:
-        """Returns what a word of a passage is found by."""
+        """What a word of a passage is found by."""
         word = _strip_accents(word)
         return [self._stem(part) for part in UNSPACED.sub(" ", word).split()] + [
             term
@@ -94,7 +84,7 @@ class _Terms:
         ]
 
     def of_query(self, word: str) -> list[str]:
-        """Returns what a word of a query asks for."""
+        """What a word of a query asks for."""
         word = _strip_accents(word)
         return [self._stem(part) for part in UNSPACED.sub(" ", word).split()] + [
             term
@@ -104,7 +94,7 @@ class _Terms:
 
 
 def _words(text: str) -> list[str]:
-    """Returns the words of a text, without case; accents are signs of words here."""
+    """The words of a text, without case; accents are signs of words here."""
     if text.isascii():
         return WORD.findall(text.lower())
     return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
@@ -119,7 +109,7 @@ def _strip_accents(word: str) -> str:
 
 
 def _build(passages: Sequence[tuple[str, str]]) -> Any:
-    """Returns a retriever of passages. A word in a title counts as two in a text."""
+    """A retriever of passages. A word in a title counts as two in a text."""
     import bm25s
     from bm25s.tokenization import Tokenized
 
@@ -146,7 +136,7 @@ def _build(passages: Sequence[tuple[str, str]]) -> Any:
 
 
 def _load(path: Path, count: int) -> Any | None:
-    """Returns the retriever that is kept at a path, or None if none of so many passages is."""
+    """The retriever that is kept at a path, or None if none of so many passages is."""
     import bm25s
 
     if not path.is_dir():

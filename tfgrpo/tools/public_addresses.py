@@ -1,10 +1,6 @@
-"""Which IP addresses are the public internet's, and which lead to this machine's surroundings.
-
-By the registries of IANA, written out here because every version of Python has its own edition
-of them: iana.org/assignments/iana-ipv4-special-registry and iana-ipv6-special-registry, as of
-October 2025. What they do not call globally reachable is not public, nor is what is only so by
-way of somebody near by (anycast services, tunnels and translators of old).
-"""
+"""Which IP addresses are the public internet's: those that IANA's registries of October 2025
+(iana-ipv4-special-registry and iana-ipv6-special-registry) call globally reachable, written out
+because every version of Python has its own edition. Anycast and tunnels are none."""
 
 from __future__ import annotations
 
@@ -58,7 +54,7 @@ CARRIES_IPV4 = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "64:ff9b::/96"
 
 
 def is_public(address: Address) -> bool:
-    """Returns whether an address is one that anybody could reach, and not from here alone."""
+    """Whether an address is one that anybody could reach, and not from here alone."""
     if isinstance(address, ipaddress.IPv4Address):
         return not any(address in network for network in NOT_PUBLIC_IPV4)
     if any(address in network for network in CARRIES_IPV4):

@@ -1,9 +1,8 @@
 """The Python tool: a session whose state lasts as long as its trajectory.
 
-One interpreter a trajectory, started at the first call. Each call has a limit of time, of output
-and of files; one that crosses it ends the interpreter with everything it started, and the next
-call finds a fresh one, which the model is told. Code that was answered from the record is run
-only when a later call has to be made for real and needs the state it left.
+A call that crosses a limit of time, output or files ends the interpreter with all it started, and
+the next call finds a fresh one. Code that was answered from the record is run only when a later
+call needs the state it left.
 """
 
 from __future__ import annotations
@@ -189,8 +188,7 @@ class Python:
                 return over
 
     async def _excess(self) -> str | None:
-        """Returns by what files or threads are over limits, where the kernel does not bound
-        them."""
+        """By what files or threads are over limits, where the kernel does not bound them."""
         process, folder, limits = self._process, self._scratch, self.limits
         counted = process if self._counts_threads else None
         if counted is not None and (over := too_many_threads(counted.pid)) is not None:
@@ -237,7 +235,7 @@ class _OutputTooLong(Exception):
 
 
 async def _read_answer(stream: asyncio.StreamReader, mark: str, limit: int) -> tuple[str, bytes]:
-    """Returns what was printed before the mark, and the line after it."""
+    """What was printed before the mark, and the line after it."""
     end, read = f"\n{mark}".encode(), b""
     while end not in read:
         chunk = await stream.read(65536)
@@ -256,10 +254,8 @@ async def _read_answer(stream: asyncio.StreamReader, mark: str, limit: int) -> t
 
 
 def parse_outcome(line: bytes) -> tuple[str | None, str | None]:
-    """Reads the value and the error in an interpreter's line. Raises ValueError.
-
-    The line is whatever the code that ran wanted it to be.
-    """
+    """Reads the value and the error in an interpreter's line. Raises ValueError. The line is
+    whatever the code that ran wanted it to be."""
     try:
         outcome = json.loads(line)
         value, error = outcome["value"], outcome["error"]

@@ -1,13 +1,8 @@
 """Where untrusted Python runs: in bubblewrap where that works, else behind the kernel's walls.
 
-Either way the interpreter confines itself first (`confine.py`), so bubblewrap is a second wall:
-process, mount and network namespaces of its own, in which no more is seen than the inner wall
-leaves to read. Without it there is the inner wall alone: Landlock, seccomp, resource limits, and
-namespaces where a process may have its own. Where a system has not even these (macOS, an old
-kernel), nothing runs unless it is asked for by name.
-
-The environment is empty but for a few words that hold libraries to one thread, the folder is
-a scratch one, and the process leads a group of its own, which is killed whole.
+Either way the interpreter confines itself first (`confine.py`); bubblewrap is a second wall. Where
+a system has neither, nothing runs unless it is asked for by name. The environment is nearly empty,
+the folder a scratch one, and the process leads a group that is killed whole.
 """
 
 from __future__ import annotations
@@ -87,11 +82,8 @@ class Strength:
 
 
 def command(sandbox: Sandbox, scratch: Path, limits: PythonLimits, proc: int) -> list[str]:
-    """Returns the command that starts an interpreter in a sandbox.
-
-    `proc` is a descriptor of /proc that it inherits (`open_proc`). Raises SandboxError when
-    bubblewrap is required and does not work here.
-    """
+    """The command that starts an interpreter in a sandbox; it inherits `proc` (`open_proc`). Raises
+    SandboxError when bubblewrap is required and does not work here."""
     scratch = scratch.resolve()
     wrapper = _wrapper(sandbox)
     paths, links = _visible_paths()
@@ -147,10 +139,8 @@ def refuse_holes(confinement: Confinement, sandbox: Sandbox) -> None:
 
 
 def strength(sandbox: Sandbox) -> Strength:
-    """Starts an interpreter that runs nothing, and returns what held it.
-
-    Raises SandboxError as `command` does, and where code would be refused.
-    """
+    """Starts an interpreter that runs nothing, and returns what held it. Raises SandboxError as
+    `command` does, and where code would be refused."""
     if os.name != "posix":
         refuse_holes(nothing := Confinement(("anything",), ()), sandbox)
         return Strength("none", nothing.missing)
@@ -194,11 +184,8 @@ def _wrapper(sandbox: Sandbox) -> tuple[str, ...] | None:
 
 @cache
 def bubblewrap() -> tuple[str, ...] | None:
-    """Returns the beginning of a bubblewrap command that was seen to work here, or None.
-
-    Seen to work means that Python started in it, alone in a process namespace and without sight
-    of a file outside, and that nothing else was printed.
-    """
+    """The beginning of a bubblewrap command in which Python was seen to start here, alone and
+    without sight of a file outside; None where that fails."""
     path = shutil.which("bwrap")
     if path is None:
         return None
@@ -254,7 +241,6 @@ def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subproc
 
 
 def _mount_arguments(scratch: Path | None) -> list[str]:
-    """Returns bubblewrap's arguments for what is seen inside, beside a root that is read-only."""
     from tfgrpo.tools.confine import DEVICES
 
     paths, links = _visible_paths()
@@ -269,10 +255,7 @@ def _mount_arguments(scratch: Path | None) -> list[str]:
 
 
 def _visible_paths() -> tuple[list[str], dict[str, str]]:
-    """Returns what a root is made of: real paths, and the symbolic links that lead there.
-
-    That is what the inner wall leaves to read, and what it takes to start Python.
-    """
+    """What a root is made of: the real paths that Python needs, and links that lead there."""
     from tfgrpo.tools.confine import python_files
 
     config = os.path.join(sys.prefix, "pyvenv.cfg")
@@ -287,7 +270,7 @@ def _visible_paths() -> tuple[list[str], dict[str, str]]:
 
 
 def _follow_links(path: str) -> tuple[str, dict[str, str]]:
-    """Returns the real path of what exists, and every link passed on the way with its target."""
+    """The real path of what exists, and every link passed on the way with its target."""
     links: dict[str, str] = {}
     real, rest = "/", path.split("/")[::-1]
     while rest:

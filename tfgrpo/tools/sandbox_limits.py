@@ -7,11 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PythonLimits:
-    """What one session may take.
-
-    Seconds a call; bytes of memory, of output, of one file and of all files; and how many files
-    and folders.
-    """
+    """What one session may take. Seconds a call; bytes of memory, of output, of one file and of all
+    files; and how many files and folders."""
 
     seconds: float = 10.0
     memory: int = 1 << 30

@@ -1,8 +1,5 @@
-"""What holds sandboxed code on this machine, remembered: to find it out starts processes.
-
-It is kept in the user's cache, and found out again after a start of the machine and when anything
-has changed that it depends on: bubblewrap, Python, the interpreter that runs code, the user.
-"""
+"""What holds sandboxed code on this machine, kept in the user's cache until a restart, or until
+bubblewrap, Python, the interpreter or the user is another."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ FILE = "sandbox.json"
 
 
 def known_strength() -> Strength:
-    """Returns what `strength("off")` does, from the cache where it is known."""
+    """What `strength("off")` does, from the cache where it is known."""
     path, conditions = _path(), _conditions()
     with suppress(OSError, ValueError, KeyError, TypeError):
         recorded = json.loads(path.read_text(encoding="utf-8"))

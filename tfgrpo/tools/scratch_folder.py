@@ -1,8 +1,7 @@
 """The folder that a session of untrusted code writes to: made, measured from outside, removed.
 
-Whatever lies in it was made by somebody hostile: nested thousands deep, unreadable, full of links
-out of it. Nothing here follows a link, walks by path, or calls itself; all of it blocks, and
-belongs in a thread.
+What lies in it is hostile: nothing here follows a link, walks by path, or calls itself. All of it
+blocks, and belongs in a thread.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ DELETED = re.compile(rb"^(\w+)-(\w+) \S+ \S+ (\S+ \d+) .* \(deleted\)$", re.MULT
 
 
 def make_scratch() -> Path:
-    """Returns a new folder that nobody else can look into, under its real path."""
+    """A new folder that nobody else can look into, under its real path."""
     return Path(tempfile.mkdtemp(prefix="tfgrpo-python-")).resolve()
 
 
 def excess(folder: Path, process: int, *, size: int, entries: int) -> str | None:
-    """Returns by what a folder is over its limits of bytes and of files and folders, or None.
-
-    Files that were deleted count as long as `process`, or one that it started, holds them.
-    """
+    """By what a folder is over its limits of bytes and of files and folders, or None. Files that
+    were deleted count as long as `process`, or one that it started, holds them."""
     total = 0
     for count, (depth, status) in enumerate(_walk(folder), 1):
         if status is None:
@@ -80,7 +77,7 @@ def _walk(folder: Path) -> Iterator[tuple[int, os.stat_result | None]]:
 
 
 def _deleted_files(folder: Path, process: int) -> dict[object, int]:
-    """Returns the bytes of each deleted file of the folder's disk that is open or mapped."""
+    """The bytes of each deleted file of the folder's disk that is open or mapped."""
     sizes: dict[object, int] = {}
     try:
         disk = folder.lstat().st_dev
@@ -123,11 +120,8 @@ def _children(process: int) -> list[int]:
 
 
 def remove_scratch(folder: Path) -> None:
-    """Removes a folder and all in it, however deep, once nothing runs in it any more.
-
-    Folders within folders are moved up to the top, one after the other, so that two of them are
-    open at a time. What cannot be removed is left.
-    """
+    """Removes a folder and all in it that can be, however deep: inner folders are moved up to the
+    top one after the other."""
     with suppress(OSError):
         top = os.open(folder, FOLDER)
         try:

@@ -114,7 +114,7 @@ class Provider:
         return f"provider {digest(self._template.model_dump()).hex()[:16]}"
 
     async def search(self, query: str, count: int) -> list[Passage]:
-        """Returns the provider's results. Raises ToolFailure when it gives none."""
+        """The provider's results. Raises ToolFailure when it gives none."""
         template, keys = self._template, self._keys()
         values: dict[str, str | int] = {"query": query, "count": count}
 
@@ -147,7 +147,6 @@ class Provider:
             raise ToolFailure("the provider's answer is not JSON") from None
 
     def _keys(self) -> dict[str, str]:
-        """Returns the variables that the template names, each with its value."""
         names = secrets.variables(self._template.model_dump(include=FILLED))
         missing = sorted(name for name in names if not self._environment.get(name))
         if missing:
@@ -160,7 +159,6 @@ class Provider:
 
 
 def _with_keys(value: Any, keys: Mapping[str, str]) -> Any:
-    """Returns a part of a template with the values of the variables that it names."""
     if isinstance(value, dict):
         return {name: _with_keys(inner, keys) for name, inner in value.items()}
     if isinstance(value, list):

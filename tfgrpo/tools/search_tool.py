@@ -44,7 +44,7 @@ class CorpusBackend:
         return f"corpus {self._corpus.digest[:16]}"
 
     async def search(self, query: str, count: int) -> list[Passage]:
-        """Returns the best passages."""
+        """The best passages."""
         return await asyncio.to_thread(self._corpus.search, query, count)
 
 

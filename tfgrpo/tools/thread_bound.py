@@ -1,9 +1,5 @@
-"""How many threads sandboxed code may have: kernel memory and process numbers are everybody's.
-
-A cgroup of its own bounds them where one can be made (cgroups(7): the controller `pids`, of either
-version), and where not `RLIMIT_NPROC`, which `confine.py` sets and finds out whether it holds: root
-is not held by it. Where neither is to be had, threads are counted while code runs.
-"""
+"""How many threads sandboxed code may have: bounded by a cgroup (cgroups(7), `pids`) where one can
+be made, else by `RLIMIT_NPROC` (`confine.py`), which does not hold root, else counted."""
 
 from __future__ import annotations
 
@@ -44,8 +40,7 @@ class ThreadGroup:
 
 
 def open_group() -> ThreadGroup | None:
-    """Makes a group, and removes those that are closed and those whose makers are gone; None where
-    none can be made."""
+    """A new group, or None where none can be made; those that are done with are removed."""
     for parent in _parents():
         for left in parent.glob(f"{BEGINS}*"):
             maker = left.name.split("-")[1]
@@ -85,8 +80,7 @@ def _parents() -> Iterator[Path]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yields a process and all that it has started, in the order in which they were. Raises
-    OSError."""
+    """Yields a process and all that it has started, in order. Raises OSError."""
     yield pid
     for task in os.listdir(f"/proc/{pid}/task"):
         for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
@@ -94,7 +88,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def too_many_threads(pid: int) -> str | None:
-    """Returns what is wrong where a process and what it has started have too many threads."""
+    """What is wrong where a process and what it has started have too many threads."""
     count = 0
     with suppress(OSError):  # one has ended meanwhile
         for one in descendants(pid):

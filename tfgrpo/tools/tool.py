@@ -63,11 +63,11 @@ class Tool(Protocol):
 
 
 def text_argument(arguments: Arguments, name: str) -> str | None:
-    """Returns an argument that must be a text with something in it, or None."""
+    """An argument that must be a text with something in it, or None."""
     value = arguments.get(name)
     return value if isinstance(value, str) and value.strip() else None
 
 
 def cut(text: str, characters: int) -> str:
-    """Returns a text of at most so many characters, and a word on it where that is not all."""
+    """A text of at most so many characters, and a word on it where that is not all."""
     return text if len(text) <= characters else text[:characters] + "\n[cut]"

@@ -1,9 +1,7 @@
 """The record of tool calls: the same call in the same state is answered without being made again.
 
-Results stand in the journal beside the model's answers, so a run that was killed goes on with
-what its tools said, and what a search gave once it gives in every later run. A call that went
-wrong is recorded for its own run alone: another may have more luck. Attempts that make the same
-call at once wait for one of them: each result that a model was shown is the one on record.
+Results stand in the journal, for this run and later ones; a call that went wrong is recorded for
+its own run alone. Attempts that make the same call at once wait for one of them.
 """
 
 from __future__ import annotations
@@ -42,8 +40,7 @@ class ToolRecord:
         run: Run | None = None,
         shared: bool = False,
     ) -> None:
-        """Where the journal is `shared`, a result that another process has recorded first for the
-        same call is the call's."""
+        """`shared`: a result that another process has journalled first is the call's."""
         self._journal, self._shared = journal, shared
         self._runs = runs
         self._lookup = Lookup(runs)
@@ -54,7 +51,7 @@ class ToolRecord:
     async def call(
         self, tool: Tool, arguments: Arguments, *, step: int | None = None
     ) -> RecordedResult:
-        """Returns what a tool gives, from the record where it can. Raises ToolError."""
+        """What a tool gives, from the record where it can. Raises ToolError."""
         parts = [tool.spec.name, tool.state, dict(arguments)]
         everywhere = digest(["tfgrpo.tool", *parts])
         here = digest(["tfgrpo.tool", *parts, self._scope])
@@ -75,7 +72,6 @@ class ToolRecord:
     async def _call_and_record(
         self, tool: Tool, arguments: Arguments, here: bytes, everywhere: bytes, step: int | None
     ) -> RecordedResult:
-        """Makes a call and journals its result: under `here` alone if it failed."""
         started = time.monotonic()
         result = await tool.call(arguments)
         seconds = time.monotonic() - started

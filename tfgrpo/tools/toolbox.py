@@ -36,10 +36,8 @@ from tfgrpo.tools.visit_tool import Visit
 
 
 class ToolSettings(BaseModel):
-    """Which tools an agent has. Seconds are per call, `memory` is in MiB, for Python.
-
-    `functions` are the names of Python functions that the caller gives; no file can.
-    """
+    """Which tools an agent has. Seconds are per call, `memory` is in MiB, for Python. `functions`
+    are the names of Python functions that the caller gives; no file can."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -73,8 +71,7 @@ SPECS = {"python": python_tool.SPEC, "search": search.SPEC, "visit": visit_tool.
 
 
 def specs(settings: ToolSettings) -> list[ToolSpec]:
-    """Returns what a model is told of the tools, without those of MCP servers: they would have
-    to be asked."""
+    """What a model is told of the tools, but for those of MCP servers."""
     return [SPECS[name] for name in settings.use]
 
 
@@ -96,7 +93,7 @@ class Toolbox:
         self._functions = functions
 
     def tools(self) -> list[Tool]:
-        """Returns tools for one trajectory, which closes each of them when it is done."""
+        """Tools for one trajectory, which closes each of them when it is done."""
         settings = self.settings
         tools: list[Tool] = []
         for name in settings.use:
@@ -121,11 +118,8 @@ class Toolbox:
 async def opened(
     settings: ToolSettings, folder: Path, functions: Sequence[Callable[..., object]] = ()
 ) -> AsyncIterator[Toolbox]:
-    """Opens what the tools share, for the length of a `with`. Paths are relative to `folder`.
-
-    `functions` are tools of the caller's; they have to be those that the settings name. Raises
-    ToolError.
-    """
+    """Opens what the tools share, for the length of a `with`; paths are relative to `folder`, and
+    `functions` those that the settings name. Raises ToolError."""
     given = function_tools(functions, seconds=settings.seconds, characters=settings.output)
     missing = [name for name in settings.functions if name not in {t.spec.name for t in given}]
     if missing:

@@ -42,7 +42,7 @@ class Visit:
         return f"{where} {self._characters}"
 
     async def call(self, arguments: Arguments) -> Result:
-        """Returns the text at `url`, cut to the limit."""
+        """The text at `url`, cut to the limit."""
         url = text_argument(arguments, "url")
         if url is None:
             return Result("visit takes one argument, url, as a text", failed=True)
@@ -66,7 +66,7 @@ class Visit:
 
 
 def readable(page: Page) -> str:
-    """Returns what a person would read on a page. Raises FetchError when that is nothing."""
+    """What a person would read on a page. Raises FetchError when that is nothing."""
     if page.type in ("text/plain", "text/markdown", "application/json"):
         return page.body.decode("utf-8", "replace")
     if page.type not in ("text/html", "application/xhtml+xml"):

@@ -1,8 +1,5 @@
-"""The name of a domain, taken apart: `choice:labels.txt+reward=my_module:score`.
-
-What stands before the first part is the domain and its argument. A part takes the place of the
-domain's own: it is the name of an entry point, or `module:name`. Trust rests on what this finds.
-"""
+"""The name of a domain, taken apart: `choice:labels.txt+reward=my_module:score`. A part, an entry
+point or `module:name`, takes the place of the domain's own. Trust rests on what this finds."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _part = re.compile(rf"\+({'|'.join(PARTS)})=({_PLACE})\Z")
 
 
 def split(spec: str) -> tuple[str, str]:
-    """Returns a name without its parts, and the parts as they were written."""
+    """A name without its parts, and the parts as they were written."""
     base = spec
     while match := _part.search(base):
         base = base[: match.start()]
@@ -28,5 +25,5 @@ def split(spec: str) -> tuple[str, str]:
 
 
 def parts(written: str) -> dict[str, str]:
-    """Returns each part's place, by its name; the last one counts where there are two."""
+    """Each part's place, by its name; the last one counts where there are two."""
     return dict(one.split("=", 1) for one in written.split("+")[1:])

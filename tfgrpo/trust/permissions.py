@@ -1,9 +1,7 @@
 """What a settings file, a run's record or a remote needs to be allowed, in values and in words.
 
-Everything that could run code, or send something to another place, is one permission. Trust is
-given to all permissions of a source at once, and rests on their values: a change of any of them
-is another digest, so it is asked about again. `HARMLESS` and `JUDGED` name all settings there
-are; a test holds that no setting is in neither.
+Whatever could run code, or send something elsewhere, is one permission. Trust is given to all of a
+source's at once and rests on their values. `HARMLESS` and `JUDGED` name all settings.
 """
 
 from __future__ import annotations
@@ -106,7 +104,7 @@ class Permissions:
 
 
 def plain(value: object) -> str:
-    """Returns a value of a stranger's as a text that can be read, on one line and whole."""
+    """A value of a stranger's as a text that can be read, on one line and whole."""
     text = str(value)
     return text if text.isprintable() and text.isascii() else ascii(text)
 
@@ -117,10 +115,8 @@ def of_file(
     known: Collection[str],
     given: Collection[str] = (),
 ) -> Permissions:
-    """Returns what a settings file needs, without the settings that were `given` instead.
-
-    `tables` are the file's, `known` the names of installed domains.
-    """
+    """What a settings file needs, without the settings that were `given` instead. `tables` are the
+    file's, `known` the names of installed domains."""
     path = path.resolve()
     model, tools = _names(tables.get("model", {})), tables.get("tools", {})
     needed: list[Permission] = []
@@ -141,7 +137,7 @@ def of_run(
     known: Collection[str],
     given: Collection[str] = (),
 ) -> Permissions:
-    """Returns what the record of a run needs in the project at `root`."""
+    """What the record of a run needs in the project at `root`."""
     root = root.resolve()
     values = {**config, **_table(config.get("models"))}
     return Permissions(
@@ -150,7 +146,7 @@ def of_run(
 
 
 def of_remote(root: Path, name: str, location: str) -> Permissions:
-    """Returns what a remote needs in the project at `root`."""
+    """What a remote needs in the project at `root`."""
     root = root.resolve()
     words = f"fetches from {plain(location)}, and pushes to it"
     needed = (Permission("remote", location, words),)
@@ -158,7 +154,7 @@ def of_remote(root: Path, name: str, location: str) -> Permissions:
 
 
 def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = ()) -> Permissions:
-    """Returns what the settings file of a proxy needs, without what was `given` instead."""
+    """What the settings file of a proxy needs, without what was `given` instead."""
     path = path.resolve()
     needed: list[Permission] = []
     for name in () if {"upstream", "anthropic"} & set(given) else UPSTREAMS:
@@ -202,7 +198,7 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
 
 
 def of_predicates(path: Path, predicates: Iterable[str]) -> Permissions:
-    """Returns what a rubric needs that calls these functions, written module:function."""
+    """What a rubric needs that calls these functions, written module:function."""
     path = path.resolve()
     called = sorted(set(predicates))
     listed = ", ".join(map(plain, called))
@@ -300,7 +296,6 @@ def _path(key: str, value: str, folder: Path) -> Iterator[Permission]:
 
 
 def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
-    """Yields what an agent's tools need."""
     corpus = table.get("corpus")
     if isinstance(corpus, str) and "corpus" not in given:
         yield from _path("corpus", corpus, folder)
@@ -339,7 +334,6 @@ def _env(server: Mapping[str, Any]) -> list[Any]:
 
 
 def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:
-    """Yields what an agent needs that makes attempts, and a command that judges them."""
     table = {name: value for name, value in table.items() if f"agent.{name}" not in given}
     for name, what in (("run", "for each attempt"), ("reward", "to judge each attempt")):
         value = table.get(name)
@@ -353,7 +347,7 @@ def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> It
 
 
 def _outside(value: str, folder: Path) -> str | None:
-    """Returns where a path leads, links followed, if that is not in the folder."""
+    """Where a path leads, links followed, if that is not in the folder."""
     try:
         there = (folder / value).resolve()
     except (OSError, ValueError, RuntimeError):  # nothing that could be opened
@@ -362,8 +356,7 @@ def _outside(value: str, folder: Path) -> str | None:
 
 
 def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields each link in a folder within `folder`, and below, that leads out of it: its path and
-    where it leads."""
+    """Yields each link below a folder that leads out of it: its path and where it leads."""
     for place, folders, files in os.walk(inner):
         for name in sorted((*folders, *files)):
             path = Path(place, name)
@@ -372,7 +365,7 @@ def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings under the names that they have in code: both spellings are read."""
+    """Settings under the names that they have in code: both spellings are read."""
     return {str(key).replace("-", "_"): value for key, value in _table(values).items()}
 
 
@@ -381,7 +374,7 @@ def _table(value: object) -> Mapping[str, Any]:
 
 
 def _listed(value: object) -> Any:
-    """Returns a value as JSON has it, whatever TOML put into it, without what says nothing."""
+    """A value as JSON has it, whatever TOML put into it, without what says nothing."""
     if isinstance(value, Mapping):
         return {str(k): _listed(v) for k, v in value.items() if v not in (None, [], (), {}, "")}
     if isinstance(value, list | tuple):

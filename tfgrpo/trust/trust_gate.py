@@ -1,8 +1,5 @@
-"""The one gate that everything passes which a folder would run or send.
-
-A program that has somebody to ask hands `asking` a function; without one, what is not trusted is
-refused, with the command that trusts it.
-"""
+"""The one gate that everything passes which a folder would run or send. Without a function in
+`asking`, what is not trusted is refused, with the command that trusts it."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class NotTrusted(TfgrpoError):
 
 
 def describe(permissions: Permissions) -> str:
-    """Returns which source is not trusted, as the line above what it would do."""
+    """Which source is not trusted, as the line above what it would do."""
     return f"{permissions.source} in {permissions.folder} is not trusted yet; it"
 
 
@@ -46,10 +43,7 @@ def asking(ask: Ask | None) -> None:
 
 
 def require(permissions: Permissions) -> None:
-    """Returns if everything is trusted, or whoever can be asked trusts it now.
-
-    Raises NotTrusted, and LedgerError.
-    """
+    """Returns if everything is trusted, or is now. Raises NotTrusted and LedgerError."""
     if is_trusted(permissions):
         return
     if not (_ask and _ask[0](permissions)):

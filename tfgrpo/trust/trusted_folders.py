@@ -1,8 +1,7 @@
-"""What was trusted, kept outside of any folder: in the user's own state, for the user alone.
+"""What was trusted, kept in the user's own state, for the user alone.
 
-An entry is a file named by the SHA-256 of a folder's real path and a digest of permissions, under
-`$XDG_STATE_HOME/tfgrpo/trust` (else `~/.local/state`). A folder that is copied, moved or changed
-has no entry, and nothing inside a folder can make one.
+An entry is a file named by the SHA-256 of a folder's real path and a digest of permissions, so a
+folder that is copied, moved or changed has none.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class LedgerError(TfgrpoError):
 
 
 def ledger_folder() -> Path:
-    """Returns where trust is kept. Raises LedgerError where the user has no such folder."""
+    """Where trust is kept. Raises LedgerError where the user has no such folder."""
     state = os.environ.get("XDG_STATE_HOME", "")
     if not os.path.isabs(state):
         state = os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -38,8 +37,8 @@ def ledger_folder() -> Path:
 
 
 def is_trusted(permissions: Permissions) -> bool:
-    """Returns whether all that is needed was allowed. Raises LedgerError where others could have
-    written that it was."""
+    """Whether all that is needed was allowed. Raises LedgerError where others could have written
+    that it was."""
     if not permissions.needed or _named(permissions.folder):
         return True
     try:
@@ -70,8 +69,7 @@ def remember(*all_permissions: Permissions) -> None:
 
 
 def remember_own(permissions: Permissions) -> None:
-    """Keeps that what this user typed, or trusted before, is allowed. Where nothing can be kept
-    it is asked about later."""
+    """Keeps, where it can, that what this user typed, or trusted before, is allowed."""
     with suppress(LedgerError):
         remember(permissions)
 
@@ -98,7 +96,7 @@ def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _named(folder: Path) -> bool:
-    """Returns whether the user's environment names a folder, or one above it, as trusted."""
+    """Whether the user's environment names a folder, or one above it, as trusted."""
     named = os.environ.get(VARIABLE, "").split(os.pathsep)
     return any(folder.is_relative_to(Path(one).resolve()) for one in named if os.path.isabs(one))
 

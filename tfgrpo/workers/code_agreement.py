@@ -1,9 +1,5 @@
-"""What a worker and a driver have to have in common, told by digests.
-
-A group that is made elsewhere has to be the very group that the driver would have made: by the
-same code, under the same prompts, judged by the same domain. Each of these has a digest; a worker
-that has another one for a run leaves its groups alone and says which part differs.
-"""
+"""What a worker and a driver have to have in common, told by digests: code, prompts and domain. A
+worker that has another one for a run leaves its groups alone and says which part differs."""
 
 from __future__ import annotations
 
@@ -38,10 +34,7 @@ ROOMS = (
 
 
 def digests(run: Run, domain: Domain, prompts: Path | None) -> dict[str, str]:
-    """Returns what has to be the same for a run's groups, by what it is called in words.
-
-    Raises TemplateError for a prompt that cannot be read.
-    """
+    """The digests that a run's groups need, by words for them. Raises TemplateError."""
     parts = {
         "settings": run.digest,
         "code of tfgrpo": code_digest(),
@@ -53,7 +46,7 @@ def digests(run: Run, domain: Domain, prompts: Path | None) -> dict[str, str]:
 
 
 def difference(wanted: dict[str, str], here: dict[str, str]) -> str | None:
-    """Returns what differs here from what is wanted, in words; None where nothing does."""
+    """What differs here from what is wanted, in words; None where nothing does."""
     names = [name for name in wanted if here.get(name) != wanted[name]]
     names += [name for name in here if name not in wanted]
     return f"differs here: {', '.join(names)}" if names else None
@@ -61,19 +54,20 @@ def difference(wanted: dict[str, str], here: dict[str, str]) -> str | None:
 
 @cache
 def code_digest() -> str:
-    """Returns the digest of the code and the prompts that make groups."""
+    """The digest of the code and the prompts that make groups."""
     files: list[tuple[str, str]] = []
     for room in ROOMS:
         module = importlib.import_module(f"tfgrpo.{room}")
         for folder in map(Path, module.__path__):
-            for path in sorted((*folder.rglob("*.py"), *folder.rglob("*.md"))):
+            kinds = ("*.py", "*.md", "*.toml")
+            for path in sorted(path for kind in kinds for path in folder.rglob(kind)):
                 name = f"{room}/{path.relative_to(folder).as_posix()}"
                 files.append((name, hashlib.sha256(path.read_bytes()).hexdigest()))
     return digest(["tfgrpo.code", sorted(set(files))]).hex()
 
 
 def domain_digest(domain: Domain) -> str:
-    """Returns the digest of a domain: what it says it depends on, and the files of its code."""
+    """The digest of a domain: what it says it depends on, and the files of its code."""
     files = {path.name: path.read_bytes() for path in _sources(domain)}
     sources = sorted((name, hashlib.sha256(text).hexdigest()) for name, text in files.items())
     return digest(["tfgrpo.domain", domain.name, domain.identity, sources]).hex()

@@ -1,12 +1,8 @@
 """The driver's side: groups handed out to workers, and taken back from the journal.
 
-The driver keeps batches, reflection, the gate and the commit. A group that is to be made
-becomes a job; once it has ended, its attempts are recalled from the journal as those of a resumed
-run are, so that a run made by workers and one made by a single process come to the same. At most
-`AHEAD` jobs a slot are queued, so that a run that ends leaves little behind.
-
-Where no worker is there that may do the work, the driver does it: a run never waits for ever, and
-each way leaves the same in the journal. Workers that come later get what is left.
+A group becomes a job; once it has ended, its attempts are recalled from the journal, so that a run
+by workers and one by a single process come to the same. At most `AHEAD` jobs a slot are queued.
+Where no worker is there that may do the work, the driver does it.
 """
 
 from __future__ import annotations
@@ -66,8 +62,7 @@ class WorkerFailed(TfgrpoError):
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A group that is to be made elsewhere. `done` is given its job's outcome, or None where it is
-    to be made here after all."""
+    """A group to be made elsewhere; `done` is given its outcome, None where it is made here."""
 
     task: GroupTask
     problem: Problem
@@ -79,11 +74,8 @@ class Waiting:
 async def handing_out(
     address: QueueAddress, heartbeat: float = HEARTBEAT, patience: float = ALONE
 ) -> AsyncIterator[HandOut]:
-    """Yields what has a run's groups made by the workers at a queue.
-
-    The driver tells every `heartbeat` seconds that it lives, and makes groups itself when nobody
-    was there for `patience` seconds. Raises StoreError.
-    """
+    """Yields what has a run's groups made by a queue's workers, or here after `patience` seconds
+    without any. The driver gives a sign of life every `heartbeat` seconds. Raises StoreError."""
     all_out: list[HandedOut] = []
     async with opened(address, "tfgrpo driver") as queue:
 
@@ -102,16 +94,14 @@ async def run_with_workers(
     store: Store, project: Project, ready: ReadyRun, *, on_progress: OnProgress = ignore
 ) -> TrainResult:
     """Does what is left of a run with the workers of its store; without any, in this process.
-
-    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError.
-    """
+    Raises InvalidOperation for a store that no other machine could share, and TfgrpoError."""
     ready = with_shared_budget(store, project, ready)
     async with handing_out(queue_address(store.location)) as hand_out:
         return await run_to_end(store, project, ready, on_progress=on_progress, hand_out=hand_out)
 
 
 def with_shared_budget(store: Store, project: Project, ready: ReadyRun) -> ReadyRun:
-    """Returns a run with its budget, where it has one, as one that workers lease parts of."""
+    """A run with its budget, where it has one, as one that workers lease parts of."""
     budget = ready.budget
     if budget is None:
         return ready
@@ -145,10 +135,8 @@ class HandedOut:
         self._budget = budget if isinstance(budget, SharedBudget) else None
 
     async def make(self, task: GroupTask, gathering: Gathering, recorded: Recorded) -> None:
-        """Fills a gathering with its task's attempts, made by whoever is there.
-
-        Raises EndpointError, BudgetReached, WorkerFailed and StoreError.
-        """
+        """Fills a gathering with its task's attempts, made by whoever is there. Raises
+        EndpointError, BudgetReached, WorkerFailed and StoreError."""
         if not self._whole(task, recorded):
             outcome = await self._elsewhere(task, gathering.problem)
             if outcome is None:
@@ -187,7 +175,7 @@ class HandedOut:
         return {(row.problem, row.sample): row for row in rows}
 
     async def _elsewhere(self, task: GroupTask, problem: Problem) -> dict[str, Any] | None:
-        """Returns the outcome of a job for a task; None where it is to be made here."""
+        """The outcome of a job for a task; None where it is to be made here."""
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
         waiting = Waiting(task, problem, asyncio.get_running_loop().create_future())
@@ -310,8 +298,7 @@ class HandedOut:
         return [job for job, since in self._unseen.items() if now - since > seconds]
 
     async def _give_to_others(self, jobs: Iterable[int]) -> None:
-        """Queues jobs anew that nobody works on. Those that are not this driver's are taken out of
-        the queue: no other job for their group would be taken while they are there."""
+        """Queues jobs anew that nobody works on, without those of another driver."""
         for job in jobs:
             self._unseen.pop(job, None)
             if job in self._jobs:
@@ -325,7 +312,6 @@ class HandedOut:
             self._parts.on_progress(WarningNotice(text))
 
     async def _hand_out(self, waiting: Waiting) -> bool:
-        """Queues a group; returns whether it could be now."""
         from procrastinate import exceptions
 
         task, problem = waiting.task, waiting.problem
@@ -372,12 +358,8 @@ class HandedOut:
             waiting.done.set_result(outcome)
 
     async def _check_jobs(self) -> None:
-        """Sees which jobs somebody has begun with, and queues those anew that are gone.
-
-        Jobs that nobody has begun with and that are not this driver's go: they are of one that
-        died, or are this one's where it was not told so. They would keep others for their group
-        from being queued, and from being queued again.
-        """
+        """Sees which jobs somebody has begun with, and queues those anew that are gone. Jobs of a
+        driver that died go: they would keep others for their group out of the queue."""
         rows = await self._queue.rows(STATES, queue=self._name)
         self._begun = {row["id"] for row in rows if row["status"] == "doing"}
         queued = {row["id"] for row in rows if row["status"] == "todo"}

@@ -1,14 +1,9 @@
 """The queue of groups: Procrastinate's, in the database of the store, in a schema of its own.
 
-A job is a group, and nothing of a run depends on the queue: what a group came to is in the
-journal. Whoever loses the queue, or a job of it, has lost time and no answer. Beside
-Procrastinate's tables are a few small ones: which runs have work to offer, who works, how jobs
-ended that have left no whole group, and who holds how much of a run's budget. Ages are told by the
-database's clock alone, so that a machine whose clock is wrong is no trouble.
-
-Procrastinate's own notices wake workers; a driver looks at its jobs, which is one query by their
-numbers. Workers and drivers connect by LISTEN, so a pooler of connections in between has to keep
-sessions whole.
+A job is a group; what it came to is in the journal, so who loses the queue has lost time and no
+answer. Small tables say which runs have work, who works, how jobs ended that left no whole group,
+and who holds how much of a budget. Ages are told by the database's clock. Connections LISTEN, so a
+pooler has to keep sessions whole.
 """
 
 from __future__ import annotations
@@ -135,9 +130,8 @@ class QueueAddress:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A run that has groups to be made: its uid and name, the queue where they are, the digests of
-    what a worker has to have too, how many requests each worker may have in flight, and what the
-    run may spend, as `--budget` has it."""
+    """A run that has groups to be made: its uid and name, its queue, the digests that a worker has
+    to have, the requests each may have in flight, and its budget."""
 
     run: str
     name: str
@@ -149,11 +143,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class CrewMember:
-    """A worker as the others see it.
-
-    `figures` are what it last told. `silent` and `age` are in seconds: since its last sign of
-    life, and since it began.
-    """
+    """A worker as others see it: its `figures`, and seconds since its last sign and its begin."""
 
     id: int
     name: str
@@ -175,7 +165,7 @@ class CrewMember:
         return not self.ended and not self.alive
 
     def works_for(self, run: str) -> bool:
-        """Returns whether it makes groups of the run with that uid."""
+        """Whether it makes groups of the run with that uid."""
         return self.alive and run in self.figures.get("runs", ())
 
 
@@ -186,7 +176,7 @@ class Queue:
         self.app = app
 
     async def rows(self, query: str, **values: Any) -> list[dict[str, Any]]:
-        """Returns a query's rows."""
+        """A query's rows."""
         with _translating():
             connector: Any = self.app.connector
             rows: list[dict[str, Any]] = await connector.execute_query_all_async(query, **values)
@@ -199,7 +189,7 @@ class Queue:
             await connector.execute_query_async(query, **values)
 
     async def crew(self) -> list[CrewMember]:
-        """Returns the workers of the last hour, oldest first."""
+        """The workers of the last hour, oldest first."""
         return [CrewMember(**row) for row in await self.rows(CREW)]
 
     async def tell(self, worker: int, figures: dict[str, Any]) -> bool:
@@ -212,11 +202,11 @@ class Queue:
         return bool(rows)
 
     async def offers(self) -> list[Offer]:
-        """Returns the runs that have work now."""
+        """The runs that have work now."""
         return [Offer(**row) for row in await self.rows(OFFERS, silent=SILENT)]
 
     async def stalled(self, queue: str, seconds: float) -> list[int]:
-        """Returns the jobs whose worker has given no sign of life for so long."""
+        """The jobs whose worker has given no sign of life for so long."""
         return [row["id"] for row in await self.rows(STALLED, queue=queue, seconds=seconds)]
 
     async def drop(self, jobs: list[int], status: str) -> None:
@@ -237,8 +227,7 @@ class Queue:
 
 
 def queue_address(store: str) -> QueueAddress:
-    """Returns where the queue of a store is, by what opens the store. Raises InvalidOperation for
-    one that is a file: no other machine could work for it."""
+    """Where a store's queue is. Raises InvalidOperation for a store that is a file."""
     from tfgrpo.store.address import is_address, parse_address, password_of
 
     if not is_address(store):
@@ -252,10 +241,7 @@ def queue_address(store: str) -> QueueAddress:
 
 @asynccontextmanager
 async def opened(address: QueueAddress, name: str = "tfgrpo") -> AsyncIterator[Queue]:
-    """Opens the queue at an address for as long as the block lasts; makes it where there is none.
-
-    Raises StoreError.
-    """
+    """Opens, or makes, the queue at an address for the block's length. Raises StoreError."""
     from procrastinate import App, PsycopgConnector
 
     async def configure(connection: AsyncConnection[Any]) -> None:

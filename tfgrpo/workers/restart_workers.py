@@ -1,5 +1,4 @@
-"""Workers on this machine: started together, started again when one dies, ended together. The
-store of one that starts may be in a database that is away, and is waited for."""
+"""Workers on this machine: started together, again when one dies, and ended together."""
 
 from __future__ import annotations
 
@@ -27,12 +26,8 @@ COMMAND = "from tfgrpo.cli.main import main; main()"
 def keep_workers(
     store: str, count: int, options: Sequence[str], stop: Event, on_note: Callable[[str], None]
 ) -> None:
-    """Keeps so many workers at work for a store until it is stopped; returns when all have ended.
-
-    `store` is what opens it, with its password if it has one: that goes into their environment
-    and not into their command lines. `options` are those of `tfgrpo workers run`. A worker whose
-    parent dies ends by itself.
-    """
+    """Keeps so many workers at work until it is stopped. `store` is what opens it; a password goes
+    into their environment. `options` are those of `tfgrpo workers run`."""
     environment = child_processes.whole(TFGRPO_STORE=store, **{PARENT: str(os.getpid())})
     command = child_processes.python("-c", COMMAND, "workers", "run", *options)
     begun: dict[int, float] = {}
@@ -60,13 +55,13 @@ def keep_workers(
 
 
 def is_orphan() -> bool:
-    """Returns whether the process that this one ends with is gone."""
+    """Whether the process that this one ends with is gone."""
     started_by = parent()
     return started_by is not None and os.getppid() != started_by
 
 
 def parent() -> int | None:
-    """Returns the id of the process that this one was started by, and ends with; None for none."""
+    """The id of the process that this one was started by, and ends with; None for none."""
     value = os.environ.get(PARENT, "")
     return int(value) if value.isdecimal() else None
 
@@ -77,12 +72,8 @@ def store_when_there(
     on_note: Callable[[str], None],
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> Store | None:
-    """Opens the store at a location, as soon as its database answers; None where `is_wanted` said
-    before that nobody waits any more.
-
-    `on_note` is told once that it is waited for, and why. Raises StoreError for what waiting does
-    not mend: an address without a machine, a password, a library that is not there.
-    """
+    """Opens a store as soon as its database answers; None when it is not `is_wanted` any more.
+    `on_note` is told that it is waited for. Raises StoreError for what waiting does not mend."""
     is_waiting = False
     while is_wanted():
         try:

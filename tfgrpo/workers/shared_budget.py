@@ -1,15 +1,12 @@
 """A budget that a run's driver and workers share: each spends from what it has leased.
 
-What nobody has leased lies in a row beside the queue. Who runs short takes a slice of it, and gives
-back at every sign of life what no call has set aside, so that little lies idle. Where the row is
-empty while others hold leases, whoever needs more waits for what they give back; where nobody holds
-any, the budget is reached.
+What nobody has leased lies in a row beside the queue. Who runs short takes a slice, and gives back
+what is not set aside at every sign of life. Where the row is empty and nobody holds a lease, the
+budget is reached.
 
-A holder that dies keeps its lease until it is missed. What it had spent is in the journal by then,
-so the driver works the row out anew: the limit, less what the journal says was spent and what the
-living hold. A holder that only was silent has no lease when it returns, and takes out of the row
-what its calls in flight may cost; others may have spent that by then. Calls that were in flight at
-a death are in no journal and in no budget.
+The lease of a holder that is missed goes: the driver works the row out anew from the limit, the
+journal, and what the living hold. One that only was silent takes out what its calls in flight may
+cost when it returns. Calls in flight at a death are in no budget.
 """
 
 from __future__ import annotations
@@ -86,11 +83,8 @@ knows whether the first one came through."""
 
 
 class SharedBudget(Budget):
-    """A budget of which this process holds a lease; all of it until others share it.
-
-    `recount` returns what the run's journal says was spent, in dollars or tokens; it is the
-    driver's, who lays the budget out for others.
-    """
+    """A budget of which this process holds a lease, or all until others share it. `recount` is the
+    driver's: what the journal says was spent, in dollars or tokens."""
 
     def __init__(
         self, budget: Budget, recount: Callable[[], float] | None = None, *, leased: bool = False
@@ -110,8 +104,7 @@ class SharedBudget(Budget):
         return f"{self.limit:f}{'tok' if self.in_tokens else ''}"
 
     def join(self, queue: Queue, run: str, holder: str, heartbeat: float = HEARTBEAT) -> None:
-        """Has leases of a run's budget taken from its row from now on. What was spent is counted
-        from here, so a holder that begins anew is another one."""
+        """Has leases taken from the budget's row from now on; what is spent counts from here."""
         self._queue, self._run = queue, run
         self._holder = f"{holder} {secrets.token_hex(4)}"
         self._silent = SILENT * heartbeat
@@ -136,8 +129,7 @@ class SharedBudget(Budget):
         self._missing = False
 
     async def _count(self) -> None:
-        """Has what is laid out be what the journal leaves of the limit. What was spent meanwhile is
-        taken out twice rather than not at all: the journal is read last."""
+        """Has what is laid out be what the journal, read last, leaves of the limit."""
         assert self._queue is not None
         assert self._recount is not None
         rows = await self._queue.rows(LAID_OUT, run=self._run)

@@ -1,10 +1,8 @@
 """A worker: a process that makes groups of whatever runs in its store have work.
 
-It tells every few seconds that it lives and what it does, sees which runs offer work, and takes
-jobs of those that it can make as their driver would: the same code, prompts and domain, by their
-digests, and a record that is trusted here. Of others it says why not. A group that it cannot end
-(it is told to stop, its endpoint is away) goes back to the queue, and to another worker; what was
-answered by then is in the journal, and nobody asks for it again.
+It tells every few seconds that it lives, and takes jobs of runs that it can make as their driver
+would: the same code, prompts and domain, and a trusted record. A group that it cannot end goes back
+to the queue; what was answered is in the journal.
 """
 
 from __future__ import annotations
@@ -65,9 +63,8 @@ class HandBack(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """How a worker works: the groups that it makes at a time, seconds between its signs of life,
-    and how long groups may take to end when it is told to stop. `models` are settings of models
-    that are this machine's own, such as `base_url`."""
+    """How a worker works: groups at a time, seconds between signs of life and for groups to end in.
+    `models` are settings of models that are this machine's own."""
 
     slots: int = 64
     heartbeat: float = HEARTBEAT
@@ -76,8 +73,7 @@ class WorkerOptions:
 
     @property
     def ahead(self) -> int:
-        """Jobs that are taken before there is a slot for them, so that a slot that becomes free
-        waits for no database; few, as another worker may have slots for them."""
+        """Jobs that are taken before there is a slot for them: few, as others may have slots."""
         return -(-self.slots // AHEAD)
 
 
@@ -338,7 +334,7 @@ class Worker:
         self._ended.append(time.monotonic())
 
     async def _outcome(self, work: RunWork, group: GroupTask, problem: Problem) -> dict[str, Any]:
-        """Returns how a group ended. Raises HandBack where another may have more luck."""
+        """How a group ended. Raises HandBack where another may have more luck."""
         try:
             outcome = await work.make(group, problem)
         except EndpointError as error:
@@ -404,8 +400,7 @@ class Worker:
 
 
 def _tell_unknown(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tells of errors of tasks that nobody waits for; not of a database that was away as a job
-    was given back, which goes to another."""
+    """Tells of errors of tasks that nobody waits for, but for a database that was away."""
     from procrastinate import exceptions
 
     if not isinstance(context.get("exception"), exceptions.ConnectorException):
@@ -419,7 +414,6 @@ def _import_heavy() -> None:
 
 
 def _terms(offer: Offer) -> tuple[dict[str, str], str | None]:
-    """Returns what the work for a run is begun anew for, where it changes."""
     return offer.work, offer.budget
 
 
@@ -439,7 +433,6 @@ def _counts(work: RunWork) -> dict[str, int]:
 
 
 def _problem(values: Mapping[str, Any]) -> Problem:
-    """Returns a problem as it was before it became a job."""
     messages = tuple((role, text) for role, text in values.get("messages", ()))
     return Problem(**{**values, "messages": messages})
 

@@ -33,7 +33,7 @@ class Crew:
     runs: tuple[QueuedRun, ...] = ()
 
     def object(self) -> dict[str, Any]:
-        """Returns it as JSON for programs."""
+        """It as JSON for programs."""
         return {
             "workers": [_object(one) for one in self.members],
             "runs": [
@@ -43,10 +43,8 @@ class Crew:
 
 
 def read_crew(address: QueueAddress) -> Crew:
-    """Returns who works at a queue; nobody where there never was one. Nothing is written.
-
-    Raises StoreError.
-    """
+    """Who works at a queue; nobody where there never was one. Nothing is written. Raises
+    StoreError."""
     import psycopg
     from psycopg.rows import dict_row
 
@@ -71,7 +69,7 @@ def read_crew(address: QueueAddress) -> Crew:
 
 
 def state_of(member: CrewMember) -> str:
-    """Returns what a worker is at: working, idle, refusing, stopping, left or lost."""
+    """What a worker is at: working, idle, refusing, stopping, left or lost."""
     if member.lost:
         return "lost"
     if member.ended:

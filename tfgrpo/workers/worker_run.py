@@ -1,9 +1,5 @@
-"""One run as a worker sees it: its models, verifier and tools opened here, its groups made.
-
-Everything is opened as the run's record says, with what this machine has: keys come from its
-environment, tools and sandboxes are its own, and its endpoints may be others that serve the same
-model. What is made goes into the shared journal before anybody acts on it.
-"""
+"""One run as a worker sees it: its models, verifier and tools opened here, as its record says, with
+this machine's keys, tools and sandboxes."""
 
 from __future__ import annotations
 
@@ -45,8 +41,8 @@ class WorkPlan:
 
 
 def plan_work(store: Store, project: Project, name: str, models: Mapping[str, Any]) -> WorkPlan:
-    """Returns what to go by for the run of that name. `models` are settings of models that are
-    this machine's own. Raises NotTrusted where the record came with the store, and TfgrpoError."""
+    """What to go by for the run of that name. `models` are settings of models that are this
+    machine's own. Raises NotTrusted where the record came with the store, and TfgrpoError."""
     run = store.runs.get(name)
     project.require_run(run.name, run.config)
     settings = TrainSettings(**run.config)
@@ -74,9 +70,8 @@ class RunWork:
     _libraries: dict[int, Library] = field(default_factory=dict)
 
     async def make(self, task: GroupTask, problem: Problem) -> dict[str, Any]:
-        """Makes what is missing of a task's group, and records it. Returns what the journal does
-        not tell: the samples that have failed, and why. Raises EndpointError, BudgetReached,
-        DomainError and StoreError."""
+        """Makes and records what is missing of a task's group; returns the samples that failed, and
+        why. Raises EndpointError, BudgetReached, DomainError and StoreError."""
         run = self.plan.run
         rows = self.store.runs.rollouts(run, task.step, task.problem)
         recorded = {(row.problem, row.sample): row for row in rows}
@@ -108,11 +103,8 @@ class RunWork:
 async def work_on(
     store: Store, project: Project, plan: WorkPlan, budget: Budget | None = None
 ) -> AsyncIterator[RunWork]:
-    """Opens what a run's groups need, for as long as the block lasts. `budget` bounds its calls.
-
-    At its end calls that are in flight have a moment to be answered and journalled. Raises
-    EndpointError, ToolError and StoreError.
-    """
+    """Opens what a run's groups need, for the block's length. `budget` bounds its calls. Raises
+    EndpointError, ToolError and StoreError."""
     settings, run = plan.settings, plan.run
     prices, endpoints = project.prices(settings.models), project.endpoints(settings.models)
     options = options_of(settings, prices, budget, shared=True, endpoints=endpoints)

@@ -1,9 +1,7 @@
 """ACE playbooks: sections of bullets, `[shr-00001] helpful=3 harmful=0 :: text`.
 
-Older ones leave the counters out. A playbook's ids mean something in that playbook alone, and a
-curator numbers on from the highest, so they go into the evidence and are not our identity; they
-are written again with what came from there, and what is new is numbered on. `helpful` is what the
-playbook counted and the number of KEEPs that have confirmed the text since.
+A playbook's ids mean something there alone: they are evidence, written again, and new bullets are
+numbered on. `helpful` is the playbook's count and the KEEPs since.
 """
 
 from __future__ import annotations
@@ -116,8 +114,7 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 def _playbook(out: Outgoing, event: Event) -> Json:
-    """Returns what a playbook said about an experience, when it came from one: its bullet's id,
-    section and counters. A text that was changed since has them still."""
+    """An experience's bullet in the playbook it came from: id, section and counters."""
     if event.op == "ADD" or "bullet" in (event.evidence or {}):
         return event.evidence or {}
     earlier = [e.evidence for e in out.store.history(event.experience) if e.row <= event.row]

@@ -1,10 +1,6 @@
-"""A card: one Markdown file about a library, for people to read and programs to check.
-
-It has the experiences, what each was measured to do, on which models and data (by digest, never by
-content), what that took, the licence, and the digests of the version and of the card. The last
-block has all of it as JSON, from which the rest is written; so a card that was changed anywhere is
-told from one that was not, and a signature over its digest is one over every word of it.
-"""
+"""A card: one Markdown file about a library, for people to read and programs to check: the
+experiences, what each was measured to do, on which models and data (by digest), the licence, and
+digests. The last block has all of it as JSON, from which the rest is written."""
 
 from __future__ import annotations
 
@@ -88,8 +84,7 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 def _measured(store: Store, experience: Experience) -> dict[str, Any]:
-    """Returns what the event that brought an experience in says of its effect, wherever that was
-    first recorded."""
+    """What the event that brought an experience in says of its effect."""
     from tfgrpo.store.history.blame import Origins
 
     event = store.events_at([experience.row])[experience.row]
@@ -143,7 +138,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Returns a text on one line, in which nothing is a mark of ours."""
+    """A text on one line, in which nothing is a mark of ours."""
     return " ".join(text.replace("<", "&lt;").split())
 
 

@@ -1,9 +1,5 @@
-"""CSV of a library, an experience a row: for spreadsheets and whoever asks for a table.
-
-Written with `id`, `label` and `text`, every cell in quotes. A text that a spreadsheet would compute
-has a mark before it, which reading takes away again. Read from any CSV with a header whose
-text is in `text`, `content`, `experience` or `insight`.
-"""
+"""CSV of a library, an experience a row, every cell in quotes. A text that a spreadsheet would
+compute has a mark before it. Read from any CSV with a column of texts."""
 
 from __future__ import annotations
 
@@ -19,7 +15,6 @@ from tfgrpo.wording import inert_cell, read_cell
 
 
 def _header(source: SourceFile) -> list[str]:
-    """Returns the names in the first line; none where that is no header of CSV."""
     first = next((line for line in source.lines if line.strip()), "")
     try:
         return next(csv.reader([first], strict=True), [])

@@ -1,8 +1,5 @@
-"""DSPy's programs as `program.save("program.json")` writes them, optimised by GEPA or MIPROv2.
-
-What a program has learned are the instructions of its predictors, each a page of text. Its
-demonstrations are examples and no experiences: they are listed as skipped.
-"""
+"""DSPy's programs as `program.save("program.json")` writes them: the instructions of their
+predictors, each a page of text. Demonstrations are listed as skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ KNOWN = (*SIGNATURES, "demos", "train", "traces", "lm")
 
 
 def _predictors(value: object, path: str = "") -> Iterator[tuple[str, Mapping[str, object]]]:
-    """Yields (name, state) of each predictor in a program's state."""
     if not isinstance(value, dict):
         return
     if isinstance(value.get("signature"), dict) and "instructions" in value["signature"]:

@@ -1,8 +1,5 @@
-"""GEPA's results, `result.to_dict()` as JSON: candidates with their scores; the best is read.
-
-A candidate is an object component → text. Which is the best the file says (`best_idx`), or the
-highest of `val_aggregate_scores`.
-"""
+"""GEPA's results, `result.to_dict()` as JSON. The best candidate (`best_idx`, or the highest of
+`val_aggregate_scores`), an object component → text, is read."""
 
 from __future__ import annotations
 

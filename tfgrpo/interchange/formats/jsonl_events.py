@@ -1,9 +1,7 @@
 """JSONL of events: the whole history of a library, an event a line, oldest first.
 
-It is the line of first parents, whose events give the library exactly; what a merge brought in
-stands there as the merge's own operations. Reading it makes versions with the same operations,
-signed by who reads; what the file says about author and time is kept beside them. For a history
-whose digests can be verified there is `tfgrpo mirror git`.
+It is the line of first parents, in which a merge's operations are its own. Reading it makes
+versions signed by who reads; the file's authors and times are kept beside them.
 """
 
 from __future__ import annotations

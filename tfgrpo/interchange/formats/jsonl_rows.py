@@ -1,9 +1,5 @@
-"""JSONL of a library, an experience a line: for tables, notebooks and other people's datasets.
-
-Written with `id`, `label` and `text`. Read from any rows whose text is in `text`, `content`,
-`experience`, `insight` or `memory`; their other short values become evidence, and long ones are
-listed as skipped.
-"""
+"""JSONL of a library, an experience a line. Read from any rows with a text; their other short
+values become evidence, and long ones are listed as skipped."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""Letta's agents, `.af`: the memory blocks of an agent, each a page of text.
-
-The newer files hold `blocks` beside `agents`, the older ones `core_memory` in the agent itself.
-System prompt, messages and tools are listed as skipped.
-"""
+"""Letta's agents, `.af`: the memory blocks of an agent, each a page of text; in older files
+`core_memory`. The rest is listed as skipped."""
 
 from __future__ import annotations
 

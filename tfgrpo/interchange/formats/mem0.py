@@ -1,8 +1,5 @@
-"""mem0's memories: `{"results": [{"id": …, "memory": …}]}`, or the list alone.
-
-Also OpenMemory's export, `{"memories": [{"id": …, "content": …, "state": …}]}` or a line for each:
-of these the active ones count, and what was deleted, archived or paused is listed as left out.
-"""
+"""mem0's memories, `{"results": [{"id": …, "memory": …}]}` or the list alone, and OpenMemory's
+export, whose active memories count."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def _memories(value: object) -> list[object] | None:
 
 
 def _value(source: SourceFile) -> object:
-    """Returns a file's JSON, or the list of its lines' where each of them is some."""
+    """A file's JSON, or the list of its lines' where each of them is some."""
     if source.json is not None:
         return (
             [source.json]

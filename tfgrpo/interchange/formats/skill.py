@@ -1,9 +1,6 @@
 """SKILL.md: front matter with name and description, then the library as a Markdown list.
 
-Agents that know skills read the description always and the body when it fits the task. What is
-written passes the reference validator of the format (agentskills.io/specification; `skills-ref`):
-a name in small letters, digits and hyphens, which the skill's folder has too, a description of at
-most 1,024 characters, and no fields but those of the specification.
+What is written passes the format's reference validator (agentskills.io/specification).
 """
 
 from __future__ import annotations
@@ -55,11 +52,8 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 def front_matter(out: Outgoing) -> str:
-    """Returns what a skill says about itself, between its fences.
-
-    Raises UnreadableLibrary for a name or a description that was asked for and that a skill
-    cannot have; what was imported, or is the name of a folder, is made into one instead.
-    """
+    """What a skill says about itself, between its fences. Raises UnreadableLibrary for a name or
+    description that was asked for and that a skill cannot have; others are fitted."""
     known = about(out)
     if out.name is not None and (not out.name or out.name != skill_name(out.name)):
         raise UnreadableLibrary(
@@ -96,22 +90,21 @@ def front_matter(out: Outgoing) -> str:
 
 
 def skill_name(text: str) -> str:
-    """Returns a text as a skill's name: itself where it can be one, and empty where nothing of it
-    can."""
+    """A text as a skill's name: itself where it can be one, and empty where nothing of it can."""
     lower = unicodedata.normalize("NFKC", text).lower()
     name = re.sub(r"[\W_]+", "-", lower).strip("-")
     return name[:LONGEST_NAME].rstrip("-") if all(c.isalnum() or c == "-" for c in name) else ""
 
 
 def _text(value: object) -> str:
-    """Returns a field's value as the one text that a strict reader takes."""
+    """A field's value as the one text that a strict reader takes."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return _plain(" ".join(value))
     return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _plain(text: str) -> str:
-    """Returns a text without what would end the front matter for readers that look for hyphens."""
+    """A text without what would end the front matter for readers that look for hyphens."""
     return re.sub("-{3,}", "\u2014", text)
 
 

@@ -1,8 +1,5 @@
 """Youtu-Agent's agent YAML, whose instructions end in one `[Gi]. text` line for each experience.
-
-A library that was read from one is written with the same name, instructions, model and tools;
-any other with a name and instructions alone. Keys and passwords are never kept.
-"""
+What was read from one is written alike, but for keys and passwords."""
 
 from __future__ import annotations
 
@@ -67,8 +64,7 @@ def read(source: SourceFile) -> Content:
 
 
 def without_secrets(value: object, path: str, removed: list[str]) -> object:
-    """Returns a configuration as JSON without what could be a key or a password; appends the
-    paths of those to `removed`."""
+    """A configuration as JSON without possible secrets, whose paths are appended to `removed`."""
     if isinstance(value, dict):
         clean: dict[str, object] = {}
         for key, inner in value.items():
