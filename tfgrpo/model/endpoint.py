@@ -82,9 +82,9 @@ class Request:
 
     `turns` are chat messages after the prompt, `tools` may be called, `top_logprobs` asks how
     certain the answer is, `in_words` puts the schema into the prompt as well. `wire` is a request
-    of a program's own (`route`, `body`, `headers`), sent in the place of all that. `heard`, where it
-    is given, is told the answer as far as it has come; it starts anew where the request is made
-    again.
+    of a program's own (`route`, `body`, `headers`), sent in the place of all that. `heard`,
+    where it is given, is told the answer as far as it has come; it starts anew where the request is
+    made again.
     """
 
     stage: str
