@@ -205,7 +205,7 @@ def test_what_nobody_touched_is_as_it_was_after_the_whole_library_was_saved(
         now = [e.text for e in opened.library()]
         assert now == [f"{texts[0]} More.", *texts[1:-1], "Very last."]
         assert [len(opened.events(opened.version(n))) for n in (2, 3)] == [1, 1]
-        marks = "\u05e9\u200f\u200e\u061c"
+        marks = "\u05e9\u200f\u05e9\u200e\u05e9\u061c"
     assert shown(marks) == marks
 
 

@@ -91,7 +91,10 @@ def guess_columns(
     left = [name for name in filled if name not in (id, *answers)]
     why = []
     if problem is None:
-        problem = _named([name for name in left if not _is_id(rows, name, False)], QUESTIONS)
+        told = [name for name in left if not _is_id(rows, name, False)]
+        problem = _named(told, QUESTIONS)
+        if problem is None and all(fold(name) in ANSWERS for name in told):
+            problem = _named(left, QUESTIONS)  # codes are all there is to ask
         if problem is None:
             rest = left or filled
             problem = max(rest, key=lambda name: fmean(len(as_text(r.get(name))) for r in rows))
