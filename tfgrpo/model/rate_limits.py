@@ -83,7 +83,7 @@ class Throttle:
         self._dead: str | None = None
         self._queue: deque[asyncio.Future[None]] = deque()
         self._urgent: deque[asyncio.Future[None]] = deque()
-        self._due = 0.0  # a loop's handle need not say when it comes
+        self._is_timed = False
         self._chance = random.Random()
 
     @property
@@ -263,6 +263,11 @@ class Throttle:
                 self.in_flight += 1
                 turn.set_result(None)
         now = time.monotonic()
-        if (self._urgent or self._queue) and self.closed_until > now and self._due <= now:
-            self._due = self.closed_until
-            asyncio.get_running_loop().call_at(self._due, self._admit)
+        if (self._urgent or self._queue) and self.closed_until > now and not self._is_timed:
+            self._is_timed = True
+            asyncio.get_running_loop().call_at(self.closed_until, self._wake)
+
+    def _wake(self) -> None:
+        """Lets in what waited for a pause. A loop may come a little early, and is asked again."""
+        self._is_timed = False
+        self._admit()
