@@ -91,9 +91,9 @@ def guess_columns(
     left = [name for name in filled if name not in (id, *answers)]
     why = []
     if problem is None:
-        told = [name for name in left if not _is_id(rows, name, False)]
-        problem = _named(told, QUESTIONS)
-        if problem is None and all(fold(name) in ANSWERS for name in told):
+        texts = [name for name in left if not _is_id(rows, name, False)]
+        problem = _named(texts, QUESTIONS)
+        if problem is None and all(fold(name) in ANSWERS for name in texts):
             problem = _named(left, QUESTIONS)  # codes are all there is to ask
         if problem is None:
             rest = left or filled
