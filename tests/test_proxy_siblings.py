@@ -256,6 +256,30 @@ def test_a_key_in_any_header_is_the_proxys_own_and_goes_no_further(
     assert provider.received[0].header(b"authorization") == b"Bearer sk-own-of-the-provider"
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (b"Sec-WebSocket-Protocol: realtime, openai-insecure-api-key.%b",),
+        (b"Cookie: key=%b",),
+        (b"Authorization: Bearer sk-foreign", b"x-api-key: %b"),
+        (b"Authorization: Basic %b",),
+    ],
+)
+@pytest.mark.parametrize("path", [CHAT, "/v1/realtime", "/v1beta/models/g:generateContent"])
+def test_a_key_in_another_place_goes_no_further(
+    settings: ProxySettings, provider: Provider, store: Store, path: str, headers: tuple[bytes, ...]
+) -> None:
+    key = run(store, "key", "new", "team").split()[-1].encode()
+    with ProxyThread(settings) as proxy:
+        placed = [one.replace(b"%b", key) for one in headers]
+        assert proxy.ask(post(path, ASK, *placed)).startswith(b"HTTP/1.1 401 ")
+        asked = proxy.ask(post(f"{path}?key={key.decode()}", ASK))
+        assert asked.startswith(b"HTTP/1.1 401 ")
+        assert key not in asked
+        assert b" 200 " in proxy.ask(post(f"{path}?key=tfk-1", ASK, b"X-Release: tfk-2"))[:20]
+    assert all(key not in repr(request).encode() for request in provider.received)
+
+
 def test_thirty_two_at_once_cross_a_budget_by_no_more_than_they_are(
     settings: ProxySettings, provider: Provider, store: Store
 ) -> None:

@@ -38,6 +38,8 @@ PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 and the one for chunks, apart), the body's length, how the body is packed."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """The headers that a caller's key may be in."""
+_own_key = re.compile(rb"(?<![\w-])%b[\w-]{40,}" % PREFIX.encode()).search
+"""A key of the proxy's own, wherever it stands."""
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
 READABLE = frozenset({*PACKINGS, b"identity"})
 _zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
@@ -126,6 +128,7 @@ class Request:
                 index[lower] = value
             elif known.single:
                 raise BadRequest(400, f"the header {lower.decode('latin-1')} is there twice")
+        self._check_own_keys()
         if not target.startswith(b"/"):
             raise BadRequest(400, "the target is not a path")
         if modern and b"host" not in index:
@@ -144,6 +147,17 @@ class Request:
         """Whether it may be sent once more where nobody knows if it was read: what it does is done
         once (RFC 9110, section 9.2.2, and the key that says so)."""
         return self.method in IDEMPOTENT or b"idempotency-key" in self.index
+
+    def _check_own_keys(self) -> None:
+        """Raises BadRequest for a key of the proxy's own that would go on to the provider."""
+        names = {name.lower() for name, value in self.headers if _own_key(value)}
+        is_known = virtual_key(sent_key(self.index)) is not None
+        if _own_key(self.target) or not names <= (CREDENTIALS if is_known else frozenset()):
+            raise BadRequest(
+                401,
+                "a key of this proxy goes into one header: Authorization, "
+                "x-api-key, api-key or x-goog-api-key",
+            )
 
     def with_length(self, length: int, known: KnownHead | None) -> Request:
         """Returns a request with this head, but for the length of its body."""
