@@ -24,7 +24,7 @@ from scripted import Reply, ScriptedEndpoint, completion
 
 import tfgrpo
 from tfgrpo.data.problems import Problem
-from tfgrpo.learn import contrast, run_setup
+from tfgrpo.learn import propose, run_setup
 from tfgrpo.learn.parting import parted
 from tfgrpo.model.token_counts import count
 from tfgrpo.rollout.attempt import Group, Rollout
@@ -291,7 +291,7 @@ def test_the_same_is_learned_from_what_differs_as_from_all_with_fewer_tokens(
     monkeypatch.setattr(run_setup, "uuid", same)
     found = {}
     for name, view in (("whole", lambda group, long: group), ("parted", parted)):
-        monkeypatch.setattr(contrast, "parted", view)
+        monkeypatch.setattr(propose, "parted", view)
         (tmp_path / name).mkdir()
         with ScriptedEndpoint(script) as server:
             train(tmp_path / name, server.base_url)

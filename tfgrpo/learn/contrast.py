@@ -13,11 +13,9 @@ from typing import Any, TypeAlias
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.parting import parted
 from tfgrpo.learn.reflection import Advantage
 from tfgrpo.model.gather import gather_all
 from tfgrpo.rollout.attempt import Group
-from tfgrpo.settings import PAPER
 
 Contrast: TypeAlias = Callable[[int, Sequence[Awaitable[Group]]], Awaitable[Advantage | None]]
 """From a place in the batch, and its groups as they become whole, to what that place's teaches; it
@@ -37,16 +35,11 @@ async def contrasted(
     """
     progress, loop = parts.progress, asyncio.get_running_loop()
     arrivals: list[asyncio.Future[Group]] = [loop.create_future() for _ in batch.problems]
-    views: list[asyncio.Future[Group]] = [loop.create_future() for _ in batch.problems]
-    long = parts.reflection.manner.summarise_over
     overlapping = not parts.reflector.endpoint.model.startswith(LOCAL)
 
     def arrive(place: int, group: Group) -> None:
-        published = parts.settings.policy == PAPER  # which compares whole attempts
-        own = group if published else parted(group, long)
-        for future, whole_or_parted in ((arrivals[place], group), (views[place], own)):
-            if not future.done():  # whoever waits for it may have been ended by an error
-                future.set_result(whole_or_parted)
+        if not arrivals[place].done():  # whoever waits for it may have been ended by an error
+            arrivals[place].set_result(group)
 
     async def collect() -> list[Group]:
         groups = await collector.groups(batch, arrive if overlapping else None)
@@ -55,8 +48,7 @@ async def contrasted(
         return groups
 
     async def one(place: int) -> Advantage | None:
-        beside = (*arrivals[:place], views[place], *arrivals[place + 1 :])
-        advantage = await contrast(place, beside)
+        advantage = await contrast(place, arrivals)
         if advantage is not None:
             progress.reflected += 1
             progress.lessons += len(advantage.lessons)

@@ -18,6 +18,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.contrast import Contrast
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.lesson_check import LETTERS
+from tfgrpo.learn.parting import parted
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.reflection import (
     MOST_WORDS,
@@ -111,7 +112,7 @@ def proposing(parts: RunParts, step: Step, library: Library, free: int) -> Contr
     async def contrast(place: int, groups: Sequence[Awaitable[Group]]) -> Advantage | None:
         if not times:
             return None
-        group = await groups[place]
+        group = parted(await groups[place], parts.reflection.manner.summarise_over)
         beside = [await groups[other] for other in near[place]]
         known = relevant(library, group.problem.problem, top_k, rank=rank)
         return await propose(parts, group, beside, known, (step.number, times))
