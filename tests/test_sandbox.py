@@ -20,8 +20,7 @@ from conftest import ROOT, Cli, alive, bubblewrap_starts, environment
 
 from tfgrpo.tools import python_tool, sandbox, sandbox_strength
 from tfgrpo.tools.python_tool import Python
-from tfgrpo.tools.sandbox import Sandbox, SandboxError
-from tfgrpo.tools.sandbox_limits import PythonLimits
+from tfgrpo.tools.sandbox import PythonLimits, Sandbox, SandboxError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 with_bubblewrap = pytest.mark.skipif(
@@ -40,7 +39,7 @@ BROKEN = {
 SCRIPT = """
 import asyncio, sys
 from tfgrpo.tools.python_tool import Python
-from tfgrpo.tools.sandbox_limits import PythonLimits
+from tfgrpo.tools.sandbox import PythonLimits
 
 async def session():
     python = Python(limits=PythonLimits(seconds=60))

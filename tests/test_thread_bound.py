@@ -14,7 +14,7 @@ from tfgrpo.tools import python_tool as tool
 from tfgrpo.tools import sandbox, thread_bound
 from tfgrpo.tools.confine import MOST_THREADS
 from tfgrpo.tools.python_tool import Python
-from tfgrpo.tools.sandbox_limits import PythonLimits
+from tfgrpo.tools.sandbox import PythonLimits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 

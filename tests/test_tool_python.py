@@ -19,7 +19,7 @@ from conftest import alive
 
 from tfgrpo.tools import confine, sandbox
 from tfgrpo.tools.python_tool import LOST, Python
-from tfgrpo.tools.sandbox_limits import PythonLimits
+from tfgrpo.tools.sandbox import PythonLimits
 from tfgrpo.tools.tool import Result
 
 pytestmark = [

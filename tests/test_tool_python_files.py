@@ -24,7 +24,7 @@ from tfgrpo.store import Store
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.tools import python_tool, sandbox, scratch_folder
 from tfgrpo.tools.python_tool import LOST, Python
-from tfgrpo.tools.sandbox_limits import PythonLimits
+from tfgrpo.tools.sandbox import PythonLimits
 from tfgrpo.tools.tool import Result
 from tfgrpo.tools.tool_call_record import RecordedResult, ToolRecord
 

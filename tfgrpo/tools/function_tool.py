@@ -18,10 +18,10 @@ from typing import Any, get_type_hints
 
 from tfgrpo.model.caller_threads import OutOfTime, Threads
 from tfgrpo.store.canonical import digest
-from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
+from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
 
 
-class FunctionTool:
+class FunctionTool(Tool):
     """One function as a tool, for every trajectory: it holds nothing of one."""
 
     def __init__(self, function: Callable[..., Any], *, seconds: float, characters: int) -> None:
@@ -60,12 +60,6 @@ class FunctionTool:
             text = f"{type(error).__name__}: {error}"
             return Result(cut(text, self._characters), failed=True)
         return Result(cut(text, self._characters))
-
-    def recall(self, arguments: Arguments, result: Result) -> None:
-        """Nothing depends on earlier calls."""
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 def function_tools(

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
-from tfgrpo.tools.tool import Arguments, Result, ToolError, ToolSpec, cut
+from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -64,7 +64,7 @@ class Server(BaseModel):
         return self
 
 
-class RemoteTool:
+class RemoteTool(Tool):
     """A server's tool, for one trajectory; those of one server share `history`."""
 
     def __init__(
@@ -80,14 +80,9 @@ class RemoteTool:
         self._client = client
         self._server = server
         self._name = name
-        self._spec = spec
+        self.spec = spec
         self._history = history
         self._characters = characters
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told of it."""
-        return self._spec
 
     @property
     def state(self) -> str:
@@ -99,7 +94,7 @@ class RemoteTool:
         try:
             answer = await self._client.call_tool(self._name, dict(arguments))
         except Exception as error:  # the server's, the transport's, or an answer of no known shape
-            text = secrets.scrub(f"{self._spec.name} failed: {_first_cause(error)}")
+            text = secrets.scrub(f"{self.spec.name} failed: {_first_cause(error)}")
             result = Result(text[:500], failed=True)
         else:
             text = "\n".join(part.text for part in answer.content if part.type == "text")
@@ -111,9 +106,6 @@ class RemoteTool:
     def recall(self, arguments: Arguments, result: Result) -> None:
         """Takes note of the call."""
         self._history.append(digest([self._name, dict(arguments)]).hex())
-
-    async def close(self) -> None:
-        """The connection is the run's: whoever opened it closes it."""
 
 
 class Connection:

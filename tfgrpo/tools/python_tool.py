@@ -18,6 +18,7 @@ from pathlib import Path
 from tfgrpo.store.canonical import digest
 from tfgrpo.tools.sandbox import (
     ENVIRONMENT,
+    PythonLimits,
     Sandbox,
     SandboxError,
     command,
@@ -25,10 +26,9 @@ from tfgrpo.tools.sandbox import (
     read_confinement,
     refuse_holes,
 )
-from tfgrpo.tools.sandbox_limits import PythonLimits
 from tfgrpo.tools.scratch_folder import excess, make_scratch, remove_scratch
 from tfgrpo.tools.thread_bound import ThreadGroup, open_group, too_many_threads
-from tfgrpo.tools.tool import Arguments, Result, ToolSpec, text_argument
+from tfgrpo.tools.tool import Arguments, Result, Tool, ToolSpec, text_argument
 
 SPEC = ToolSpec(
     name="python",
@@ -47,8 +47,10 @@ END_SECONDS = 2.0
 LONGEST_LINE = 200_000
 
 
-class Python:
+class Python(Tool):
     """A Python session in a sandbox. Close it when the trajectory is done."""
+
+    spec = SPEC
 
     def __init__(self, *, sandbox: Sandbox = "auto", limits: PythonLimits | None = None) -> None:
         self.limits = limits or PythonLimits()
@@ -60,11 +62,6 @@ class Python:
         self._history: list[str] = []
         self._pending = 0
         self._lock = asyncio.Lock()
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told of it."""
-        return SPEC
 
     @property
     def state(self) -> str:

@@ -23,7 +23,6 @@ from threading import Timer
 from typing import Literal, TypeAlias
 
 from tfgrpo.store import child_processes
-from tfgrpo.tools.sandbox_limits import PythonLimits
 from tfgrpo.tools.scratch_folder import make_scratch, remove_scratch
 from tfgrpo.tools.thread_bound import open_group
 from tfgrpo.tools.tool import ToolError
@@ -45,6 +44,19 @@ PROBE_OUTPUT = b"sandbox True False\n"
 PROBE_SECONDS = 10.0
 UID_FOR_ROOT = 1000
 """Who root is inside bubblewrap: no kernel lets root make a user namespace within one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonLimits:
+    """What one session may take. Seconds a call; bytes of memory, of output, of one file and of all
+    files; and how many files and folders."""
+
+    seconds: float = 10.0
+    memory: int = 1 << 30
+    output: int = 16_000
+    file_size: int = 16 << 20
+    files: int = 64 << 20
+    entries: int = 10_000
 
 
 class SandboxError(ToolError):

@@ -6,7 +6,7 @@ import asyncio
 from typing import Protocol
 
 from tfgrpo.tools.corpus import Corpus, Passage
-from tfgrpo.tools.tool import Arguments, Result, ToolFailure, ToolSpec, cut, text_argument
+from tfgrpo.tools.tool import Arguments, Result, Tool, ToolFailure, ToolSpec, cut, text_argument
 
 SNIPPET = 500
 SPEC = ToolSpec(
@@ -48,18 +48,15 @@ class CorpusBackend:
         return await asyncio.to_thread(self._corpus.search, query, count)
 
 
-class Search:
+class Search(Tool):
     """The search tool. `count` is how many results a query gives, in so many characters."""
+
+    spec = SPEC
 
     def __init__(self, backend: SearchBackend, *, count: int = 5, characters: int = 8000) -> None:
         self._backend = backend
         self._count = count
         self._characters = characters
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told of it."""
-        return SPEC
 
     @property
     def state(self) -> str:
@@ -77,12 +74,6 @@ class Search:
             return Result(f"search failed: {failure}", failed=True)
         listed = "\n\n".join(map(_format_passage, range(1, len(passages) + 1), passages))
         return Result(cut(listed, self._characters) or "no results")
-
-    def recall(self, arguments: Arguments, result: Result) -> None:
-        """A search leaves nothing behind."""
-
-    async def close(self) -> None:
-        """A backend is shared by all trajectories: whoever made it closes it."""
 
 
 def _format_passage(number: int, passage: Passage) -> str:

@@ -6,9 +6,10 @@ its arguments, so that the same call in the same state can be answered without b
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tfgrpo.store.errors import TfgrpoError
 
@@ -41,24 +42,24 @@ class ToolFailure(Exception):
     """One call that cannot be answered; the text is for the model."""
 
 
-class Tool(Protocol):
-    """One tool, for the length of one trajectory."""
+class Tool(ABC):
+    """One tool, for the length of one trajectory. `spec` is what a model is told of it."""
 
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told of it."""
+    spec: ToolSpec
 
     @property
     def state(self) -> str:
         """What a call would depend on beside its arguments; empty when it depends on nothing."""
+        return ""
 
+    @abstractmethod
     async def call(self, arguments: Arguments) -> Result:
         """Does what is asked. What goes wrong is a failed result, in words for the model."""
 
-    def recall(self, arguments: Arguments, result: Result) -> None:
+    def recall(self, arguments: Arguments, result: Result) -> None:  # noqa: B027
         """Takes note that a call was answered from the record, as if it had been made here."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027
         """Ends whatever the tool holds."""
 
 

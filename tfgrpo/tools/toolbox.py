@@ -27,8 +27,7 @@ from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.function_tool import FunctionTool, function_tools
 from tfgrpo.tools.mcp_tools import Connection, Server, connected
 from tfgrpo.tools.python_tool import Python
-from tfgrpo.tools.sandbox import Sandbox
-from tfgrpo.tools.sandbox_limits import PythonLimits
+from tfgrpo.tools.sandbox import PythonLimits, Sandbox
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
 from tfgrpo.tools.search_tool import CorpusBackend, Search, SearchBackend
 from tfgrpo.tools.tool import Tool, ToolError, ToolSpec

@@ -6,7 +6,7 @@ import asyncio
 
 from tfgrpo.tools.corpus import Corpus
 from tfgrpo.tools.http_fetch import FetchError, Page, fetch
-from tfgrpo.tools.tool import Arguments, Result, ToolSpec, cut, text_argument
+from tfgrpo.tools.tool import Arguments, Result, Tool, ToolSpec, cut, text_argument
 
 SPEC = ToolSpec(
     name="visit",
@@ -20,8 +20,10 @@ SPEC = ToolSpec(
 )
 
 
-class Visit:
+class Visit(Tool):
     """The visit tool. With a corpus, its passages are what can be visited, and nothing else."""
+
+    spec = SPEC
 
     def __init__(
         self, corpus: Corpus | None = None, *, characters: int = 8000, private: bool = False
@@ -29,11 +31,6 @@ class Visit:
         self._corpus = corpus
         self._characters = characters
         self._private = private
-
-    @property
-    def spec(self) -> ToolSpec:
-        """What a model is told of it."""
-        return SPEC
 
     @property
     def state(self) -> str:
@@ -57,12 +54,6 @@ class Visit:
             return Result(cut(await asyncio.to_thread(readable, page), self._characters))
         except FetchError as error:
             return Result(f"visit failed: {error}", failed=True)
-
-    def recall(self, arguments: Arguments, result: Result) -> None:
-        """A visit leaves nothing behind."""
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 def readable(page: Page) -> str:
