@@ -18,7 +18,7 @@ from providers import Provider, ProxyThread, Received, post
 from test_proxy import ASK, CHAT, wait
 from test_proxy_clients import PYTHON, needs, ran
 from test_traffic import Choice, make, recorded, run
-from tls_front import AUTHORITY, TlsFront, both_ways
+from tls_front import AUTHORITY, Front, TlsFront, both_ways
 
 from tfgrpo.proxy.outbound_proxy import outbound_proxy
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, upstreams, with_key
@@ -310,34 +310,19 @@ def test_openais_own_client_speaks_over_a_socket(settings: ProxySettings, store:
 # the way out:
 
 
-class CompanyProxy:
+class CompanyProxy(Front):
     """What stands before the internet: it takes CONNECT alone, and notes who wants where."""
 
-    def __init__(self, port: int, status: bytes = b"200 OK") -> None:
+    def __init__(self, target: int, status: bytes = b"200 OK") -> None:
+        super().__init__(target)
         self.heads: list[bytes] = []
-        self._target, self._status = port, status
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self._status = status
 
-    def __enter__(self) -> CompanyProxy:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            self.heads.append(head_of(connection))
-            connection.sendall(b"HTTP/1.1 " + self._status + b"\r\nX-A: b\r\n\r\n")
-            if self._status.startswith(b"200"):
-                both_ways(connection, socket.create_connection(("127.0.0.1", self._target)))
+    def serve(self, connection: socket.socket) -> None:
+        self.heads.append(head_of(connection))
+        connection.sendall(b"HTTP/1.1 " + self._status + b"\r\nX-A: b\r\n\r\n")
+        if self._status.startswith(b"200"):
+            both_ways(connection, socket.create_connection(("127.0.0.1", self.target)))
             connection.close()
 
 

@@ -11,6 +11,7 @@ import socket
 import ssl
 import threading
 from pathlib import Path
+from typing import Self
 
 HERE = Path(__file__).parent / "providers"
 AUTHORITY = HERE / "ca.pem"
@@ -35,17 +36,16 @@ def both_ways(one: socket.socket, other: socket.socket) -> None:
         thread.join(60)
 
 
-class TlsFront:
-    """Takes TLS on `port`, and hands on to a port without; a context manager."""
+class Front:
+    """Stands before a port of this machine, at `port`; a context manager. `serve` gets what
+    comes."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.load_cert_chain(HERE / "server.pem")
+    def __init__(self, target: int) -> None:
+        self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
 
-    def __enter__(self) -> TlsFront:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -55,10 +55,25 @@ class TlsFront:
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while True:
-                plain, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(plain,), daemon=True).start()
+                connection, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, plain: socket.socket) -> None:
+    def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            wrapped = self._context.wrap_socket(plain, server_side=True)
-            both_ways(wrapped, socket.create_connection(("127.0.0.1", self._target)))
+            self.serve(connection)
+
+    def serve(self, connection: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class TlsFront(Front):
+    """Takes TLS, and hands on without."""
+
+    def __init__(self, target: int) -> None:
+        super().__init__(target)
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.load_cert_chain(HERE / "server.pem")
+
+    def serve(self, connection: socket.socket) -> None:
+        wrapped = self._context.wrap_socket(connection, server_side=True)
+        both_ways(wrapped, socket.create_connection(("127.0.0.1", self.target)))
