@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -464,6 +465,27 @@ def test_a_reload_with_any_broken_file_changes_nothing(
     finally:
         process.terminate()
         process.communicate(timeout=120)
+
+
+def test_no_signal_is_lost_to_the_process_that_watches_workers_nor_ends_it_badly(
+    provider: Provider, store: Store, tmp_path: Path
+) -> None:
+    file = tmp_path / "proxy.toml"
+    file.write_text('[libraries.d]\nstore = "."\nrevision = "main"\n')
+    arguments = ["--config", str(file), "--upstream", provider.url, "--workers", "2"]
+    process, _ = listen(arguments, tmp_path)
+    assert process.stderr is not None
+    file.write_text("[")
+    for _ in range(500):
+        os.kill(process.pid, signal.SIGHUP)
+        assert "not reloaded: " in process.stderr.readline()
+    process.terminate()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(process.stderr.read)
+        while process.poll() is None:
+            process.send_signal(signal.SIGHUP)
+            time.sleep(0.0005)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

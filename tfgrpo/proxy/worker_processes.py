@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, TypeAlias
 
@@ -23,6 +23,8 @@ from tfgrpo.terminal_safe import complain
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 RELOAD = signal.SIGHUP
+AWAITED = frozenset({*STOPS, RELOAD, signal.SIGCHLD})
+"""What the process that watches workers waits for."""
 Read: TypeAlias = Callable[[], ProxySettings]
 """Reads the settings anew. Raises TfgrpoError."""
 SWITCH = 0.0001
@@ -155,14 +157,12 @@ def _supervise(
     children: set[int] = set()
     stopping = False
 
-    def stop(number: int, frame: object) -> None:
-        nonlocal stopping
-        stopping = True
+    def tell(number: int) -> None:
         for child in children:
             with suppress(ProcessLookupError):  # it has ended, and was not taken out yet
-                os.kill(child, signal.SIGTERM)
+                os.kill(child, number)
 
-    def reload(number: int, frame: object) -> None:
+    def reload() -> None:
         """Has every worker take the settings anew, and those that are started later too."""
         nonlocal settings
         if read is not None:
@@ -173,35 +173,33 @@ def _supervise(
             except TfgrpoError as error:
                 complain(f"not reloaded: {error}")
                 return
-        for child in children:
-            with suppress(ProcessLookupError):
-                os.kill(child, RELOAD)
+        tell(RELOAD)
 
-    def start() -> None:
-        """Starts a worker, unless this ends; a signal in the middle of it waits, and is then for
-        the new worker too, which has a reload wait until it has what can be taken anew."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, [*STOPS, RELOAD])
-        try:
-            if not stopping:
-                children.add(_fork(settings, listener, read))
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPS, RELOAD])
-
-    for number in STOPS:
-        signal.signal(number, stop)
-    signal.signal(RELOAD, reload)
+    # Signals wait until they are asked for: a handler may miss one that comes just before a wait.
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)  # what is ignored need not wait
+    signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)  # to the end: a late one ends nothing
     for _ in range(workers):
-        start()
+        children.add(_fork(settings, listener, read))
     ready(int(listener.getsockname()[1]))
     while children:
-        try:
-            child, status = os.wait()
-        except InterruptedError:
-            continue
-        children.discard(child)
-        if not stopping:
-            complain(f"worker {child} ended with {status}; starting another")
-            start()
+        number = signal.sigwait(AWAITED)
+        if number == RELOAD and not stopping:
+            reload()
+        elif number in STOPS:
+            stopping = True
+            tell(signal.SIGTERM)
+        for child, status in _ended():
+            children.discard(child)
+            if not stopping:
+                complain(f"worker {child} ended with {status}; starting another")
+                children.add(_fork(settings, listener, read))
+
+
+def _ended() -> Iterator[tuple[int, int]]:
+    """Yields the children that have ended, with their status."""
+    with suppress(ChildProcessError):  # there is none left
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            yield ended
 
 
 def _fork(settings: ProxySettings, listener: socket.socket, read: Read | None) -> int:
@@ -211,9 +209,8 @@ def _fork(settings: ProxySettings, listener: socket.socket, read: Read | None) -
         return child
     code = 1
     try:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, AWAITED - {RELOAD})  # which has to wait
         _work(settings, listener, lambda port: None, read, supervisor)
         code = 0
     except Exception as error:
