@@ -39,7 +39,7 @@ WAITING = 32 << 20
 later ones are lost, and counted."""
 PIPE = 1 << 20
 """Bytes that the system holds between the two, where it can be told so."""
-SOON, AGAIN = 0.03, 1.0
+AT_ONCE, SOON, AGAIN = 0.0, 0.03, 1.0
 """Seconds after which a process is replaced that died before it had written anything, the more the
 more of them did; up to so many. Another is replaced at once."""
 TRIES = 3
@@ -256,7 +256,7 @@ class Recorder:
             process.stdout.close()
         self._failed = 0 if self._reported else self._failed + 1
         self._take_back(process.returncode)
-        pause = min(AGAIN, SOON * self._failed**2)
+        pause = min(AGAIN, AT_ONCE + SOON * self._failed**2)
         self._again = self._loop.call_later(pause, self._start)
 
     def _end(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
