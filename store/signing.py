@@ -88,7 +88,7 @@ def unsigned_digest(store: Store, version: Version) -> bytes:
 
 
 def check(store: Store, version: Version) -> Checked:
-    """Checks the signature of a version. Raises TfgrpoError where ssh-keygen cannot be run."""
+    """Checks the signature of a version."""
     if SIGNATURE not in version.meta:
         return Checked(None, MISSING)
     message = signed_payload(unsigned_digest(store, version))
@@ -97,7 +97,7 @@ def check(store: Store, version: Version) -> Checked:
 
 def check_signature(store: Store, signature: object, message: bytes, moment: int) -> Checked:
     """Checks a signature of a message, made at a moment in microseconds (UTC), by those who are
-    allowed in a store. Raises TfgrpoError where ssh-keygen cannot be run."""
+    allowed in a store. Where ssh-keygen cannot be run, it is one that cannot be checked."""
     if signature is None:
         return Checked(None, MISSING)
     allowed = allowed_signers(store)
@@ -105,7 +105,10 @@ def check_signature(store: Store, signature: object, message: bytes, moment: int
         return Checked(None, f"a signature that nobody is allowed to make: there is no {allowed}")
     if not isinstance(signature, str) or len(signature) > LONGEST:
         return Checked(None, "a bad signature: it is none")
-    return _verified(signature, message, allowed, moment)
+    try:
+        return _verified(signature, message, allowed, moment)
+    except TfgrpoError as error:
+        return Checked(None, f"a signature that cannot be checked here: {error}")
 
 
 def _verified(signature: str, message: bytes, allowed: str, moment: int) -> Checked:
@@ -142,6 +145,17 @@ def _tag_checked(store: Store, name: str, version: Version) -> Checked:
     if version.events or len(version.parents) != 1:
         return Checked(None, "a bad signature: the version is no tag's")
     return check(store, version)
+
+
+def signatures_at(store: Store, version: Version) -> dict[str, Checked]:
+    """The signatures that a version has: its own, named "", then that of each tag that means it."""
+    checked = {"": check(store, version)} if SIGNATURE in version.meta else {}
+    for mark in store.port.names.marks_at(version.number, store.port.names.last_move()):
+        own = store.port.names.standing(mark) if mark.startswith(TAG) else None
+        if own is not None and TAGGED in own.meta:
+            name = mark.removeprefix(TAG)
+            checked[name] = _tag_checked(store, name, own)
+    return checked
 
 
 def standing_tag(store: Store, name: str) -> Version:

@@ -218,8 +218,9 @@ class Store:
         None asks for all that a name stands on. The revision is resolved at the call, and versions
         are read as they are asked for."""
         if revision is None:
-            named = self.branches() | self.remote_branches() | self.tags()
-            return history.ancestors(self, {self.head.version.number, *named.values()})
+            named = [*self.branches().values(), *self.remote_branches().values()]
+            meant = revisions.meant_by(self, self.tags()).values()
+            return history.ancestors(self, {self.head.version.number, *named, *meant})
         if isinstance(revision, Version):
             return history.with_ancestors(self, revision)
         return revisions.walk(self, revision)
@@ -396,12 +397,12 @@ class Store:
         return tip
 
     def delete_tag(self, name: str) -> Version:
-        """Forgets a tag; its version stays. Raises UnknownRevision."""
+        """Forgets a tag; the version that it meant stays. Raises UnknownRevision."""
         with self.port.transaction():
             if (version := self.port.names.standing(TAG + name)) is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
             self._move(name_moves.moves_away(self.port, TAG + name), f"delete tag {name}")
-        return version
+        return revisions.tagged(self, version)
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
