@@ -134,6 +134,10 @@ class Port(Protocol):
     def close(self) -> None:
         """Releases the file or connection."""
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """Everything written inside lands whole or not at all. One inside another joins it."""
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from tfgrpo.store import child_processes
 from tfgrpo.store.canonical import VersionContent, canonical, signed_payload, version_digest
 from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, UnknownRevision
-from tfgrpo.store.history.append import Signer, event_contents, new_version
+from tfgrpo.store.history.append import event_contents, new_version
 from tfgrpo.store.history.revisions import TAG, check_name
+from tfgrpo.store.history.signed_outside import Pending, Signer, drawn, recordings, signature
 from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.port import BranchTip
 from tfgrpo.store.records import SIGNATURE, TAGGED, Version
@@ -48,20 +50,24 @@ class Checked(NamedTuple):
 
 def signer(key: str) -> Signer:
     """What signs with a key: a file with one, or with a public key whose private half an agent
-    holds. It raises TfgrpoError where there is none, or ssh-keygen refuses."""
+    holds. Signing raises TfgrpoError where there is none, or ssh-keygen refuses."""
 
-    def sign(message: bytes) -> str:
-        command = ["-Y", "sign", "-n", NAMESPACE, "-f", os.path.expanduser(key)]
-        code, output, complaint = _ssh_keygen(command, message)
-        if code:
-            raise TfgrpoError(
-                f"cannot sign with {key}: {complaint}",
-                hint="`ssh-add` gives a key with a passphrase to your agent; "
-                "key in [commit] of tfgrpo.toml, or git's user.signingkey, says which",
-            )
-        return output
+    def sign(message: bytes) -> Pending:
+        return lambda: _signature(message, key)
 
     return sign
+
+
+def _signature(message: bytes, key: str) -> str:
+    command = ["-Y", "sign", "-n", NAMESPACE, "-f", os.path.expanduser(key)]
+    code, output, complaint = _ssh_keygen(command, message)
+    if code:
+        raise TfgrpoError(
+            f"cannot sign with {key}: {complaint}",
+            hint="`ssh-add` gives a key with a passphrase to your agent; "
+            "key in [commit] of tfgrpo.toml, or git's user.signingkey, says which",
+        )
+    return output
 
 
 def allowed_signers(store: Store) -> str:
@@ -170,20 +176,30 @@ def sign_tag(store: Store, name: str, at: str, sign: Signer, why: str, *, force:
     """Makes a signed tag of a revision; returns the version that was tagged. Raises InvalidName for
     one that is there, unless `force`, and TfgrpoError."""
     check_name("tag", name)
-    with store.port.transaction():
-        target = store.resolve(at)
-        there = store.port.names.standing(TAG + name)
-        if there is not None and not force:
-            raise InvalidName(
-                f"tag {name} exists", hint="choose another name, or use --force to move it"
-            )
-        last = store.port.last_version()
-        on = BranchTip("", target, target.number, None, last, 0, False, False)
-        details: Any = {"author": store.author, "meta": {TAGGED: name}}
-        version = new_version(on, [], why or f"tag {name}", details, store.now(), sign)
-        store.port.append_version(version, [])
-        store.create_tag(name, version, force=force, why=why)
+    signer, store.signer = store.signer, sign
+    try:
+        for recording in recordings(store):
+            with recording:
+                target = store.resolve(at)
+                _append_tag(store, name, target, why, force)
+    finally:
+        store.signer = signer
     return target
+
+
+def _append_tag(store: Store, name: str, target: Version, why: str, force: bool) -> None:
+    there = store.port.names.standing(TAG + name)
+    if there is not None and not force:
+        raise InvalidName(
+            f"tag {name} exists", hint="choose another name, or use --force to move it"
+        )
+    last = store.port.last_version()
+    on = BranchTip("", target, target.number, None, last, 0, False, False)
+    details: Any = {"author": store.author, "meta": {TAGGED: name}}
+    message, now = why or f"tag {name}", drawn(store, target, []).time
+    version = new_version(on, [], message, details, now, partial(signature, store))
+    store.port.append_version(version, [])
+    store.create_tag(name, version, force=force, why=why)
 
 
 def require(store: Store, name: str, before: Version | None, after: Version) -> None:

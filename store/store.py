@@ -16,7 +16,7 @@ import sys
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.store import atomic_write, opening
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tfgrpo.store.activity.runs import Rollouts, Runs
-    from tfgrpo.store.history.append import CommitDetails, Signer, TipState
+    from tfgrpo.store.history.append import CommitDetails, TipState
+    from tfgrpo.store.history.signed_outside import Signer, SigningTurns
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -73,6 +74,7 @@ class Store:
         self._forced = False
         self.signer: Signer | None = None
         """Signs the versions that are committed (`signing.py`); None: nothing is signed."""
+        self.turns: SigningTurns | None = None
 
     # opening:
 
@@ -494,6 +496,21 @@ class Store:
         """Appends one version to a branch, and tags it, in one transaction. Raises InvalidOperation
         for what cannot apply, StaleVersion where the branch has moved on from `expected`, or
         changed what is to change since `onto`; then nothing is recorded."""
+        from tfgrpo.store.history.signed_outside import recordings
+
+        operations = list(operations)
+        for recording in recordings(self):
+            with recording:
+                version = self._commit(branch, operations, message, details.copy())
+        return version
+
+    def _commit(
+        self,
+        branch: str,
+        operations: Sequence[Operation],
+        message: str,
+        details: CommitDetails,
+    ) -> Version:
         from tfgrpo.store.history.append import (
             event_rows,
             grown,
@@ -502,8 +519,8 @@ class Store:
             tip_state_at,
         )
         from tfgrpo.store.history.library_order import with_order
+        from tfgrpo.store.history.signed_outside import drawn, signature
 
-        operations = list(operations)
         for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)
         with self.port.transaction():
@@ -518,10 +535,11 @@ class Store:
             state = tip_state_at(self.port, tip, known, self._memory.shapes)
             if operations and not at.ends_lane:
                 state = in_new_lane(self.port, state)
-            rows, changes = event_rows(self.port, state.position, state.live, operations)
+            _, _, now, operations, salts = drawn(self, tip, operations)
+            rows, changes = event_rows(self.port, state.position, state.live, operations, salts)
             details["author"] = details.get("author") or self.author
             details["meta"] = with_order(self.port, tip, state.live, changes, details)
-            version = new_version(at, rows, message, details, self.now(), self.signer)
+            version = new_version(at, rows, message, details, now, partial(signature, self))
             self.port.append_version(version, rows)
             state = grown(self.port, state, version, rows, changes)
             names = (BRANCH + branch, *(TAG + tag for tag in tags))
