@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import signal
 import subprocess
@@ -293,6 +294,18 @@ def test_numbers_of_numpy_are_rewards(folder: Path, endpoint: ScriptedEndpoint, 
     options = where(endpoint, verify=judge, samples=2)
     scores = tfgrpo.evaluate_sync("heldout.jsonl", **{k: options[k] for k in EVALUATED})
     assert 0 < scores.mean < 1
+
+
+@pytest.mark.parametrize("outcome", ["good", "1", [1.0], {"reward": 1}, 7, -1.0, math.nan, b"1"])
+@pytest.mark.parametrize("agent", [None, lambda problem, context: "12"])
+def test_what_is_no_reward_is_an_error_before_a_paid_call(
+    folder: Path, endpoint: ScriptedEndpoint, outcome: object, agent: object
+) -> None:
+    options = where(endpoint, verify=lambda problem, response: outcome, batch_size=8)
+    with pytest.raises(tfgrpo.TfgrpoError, match="the function gave") as refused:
+        tfgrpo.train_sync("problems.jsonl", **options, **({"agent": agent} if agent else {}))
+    assert "correct the verifier" in str(refused.value.hint)
+    assert not endpoint.requests
 
 
 def test_what_is_no_reward_is_the_functions_fault(folder: Path, endpoint: ScriptedEndpoint) -> None:

@@ -107,6 +107,10 @@ class PostgresPort(SqlPort):
     def close(self) -> None:
         self.session.close()
 
+    @property
+    def in_transaction(self) -> bool:
+        return self.session.in_transaction
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         assert not self._reading, "nothing is written while one state is read"

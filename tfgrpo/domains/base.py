@@ -233,6 +233,8 @@ class Domain:
     `retrieve` ranks a library for `--top-k` in the place of BM25: it returns the ids of the
     experiences that fit a text, the best first. `group` says how many attempts a group makes next.
     With `needs_search` a run without an agent that can search is refused.
+    `rehearse` tries the verifier on a problem before a run, and raises SettingsError where it
+    cannot judge.
     `read` gives an application the answer in a response, as the verifier reads it.
     """
 
@@ -260,6 +262,7 @@ class Domain:
     retrieve: Rank | None = None
     group: More | None = None
     read: Read | None = None
+    rehearse: Callable[[Problem], None] | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

@@ -149,6 +149,8 @@ def check_golds(
     Every one is looked at in a worker process, as a hostile ground truth may hang or kill what
     parses it.
     """
+    if domain.rehearse is not None and problems:
+        domain.rehearse(problems[0])
     if domain.check is None or not problems:
         return []
     workers = 1 if len(problems) < FEW else 2

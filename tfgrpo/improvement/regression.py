@@ -37,6 +37,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
@@ -376,11 +377,14 @@ async def _deletion(
 def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _Deletion) -> Proposal:
     branch, base = _branch(store), deletion.base
     deleted = [Operation("DELETE", id, reason=why) for id, why in deletion.reasons.items()]
-    with store.operation(f"{branch}: {len(deleted)} no longer help"):
-        store.create_branch(branch, base)
-        candidate = store.commit(branch, deleted, message=f"no longer help: {regression.now.model}")
-        for version, scores in ((base, deletion.before), (candidate, deletion.after)):
-            record(store, version, plan.task, scores)
+    for recording in recordings(store, f"{branch}: {len(deleted)} no longer help"):
+        with recording:
+            store.create_branch(branch, base)
+            candidate = store.commit(
+                branch, deleted, message=f"no longer help: {regression.now.model}"
+            )
+            for version, scores in ((base, deletion.before), (candidate, deletion.after)):
+                record(store, version, plan.task, scores)
     effect = effect_of(rewards(deletion.before), rewards(deletion.after), plan.task)
     details = {"model": regression.now.model, "dataset": regression.dataset}
     return propose(store, Draftsman(branch, deletion.target, "regress", base, effect, details))
