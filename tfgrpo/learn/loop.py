@@ -314,7 +314,7 @@ class Training:
                         tags=[f"{run.name}/step_{step + 1}"],
                     )
                     if learned.candidates:
-                        append_to_pool(store, run, version, learned.candidates, message)
+                        append_to_pool(store, run, base, learned.candidates, message)
                     if trial is not None and self._gate is not None:
                         self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:

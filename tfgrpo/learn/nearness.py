@@ -41,6 +41,13 @@ class Nearness:
         places = self._belongs_to(experience)
         return 1.0 if places is None else len(places) / len(self._texts)
 
+    def common(self, one: str, other: str) -> float:
+        """Returns the share of the problems of either of two experiences that are of both."""
+        places, others = self._belongs_to(one), self._belongs_to(other)
+        if places is None or others is None:
+            return 1.0
+        return len(places & others) / (min(len(places), len(others)) or 1)
+
     @cached_property
     def _index(self) -> NgramIndex:
         return NgramIndex(self._texts)
