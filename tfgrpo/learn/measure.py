@@ -7,16 +7,23 @@ counts there is the mean of the two, by the shares of problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation, mean_effect
-from tfgrpo.learn.assign import everywhere, texts_of, tried
+from tfgrpo.learn.assign import EXAMPLES, everywhere, factors, texts_of, tried
+from tfgrpo.learn.crossfit import Choosing, crossfitted
+from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.nearness import Nearness
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Rivals, of_name, replaced
 from tfgrpo.rollout.attempt import CONFIRMING, Group
+
+ELSEWHERE = " elsewhere"
+"""After the name of an effect at problems that a thing does not belong to."""
 
 
 class Measurement:
@@ -45,13 +52,33 @@ class Measurement:
     def add(self, step: int, groups: Iterable[Group]) -> None:
         """Adds a step's attempts, and those of the steps before it on resume."""
         self._recall(step)
-        self._advantages.add(
-            self._observed(step, r.problem.id, (r.belongs, r.without), r.reward)
-            for group in groups
-            for r in group.rollouts
-            if r.reward is not None
-        )
+        self._advantages.add(self._attempts(step, groups))
         self._steps = step + 1
+
+    def gain(
+        self, step: Step, groups: Iterable[Group], rule: Callable[[int], Rule]
+    ) -> Estimate | None:
+        """Returns what the run gains by its own attempts, whose last step's are `groups`; None
+        where nothing was tried. `rule` is that of a step (`crossfit.py`)."""
+        attempts: dict[str, list[Observation]] = {}
+        before = (one for n in range(step.number) for one in self._recorded(n))
+        for one in chain(before, self._attempts(step.number, groups)):
+            attempts.setdefault(one.group.partition("/")[2], []).append(one)
+        base = self._store.library(self._store.version(self._run.base))
+        seen = dict.fromkeys(
+            name for several in attempts.values() for one in several for name in one.belongs
+        )
+        names = [name for name in seen if of_name(name) not in factors(base) and self._is_own(name)]
+        first = {id: self._store.history(id)[0] for id in map(of_name, names) if id != EXAMPLES}
+        rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
+        choosing = Choosing(rule, rivals.compatible)
+        return crossfitted(attempts, names, choosing, self._near, self._seed) if names else None
+
+    def _is_own(self, name: str) -> bool:
+        """Returns whether an effect is that of what this run has proposed, where it belongs."""
+        events = () if name.endswith(ELSEWHERE) else self._store.history(of_name(name))
+        evidence = (events[0].evidence if events else None) or {}
+        return name == EXAMPLES or evidence.get("run") == self._run.name
 
     def effects(self, pool: Pool, rivals: Rivals) -> dict[str, Effect]:
         """Returns the effect of each factor: of a candidate where it is tried, of a challenger that
@@ -65,6 +92,14 @@ class Measurement:
             if there:
                 overall[name] = mean_effect(there)
         return overall
+
+    def _attempts(self, step: int, groups: Iterable[Group]) -> list[Observation]:
+        return [
+            self._observed(step, r.problem.id, (r.belongs, r.without), r.reward)
+            for group in groups
+            for r in group.rollouts
+            if r.reward is not None
+        ]
 
     def _recall(self, step: int) -> None:
         while self._steps < step:
@@ -92,4 +127,4 @@ class Measurement:
 
 def _elsewhere(name: str) -> str:
     """Returns what the effect of a factor is called at problems that it does not belong to."""
-    return f"{name} elsewhere"
+    return name + ELSEWHERE

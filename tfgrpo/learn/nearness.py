@@ -48,20 +48,7 @@ class Nearness:
             return 1.0
         return len(places & others) / (min(len(places), len(others)) or 1)
 
-    @cached_property
-    def _index(self) -> NgramIndex:
-        return NgramIndex(self._texts)
-
-    def _belongs_to(self, experience: str) -> frozenset[str] | None:
-        """Returns the problems that an experience belongs to, or None for all."""
-        if experience not in self._places:
-            taught = self._taught_by(experience)
-            count = max(FEWEST, round(SHARE * len(self._texts)))
-            ranked = (self._index.ranked(self._texts[one])[:count] for one in taught)
-            self._places[experience] = frozenset(chain.from_iterable(ranked)) if taught else None
-        return self._places[experience]
-
-    def _taught_by(self, experience: str) -> list[str]:
+    def taught_by(self, experience: str) -> list[str]:
         """Returns the run's problems that taught an experience, as its first event says."""
         events = self._store.history(experience)
         evidence = (events[0].evidence if events else None) or {}
@@ -69,3 +56,16 @@ class Nearness:
             return []
         named = evidence.get("problems") or [evidence.get("problem")]
         return [one for one in named if one in self._texts]
+
+    @cached_property
+    def _index(self) -> NgramIndex:
+        return NgramIndex(self._texts)
+
+    def _belongs_to(self, experience: str) -> frozenset[str] | None:
+        """Returns the problems that an experience belongs to, or None for all."""
+        if experience not in self._places:
+            taught = self.taught_by(experience)
+            count = max(FEWEST, round(SHARE * len(self._texts)))
+            ranked = (self._index.ranked(self._texts[one])[:count] for one in taught)
+            self._places[experience] = frozenset(chain.from_iterable(ranked)) if taught else None
+        return self._places[experience]

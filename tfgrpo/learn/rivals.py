@@ -87,6 +87,14 @@ class Rivals:
         """Returns candidates without those that are rivals of one before them."""
         return _firsts(ranked, self._are_rivals)
 
+    def compatible(self, names: Sequence[str]) -> set[str]:
+        """Returns which of some effects, the surest first, may be had together: one of rivals, and
+        one of the challengers of each that is there."""
+        alone = self.one_of_each([name for name in names if not replaced(name)])
+        there = {*alone, *self._in_force}
+        changes = {place: name for name in names[::-1] if (place := replaced(name)) in there}
+        return {*alone, *changes.values()}
+
     def _are_rivals(self, one: str, other: str) -> bool:
         place = self.stands_for(one)
         if place is not None and place == self.stands_for(other):

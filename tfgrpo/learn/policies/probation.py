@@ -57,8 +57,13 @@ class Probation:
         groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
         self._measurement.add(step.number, groups)
         effects = self._measurement.effects(pool, rivals)
-        rule = self._rule or (AT_THE_END if step.is_last else ByChance())
-        decided = without_rivals(rule.decide(effects, *pool.names), effects, rivals)
+
+        def rule(number: int) -> Rule:
+            is_last = step.is_last and number == step.number
+            return self._rule or (AT_THE_END if is_last else ByChance())
+
+        promoted = rule(step.number).decide(effects, *pool.names)
+        decided = without_rivals(promoted, effects, rivals)
         about = Settling(pool, effects, rivals, self._cap)
         settled = settle(self._store, about, decided, step.origin)
         operations = settled.operations
@@ -73,4 +78,5 @@ class Probation:
             (*operations, *entering.votes),
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
+            gain=self._measurement.gain(step, groups, rule) if step.is_last else None,
         )

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.reflection import Advantage, Failure, Lesson, StepOrigin
@@ -61,7 +62,8 @@ class Refusal:
 class Learned:
     """What a step came to: its groups in the order of the batch, what each of those that teach
     taught, the operations on the run's branch and those on the branch of candidates, and what was
-    refused, failed or repaired. With `is_over` the run needs no further step."""
+    refused, failed or repaired. With `is_over` the run needs no further step. The last step may say
+    what the run gains, by its own attempts."""
 
     groups: tuple[Group, ...] = ()
     comparisons: tuple[Advantage, ...] = ()
@@ -71,6 +73,7 @@ class Learned:
     failures: tuple[Failure, ...] = ()
     repaired: int = 0
     is_over: bool = False
+    gain: Estimate | None = None
 
 
 class Policy(Protocol):
