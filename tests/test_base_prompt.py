@@ -18,6 +18,8 @@ from scripted import ScriptedEndpoint, comparison_of, stage, write_problems
 from store_helpers import fixed
 
 from tfgrpo.domains.verifier import Verifier
+from tfgrpo.learn.policies.base_prompt import BasePrompt
+from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.store import Store
 from tfgrpo.store.activity.decisions import decide
@@ -103,6 +105,35 @@ def test_words_that_are_in_force_are_changed_in_their_place(make: Callable[..., 
     with Store.open(desk.path) as store:
         (before,), (after,) = store.library("run/step_0"), store.library("main")
     assert before.id == after.id
+
+
+def test_a_run_that_was_cut_off_goes_on_to_the_same_base_prompt(
+    make: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = scripted([GOOD, BAD], {GOOD: 0.85, BAD: 0.0})
+    whole, cut = (make(name=name, epochs=3) for name in ("whole", "cut"))
+    _, server = trained(whole, script)
+    ask = BasePrompt._ask
+
+    class CutOff(Exception):
+        pass
+
+    async def dies(self: BasePrompt, step: Step, about: Any, draw: int) -> Any:
+        answer = await ask(self, step, about, draw)
+        if draw and step.number == 0:
+            raise CutOff
+        return answer
+
+    monkeypatch.setattr(BasePrompt, "_ask", dies)
+    with pytest.raises(CutOff):
+        trained(cut, script)
+    monkeypatch.undo()
+    with ScriptedEndpoint(script) as rest:
+        cut.train(rest)
+    assert libraries(whole.path) == libraries(cut.path)
+    assert rest.stages["objective"] < server.stages["objective"], "what was answered is not asked"
+    with Store.open(whole.path) as one, Store.open(cut.path) as other:
+        assert one.library("run/candidates") == other.library("run/candidates")
 
 
 def test_no_other_policy_asks_for_a_base_prompt(make: Callable[..., Desk]) -> None:

@@ -11,6 +11,7 @@ code looks whether the form of an answer was lost: attempts that lose it are wro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel
@@ -20,9 +21,9 @@ from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.lesson_check import TextCheck
-from tfgrpo.learn.policies.probation import Beside, Probation
-from tfgrpo.learn.policies.protocol import Refusal, Step
-from tfgrpo.learn.pool import Pool
+from tfgrpo.learn.policies.probation import Probation
+from tfgrpo.learn.policies.protocol import Learned, Refusal, Step
+from tfgrpo.learn.pool import Pool, open_pool
 from tfgrpo.learn.propose import teaches
 from tfgrpo.learn.reflection import (
     UNKNOWN,
@@ -67,21 +68,35 @@ class BasePrompt(Probation):
         super().__init__(parts, collector, rule)
         self._prompt = parts.domain.template("objective", parts.prompts)
 
-    async def beside(self, step: Step, pool: Pool, groups: Sequence[Group]) -> Beside:
+    async def learn(self, step: Step) -> Learned:
+        """Learns from one step, and adds base prompts to the candidates. See `Policy`."""
+        learned = await super().learn(step)
+        pool = open_pool(self._store, self._run, step.base)
+        more = await self._written(step, pool, learned.groups)
+        return replace(
+            learned,
+            candidates=(*learned.candidates, *more.candidates),
+            refused=(*learned.refused, *more.refused),
+            failures=(*learned.failures, *more.failures),
+        )
+
+    async def _written(self, step: Step, pool: Pool, groups: Sequence[Group]) -> Learned:
         """Returns base prompts that go on probation, for as many places as are free."""
         free = PLACES - sum(_is_base_prompt(e.text) for e in pool.candidates.readable)
         shown = [group for group in groups if teaches(group, self._parts.reflection)]
         shown = sorted(shown, key=lambda group: not group.mixed)[:SHOWN]
         if free <= 0 or not shown or step.attempts_left < NEEDED:
-            return Beside()
+            return Learned()
         words = instructions(pool.in_force).get(OBJECTIVE, self._settings.agent_objective)
-        listed = await gather_all(self._listed(step, group) for group in shown)
+        failures: list[Failure] = []
+        listed = await gather_all(self._listed(step, group, failures) for group in shown)
         about = _Groups(words, "\n\n".join(listed), shown)
         answers = await gather_all(self._ask(step, about, draw) for draw in range(free))
         there = {e.id: e.text for e in pool.library.readable} | {"": f"[objective] {words}"}
         declined = turned_down(self._store, step.base, before=self._run.time)
-        check = TextCheck(tuple(group.problem for group in shown), self._is_shared)
-        operations, refused, failures = list[Operation](), list[Refusal](), list[Failure]()
+        is_shared = self._parts.reflection.shared_answers
+        check = TextCheck(tuple(group.problem for group in shown), is_shared)
+        operations, refused = list[Operation](), list[Refusal]()
         for number, answer in enumerate(answers):
             if isinstance(answer, Failure):
                 failures.append(answer)
@@ -103,25 +118,24 @@ class BasePrompt(Probation):
                 "calls": [answer.key[:16]],
             }
             operations.append(Operation("ADD", id, text, None, evidence))
-        return Beside(tuple(operations), tuple(refused), tuple(failures))
+        return Learned(
+            candidates=tuple(operations), refused=tuple(refused), failures=tuple(failures)
+        )
 
-    @property
-    def _is_shared(self) -> bool:
-        return self._parts.reflection.shared_answers
-
-    async def _listed(self, step: Step, group: Group) -> str:
+    async def _listed(self, step: Step, group: Group, failures: list[Failure]) -> str:
         """Returns a group as the model reads it: its problem, an attempt of either side, and the
-        right answer where it is known."""
-        reflection = self._parts.reflection
-        losers = group.losers if group.mixed else group.rollouts
-        attempts = [*losers[:1], *group.winners[:1]]
-        summed = {
-            one.sample: await summarise(self._parts.reflector, reflection, one, step.number)
-            for one in attempts
-        }
-        summaries = {sample: text for sample, text in summed.items() if isinstance(text, str)}
-        known = [one for one in attempts if one.sample in summaries]
-        lines = [f"Problem: {group.problem.problem}", listed_attempts(known, summaries)]
+        right answer where it is known. What cannot be summarised is one of the `failures`."""
+        reflection, summaries = self._parts.reflection, dict[int, str]()
+        judged = [one for one in group.rollouts if one.own_reward is not None]
+        attempts = [*(group.losers if group.mixed else judged)[:1], *group.winners[:1]]
+        for one in attempts:
+            summary = await summarise(self._parts.reflector, reflection, one, step.number)
+            if isinstance(summary, Failure):
+                failures.append(summary)
+            else:
+                summaries[one.sample] = summary
+        read = [one for one in attempts if one.sample in summaries]
+        lines = [f"Problem: {group.problem.problem}", listed_attempts(read, summaries)]
         if (truth := reflection.truth(group.problem)) != UNKNOWN:
             lines.append(f"Right answer: {truth}")
         return "\n".join(lines)

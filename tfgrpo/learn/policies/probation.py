@@ -16,8 +16,7 @@ what no longer helps, a KEEP for what a group came to again) and on its branch o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tfgrpo.learn.candidates import Proposals, free_places
 from tfgrpo.learn.collector import Batch, Collector
@@ -25,25 +24,14 @@ from tfgrpo.learn.contrast import contrasted
 from tfgrpo.learn.decide import ByChance, Rule, Settling, settle, without_rivals
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.measure import Measurement
-from tfgrpo.learn.policies.protocol import Learned, Refusal, Step
-from tfgrpo.learn.pool import Pool, open_pool
+from tfgrpo.learn.policies.protocol import Learned, Step
+from tfgrpo.learn.pool import open_pool
 from tfgrpo.learn.propose import proposing
-from tfgrpo.learn.reflection import Failure
-from tfgrpo.rollout.attempt import Group
-from tfgrpo.store.records import Operation
 
 AT_THE_END = ByChance(promote=0.80)
 """What decides in a run's last step. Nothing comes after it that could tell more, so what may well
 help is taken: in simulations of short runs that gains more than it loses
 (`benchmarks/planted.py`)."""
-
-
-class Beside(NamedTuple):
-    """What goes on probation beside lessons and examples, and what was refused or failed of it."""
-
-    candidates: tuple[Operation, ...] = ()
-    refused: tuple[Refusal, ...] = ()
-    failures: tuple[Failure, ...] = ()
 
 
 class Probation:
@@ -84,17 +72,11 @@ class Probation:
         self._parts.progress.announce()
         entering = await self._proposals.enter(step, pool, rivals, contrasts, leaving)
         examples = self._proposals.examples(step, pool, groups)
-        beside = await self.beside(step, pool, groups)
         return Learned(
             tuple(groups),
             tuple(contrasts),
             (*operations, *entering.votes),
-            (*settled.candidates, *entering.candidates, *examples, *beside.candidates),
-            (*entering.refused, *beside.refused),
-            beside.failures,
+            (*settled.candidates, *entering.candidates, *examples),
+            entering.refused,
             gain=self._measurement.gain(step, groups, rule) if step.is_last else None,
         )
-
-    async def beside(self, step: Step, pool: Pool, groups: Sequence[Group]) -> Beside:
-        """Returns further candidates, from a step's groups; here none."""
-        return Beside()
