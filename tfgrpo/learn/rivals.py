@@ -8,7 +8,7 @@ alike and belong to other problems are no rivals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol
 
@@ -59,6 +59,7 @@ class Rivals:
     ) -> None:
         self._texts, self._in_force, self._places = candidates, in_force, places
         self._names: dict[str, str] = {}
+        self._pairs: dict[tuple[str, str], bool] = {}
 
     def stands_for(self, candidate: str) -> str | None:
         """Returns the experience in force that a candidate would change; None for most."""
@@ -85,7 +86,11 @@ class Rivals:
 
     def one_of_each(self, ranked: Sequence[str]) -> list[str]:
         """Returns candidates without those that are rivals of one before them."""
-        return _firsts(ranked, self._are_rivals)
+        chosen: list[str] = []
+        for one in ranked:
+            if not any(self._are_rivals(one, other) for other in chosen):
+                chosen.append(one)
+        return chosen
 
     def compatible(self, names: Sequence[str]) -> set[str]:
         """Returns which of some effects, the surest first, may be had together: one of rivals, and
@@ -96,12 +101,14 @@ class Rivals:
         return {*alone, *changes.values()}
 
     def _are_rivals(self, one: str, other: str) -> bool:
-        place = self.stands_for(one)
-        if place is not None and place == self.stands_for(other):
-            return True
-        texts = [self._texts[id] for id in (one, other) if id in self._texts]
-        alike = len(texts) == 2 and are_alike(*texts)
-        return alike and self._places.common(one, other) >= COMMON
+        pair = (min(one, other), max(one, other))
+        if pair not in self._pairs:
+            place = self.stands_for(one)
+            texts = [self._texts[id] for id in pair if id in self._texts]
+            self._pairs[pair] = (place is not None and place == self.stands_for(other)) or (
+                len(texts) == 2 and self._places.common(one, other) >= COMMON and are_alike(*texts)
+            )
+        return self._pairs[pair]
 
     def like(self, text: str) -> list[str]:
         """Returns the experiences in force that a text is nearly like, the nearest first."""
@@ -131,11 +138,3 @@ def replaced(name: str) -> str | None:
 def of_name(name: str) -> str:
     """Returns the id of the candidate whose effect is called so."""
     return name.partition(FOR)[0]
-
-
-def _firsts(ranked: Sequence[str], alike: Callable[[str, str], bool]) -> list[str]:
-    chosen: list[str] = []
-    for one in ranked:
-        if not any(alike(one, other) for other in chosen):
-            chosen.append(one)
-    return chosen
