@@ -20,7 +20,8 @@ from tfgrpo.store.canonical import digest
 ALIKE = 0.6
 """The similarity from which on two texts are nearly alike."""
 COMMON = 0.5
-"""The share of the problems of either that rivals have in common."""
+"""The share of the problems of either that rivals have in common. Words alone do not tell: ways to
+say one rule are .65 to .9 alike, and rules for other things, said in one pattern, .55 to .7."""
 LOOKED_AT = 8
 """Of a library, the experiences that fit a text best, which it is compared with."""
 FOR = " for "
