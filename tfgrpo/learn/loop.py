@@ -39,6 +39,7 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.runs.gate_words import describe_gate
+from tfgrpo.runs.own_estimate import GAIN, gain_record
 from tfgrpo.runs.run_problems import RunProblems
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
@@ -281,6 +282,8 @@ class Training:
             rendering = _rendering(self.settings)
             if rendering:
                 meta["rendering"] = rendering
+            if learned.gain is not None:
+                meta[GAIN] = gain_record(learned.gain)
             if refused or lost:
                 meta["refused"] = refused + lost
             if failures:
@@ -316,7 +319,7 @@ class Training:
                             tags=[f"{run.name}/step_{step + 1}"],
                         )
                         if learned.candidates:
-                            append_to_pool(store, run, version, learned.candidates, message)
+                            append_to_pool(store, run, base, learned.candidates, message)
                         if trial is not None and self._gate is not None:
                             self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:

@@ -21,11 +21,12 @@ from tfgrpo.domains.base import Trajectory, answer_once
 from tfgrpo.domains.conversation import converse, persona_of, turns_of
 from tfgrpo.learn import candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
+from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.token_counts import count
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
+from tfgrpo.settings import BASE_PROMPT, PROBATION, SHORT_ANSWERS, Settings, TrainSettings
 from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
@@ -347,7 +348,7 @@ class _Run(_Attempts):
         self._library = store.library(
             store.resolve(branch if branch in store.branches() else "HEAD")
         )
-        self._measures = plan.settings.policy == PROBATION
+        self._measures = plan.settings.policy in (PROBATION, BASE_PROMPT)
         library = assumed.library - len(self._library)
         if self._measures:  # no more can enter than is decided about
             ahead = len(plan.problems.train) * plan.settings.epochs * plan.settings.group_size
@@ -407,6 +408,11 @@ class _Run(_Attempts):
         prompt = read + problem + compared * transcript
         calls = teaching * askings * assumed.tries
         self.add("comparison", "reflection", calls, prompt, answer)
+        if self._run.policy == BASE_PROMPT and left >= candidates.NEEDED:
+            words = count(self._run.agent_objective)
+            beside = base_prompt.SHOWN * (problem / (1 + propose.NEAR) + 2 * transcript)
+            prompt = self._template("lesson") + words + beside
+            self.add("comparison", "reflection", base_prompt.PLACES * assumed.tries, prompt, words)
         if self._measures and left:
             races = min(free * candidates.RACES, teaching * askings * assumed.lessons)
             tries = round(races * candidates.TRIES * (1 + assumed.places) / 2)

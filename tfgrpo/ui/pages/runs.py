@@ -11,6 +11,7 @@ from tfgrpo import wording
 from tfgrpo.evaluation.learning_curves import score_curves
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.runs.live_run import ask_to_stop
+from tfgrpo.runs.own_estimate import gain_words
 from tfgrpo.runs.run_issues import issue_counts, nothing_learned
 from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, run_figures
@@ -67,6 +68,7 @@ def show(visit: Visit) -> Response:
         figures=figures,
         run=run,
         record=record,
+        gain=None if record.gain is None else gain_words(record.gain),
         issue_counts=issue_counts(record.report),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),
