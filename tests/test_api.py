@@ -38,7 +38,7 @@ from tfgrpo.learn.nothing_to_learn import StoppedEarly
 from tfgrpo.learn.progress import Progress
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.tools.function_tool import function_tools
+from tfgrpo.tools.toolbox import function_tools
 
 EVALUATED = ("model", "base_url", "store", "verify", "samples")
 SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "policy": "paper"}

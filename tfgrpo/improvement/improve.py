@@ -53,8 +53,7 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
-from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
-from tfgrpo.store.exit_codes import BUSY
+from tfgrpo.store.errors import BUSY, ProtectedName, SettingsError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store

@@ -20,9 +20,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.proxy import metric_names
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
-from tfgrpo.proxy.metrics import exposition, sums_of_feedback
+from tfgrpo.proxy.metrics import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.traffic import (
@@ -155,16 +154,16 @@ def metrics(proxy: Proxy) -> str:
         try:
             for key, value in {
                 **traffic.totals(),
-                (metric_names.LOST, "{}"): traffic.lost(),
+                (LOST, "{}"): traffic.lost(),
             }.items():
                 totals[key] = totals.get(key, 0.0) + value
         finally:
             traffic.close()
-    gauges: dict[tuple[str, str], float] = {(metric_names.OPEN, "{}"): proxy.open}
+    gauges: dict[tuple[str, str], float] = {(UNDER_WAY, "{}"): proxy.open}
     for path, count in list(proxy.passed.items()):
-        gauges[metric_names.PASSED, json.dumps({"path": path})] = count
+        gauges[PASSED, json.dumps({"path": path})] = count
     for name, source in proxy.chooser.served.items():
-        gauges[metric_names.STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
+        gauges[STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
     return exposition(totals, gauges)
 
 
