@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 from conftest import TFGRPO, environment
 from providers import Provider, ProxyThread, post
+from proxy_fixtures import Choice, answer, make
 from scripted import ScriptedEndpoint
-from test_proxy import CHAT, Choice, make
-from test_traffic import answer
+from test_proxy import CHAT
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from providers import OK, Provider, ProxyThread, post
-from test_proxy import ASK, CHAT, Choice, listen, make, text_of, wait
+from proxy_fixtures import Choice, make
+from test_proxy import ASK, CHAT, listen, text_of, wait
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.production.arm_of_subject import arm_of
