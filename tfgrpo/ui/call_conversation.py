@@ -55,8 +55,8 @@ def turns_of(body: object) -> list[Turn] | None:
     elif isinstance(body.get("content"), list | str):
         listed = [{"role": body.get("role", "assistant"), "content": body["content"]}]
     else:
-        asked = request_turns(body)
-        listed = body.get("output") if asked is None else asked
+        turns = request_turns(body)
+        listed = body.get("output") if turns is None else turns
     if isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
     return [turn for one in listed for turn in _turns(one)] if isinstance(listed, list) else None
