@@ -28,7 +28,6 @@ from tfgrpo.store.activity.traffic import (
     FeedbackRefused,
     UnknownCall,
     checked_feedback,
-    recent_call,
 )
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
@@ -192,7 +191,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
         recorder.flush()  # it may be about a call of a moment ago
         traffic = open_traffic(recorder.path)
         try:
-            call = recent_call(traffic, given["call"])
+            call = traffic.call(given["call"])
             if call.id != given["call"]:
                 raise UnknownCall(f"no call {given['call']!r} is on record")
             sender = caller(traffic.secret(), request.index)
