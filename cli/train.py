@@ -102,7 +102,7 @@ def train(
             printing.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
         figures = estimate_run(app.store, plan, run)
-        cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
+        cost.print_figures(figures, details=details, as_json=as_json)
         return
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)

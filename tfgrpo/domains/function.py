@@ -57,7 +57,7 @@ def rewarded(domain: Domain, verify: Verify) -> Domain:
         at_once=None,
         check=None,
         answers=None,
-        judgements=None,
+        judge_calls=None,
         ground_truth=False,
         rehearse=_rehearsal(verify),
     )

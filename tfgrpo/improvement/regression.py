@@ -31,6 +31,12 @@ from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
 from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.assign import halves
+from tfgrpo.learn.run_estimate import (
+    PlannedAttempts,
+    RunEstimate,
+    estimate_attempts,
+    missing_attempts,
+)
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
@@ -187,6 +193,21 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
         seed = _fresh_seed(store, versions, old.task) if looked is None else looked
         new = planned({**request.settings, "seed": seed})
     return Sides(version, library, old, new, elsewhere, known)
+
+
+def estimate_regression(store: Store, project: Project, request: RegressRequest) -> RunEstimate:
+    """What a regression would take: the attempts that are not on record, on both sides, and
+    those that each leave out a part of the library. Raises TfgrpoError."""
+    sides = plan_sides(store, project, request)
+    total = RunEstimate((), ())
+    for plan in sides.measured:
+        samples = plan.task.settings.samples
+        parts = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
+        total += estimate_attempts(store, plan, [*missing_attempts(store, plan), parts])
+    reason = "what a proposal of deletions does, which is measured where something is lost"
+    left_out = (*total.left_out, reason) if request.target is not None else total.left_out
+    names = " and ".join(plan.task.settings.models.model for plan in sides.measured)
+    return replace(total, left_out=left_out, about=f"{sides.version.name} on {names}")
 
 
 async def regress(
