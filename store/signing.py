@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from tfgrpo.store import child_processes
 from tfgrpo.store.canonical import VersionContent, canonical, signed_payload, version_digest
 from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, UnknownRevision
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.append import event_contents, new_version
-from tfgrpo.store.history.revisions import TAG, check_name
+from tfgrpo.store.history.revisions import TAG
 from tfgrpo.store.history.signed_outside import Pending, Signer, drawn, recordings, signature
 from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.port import BranchTip

@@ -31,8 +31,9 @@ from tfgrpo.store.errors import (
 )
 from tfgrpo.store.history import name_moves, replay, revisions
 from tfgrpo.store.history import walks as history
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.replay import LibraryMemory
-from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, check_name
+from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG
 from tfgrpo.store.opening import open_port
 from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (

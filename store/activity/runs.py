@@ -15,7 +15,7 @@ from tfgrpo.store.address import anchor
 from tfgrpo.store.canonical import canonical, digest
 from tfgrpo.store.damaged_values import parse_json
 from tfgrpo.store.errors import InvalidName, InvalidOperation, UnknownRevision
-from tfgrpo.store.history.revisions import check_name
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:

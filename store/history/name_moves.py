@@ -20,7 +20,8 @@ from tfgrpo.store.errors import (
     TfgrpoError,
     UnknownRevision,
 )
-from tfgrpo.store.history.revisions import BRANCH, HEAD, TAG, check_name
+from tfgrpo.store.history.allowed_names import check_name
+from tfgrpo.store.history.revisions import BRANCH, HEAD, TAG
 from tfgrpo.store.port import Port
 from tfgrpo.store.records import RefMove
 

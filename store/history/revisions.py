@@ -21,7 +21,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.store.errors import AmbiguousRevision, InvalidName, UnknownRevision
+from tfgrpo.store.errors import AmbiguousRevision, UnknownRevision
+from tfgrpo.store.history.allowed_names import NUMBER, STEP
 from tfgrpo.store.history.walks import ancestors, common_ancestor, first_parents, with_ancestors
 from tfgrpo.store.records import TAGGED, RefMove, Version
 
@@ -31,13 +32,10 @@ if TYPE_CHECKING:
 SUFFIX = r"(?:~(\d*)|\^(\d*)|@\{(\d+)\})"  # compiled when it is needed, as those below
 MOST_DIGITS = 18
 """Digits of a number that a file can hold, at most."""
-NUMBER = r"v(\d+)\Z"
 MANY = 200
 WHOLE = 8
 """Characters that an experience's id has, at least."""
-STEP = r"step_(\d+)\Z"
 HEX = r"[0-9a-f]{4,64}\Z"
-NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z"
 HEAD, BRANCH, TAG, REMOTE = "HEAD", "heads/", "tags/", "remotes/"
 
 
@@ -139,17 +137,6 @@ def _check_text(revision: object) -> None:
         raise UnknownRevision(
             f"a revision is a text, and not {revision!r}"[:200],
             hint="such as 'HEAD', 'v12' or the name of a branch",
-        )
-
-
-def check_name(kind: str, name: str) -> None:
-    """Raises InvalidName for a branch or tag name that could be read as another revision."""
-    reserved = name in ("HEAD", "@") or re.match(NUMBER, name) or re.match(STEP, name)
-    if reserved or ".." in name or "//" in name or not re.match(NAME, name):
-        raise InvalidName(
-            f"{name!r} cannot be the name of a {kind}",
-            hint="use letters, digits, _ . / + -, but not HEAD, v12 or step_2, which "
-            "already mean versions",
         )
 
 

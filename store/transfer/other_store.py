@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 from tfgrpo.store import signing
 from tfgrpo.store.errors import PushRefused, TransferError
 from tfgrpo.store.history import name_moves
-from tfgrpo.store.history.revisions import BRANCH, TAG, check_name
+from tfgrpo.store.history.allowed_names import check_name
+from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.history.walks import contained
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store

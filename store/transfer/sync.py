@@ -12,9 +12,10 @@ from typing import NamedTuple, NotRequired, TypedDict, Unpack
 
 from tfgrpo.store.errors import InvalidName, PushRefused, TransferError, UnknownRevision
 from tfgrpo.store.history import merge as merges
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.merge import MergeConflict, Resolve
 from tfgrpo.store.history.name_moves import CLONE
-from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, check_name, tagged
+from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, tagged
 from tfgrpo.store.history.walks import contained
 from tfgrpo.store.opening import DEFAULT_BRANCH
 from tfgrpo.store.records import Version

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.data import unpacking
+from tfgrpo.data import compressed_files
 from tfgrpo.data.cell_types import plain
 from tfgrpo.data.contents import Contents, DatasetError
 from tfgrpo.store.errors import install_hint
@@ -71,10 +71,10 @@ def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
     try:
         with zipfile.ZipFile(io.BytesIO(content.data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
-        if size > unpacking.LARGEST:
+        if size > compressed_files.LARGEST:
             raise DatasetError(
                 f"{content.name} unpacks to {size / 1e6:,.0f} MB, of which at most "
-                f"{unpacking.LARGEST / 1e6:,.0f} are read",
+                f"{compressed_files.LARGEST / 1e6:,.0f} are read",
                 hint="save it as CSV",
             )
         book = openpyxl.load_workbook(io.BytesIO(content.data), read_only=True, data_only=True)

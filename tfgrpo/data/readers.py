@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.data import binary_tables, contents, unpacking
+from tfgrpo.data import binary_tables, compressed_files, contents
 from tfgrpo.data.binary_tables import EXTRA as EXTRA
 from tfgrpo.data.cell_types import plain
 from tfgrpo.data.column_roles import is_filled
@@ -45,7 +45,7 @@ def read(path: Path) -> Iterator[Row]:
 def _rows(path: Path) -> Iterator[Row]:
     if path.is_dir():
         return _numbered(str(path), binary_tables.saved_folder(path))
-    content = unpacking.contents(path)
+    content = compressed_files.contents(path)
     if content.ending == ".parquet":
         return _numbered(content.name, binary_tables.parquet(content))
     if content.ending in (".xlsx", ".xlsm"):

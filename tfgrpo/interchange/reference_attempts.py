@@ -25,7 +25,7 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical, new_id
 from tfgrpo.store.errors import InvalidName
-from tfgrpo.store.history.revisions import check_name
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.store import Store
 
 FILE = "rollout.jsonl"

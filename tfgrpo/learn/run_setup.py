@@ -27,8 +27,8 @@ from tfgrpo.runs.run_problems import RunProblems, load_problems, reload_problems
 from tfgrpo.settings import PAPER, TrainSettings, build, named
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import InvalidOperation, SettingsError
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.name_moves import check_branch
-from tfgrpo.store.history.revisions import check_name
 from tfgrpo.store.store import Store
 from tfgrpo.trust.trusted_folders import remember_own
 

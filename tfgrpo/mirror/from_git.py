@@ -15,8 +15,9 @@ from tfgrpo.mirror import commit_layout as layout
 from tfgrpo.mirror.git_commands import Git, MirrorError
 from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal
 from tfgrpo.store.errors import InvalidName, TransferError
+from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.library_order import inherited
-from tfgrpo.store.history.revisions import BRANCH, TAG, check_name
+from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.history.walks import common_ancestor
 from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA
 from tfgrpo.store.records import REDACTED, Library, Op, Version

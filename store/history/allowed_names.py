@@ -1,0 +1,22 @@
+"""What name a branch, a tag or a run may have: none that could be read as another revision."""
+
+from __future__ import annotations
+
+import re
+
+from tfgrpo.store.errors import InvalidName
+
+NUMBER = r"v(\d+)\Z"  # compiled when it is needed, as those below
+STEP = r"step_(\d+)\Z"
+NAME = r"[A-Za-z0-9_](?:[A-Za-z0-9_./+-]*[A-Za-z0-9_+-])?\Z"
+
+
+def check_name(kind: str, name: str) -> None:
+    """Raises InvalidName for a branch or tag name that could be read as another revision."""
+    reserved = name in ("HEAD", "@") or re.match(NUMBER, name) or re.match(STEP, name)
+    if reserved or ".." in name or "//" in name or not re.match(NAME, name):
+        raise InvalidName(
+            f"{name!r} cannot be the name of a {kind}",
+            hint="use letters, digits, _ . / + -, but not HEAD, v12 or step_2, which "
+            "already mean versions",
+        )
