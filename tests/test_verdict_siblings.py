@@ -15,7 +15,7 @@ from tfgrpo.domains.mathematics.answers import judge
 from tfgrpo.domains.mathematics.extract import bare
 
 HERE = Path(__file__).parent
-KINDS = ("symbol", "complex", "plain-names", "units", "notation", "begun", "other")
+KINDS = (*("symbol", "complex", "plain-names", "units", "notation", "begun", "arguments"), "other")
 
 
 def rows(name: str) -> list[dict[str, Any]]:

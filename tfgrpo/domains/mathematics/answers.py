@@ -326,6 +326,7 @@ def _has_inner_capital(text: str) -> bool:
 def _same_words(gold: str, answer: str) -> bool | None:
     """Compares words without their case, which counts where a capital stands within one."""
     right = _same(in_words)(gold, answer)
+    gold, answer = written(gold), written(answer)
     if right and _has_inner_capital(answer) and LETTERS.match(gold):
         return gold == answer
     blanks = BLANKS.sub("", answer)
@@ -448,7 +449,7 @@ def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
     if factor is None:
         return Verdict(0.0, one_line(answer), f"unit: {differs(answer, gold)}")
     if factor != 1:
-        have = have * _rational(factor)
+        have = expressions.scaled(have, factor)
     right = _same_region(gold, answer)
     rule = "set" if right is not None else "formula"
     if right is None:
@@ -467,12 +468,6 @@ def _one_is_relation(gold: str, answer: str, want: Any, have: Any) -> bool:
 
     relation = bool(INEQUALITY.search(gold)), bool(INEQUALITY.search(answer))
     return relation[0] != relation[1] and not isinstance(have if relation[0] else want, Set)
-
-
-def _rational(number: Fraction) -> Any:
-    from sympy import Rational
-
-    return Rational(number.numerator, number.denominator)
 
 
 def _same_region(gold: str, answer: str) -> bool | None:
