@@ -9,7 +9,10 @@ less beside others (it is sub-additive), so that nothing fits a model of additiv
 come in groups at one problem of random difficulty, rewards are 0 or 1, and an attempt shows a
 random part of what it may.
 With retrieval that is what belongs to the problem's kind, without it the whole pool; where four are
-tried, four of that, as the product chooses them (`tfgrpo/learn/assign.py`).
+tried, four of that, as the product chooses them (`tfgrpo/learn/assign.py`). Where lessons are said
+twice, each has a twin in nearly the same words, of the same rule, of which the better does what
+both do; look-alikes are two rules of one kind in nearly the same words. With rivals one of such
+texts enters, and the other has to beat it in its place (`tfgrpo/learn/rivals.py`).
 
 A policy promotes and retires by what an estimator believes. Reported are the true gain on new
 problems, the share of runs that end below their start, and, of what was promoted, the share that
@@ -19,7 +22,7 @@ and the share that harms. No model is asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import erf, sqrt
 from pathlib import Path
@@ -31,11 +34,13 @@ from numpy.typing import NDArray
 
 from tfgrpo.learn.advantage import NOISE, WEIGHT, Effect, posterior
 from tfgrpo.learn.assign import tried
+from tfgrpo.learn.rivals import Rivals, replaced
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-TEXT = "{0}{0}{0}{0}"
-"""What a candidate says: no two are alike."""
+WORDS = 12
+"""Words of a candidate that its family has in common, before one of its own: those of two families
+are not alike."""
 FRESH = 300
 """Problems that the true gain is a mean over."""
 LEAST_SPREAD = 0.05
@@ -46,8 +51,9 @@ LEAST_SPREAD = 0.05
 class World:
     """What is planted, and how it is tried.
 
-    `helpful`, `null`, `harmful` and `paired` are shares; `effect` is the mean size of an effect at
-    its kind of problem. `groups` and `size` are the groups of a step and the attempts of each.
+    `helpful`, `null`, `harmful`, `paired`, `twins` and `lookalikes` are shares; `effect` is the
+    mean size of an effect at its kind of problem. `groups` and `size` are the groups of a step and
+    the attempts of each.
     """
 
     helpful: float = 0.40
@@ -62,6 +68,8 @@ class World:
     effect: float = 0.25
     leak: float = 0.15
     retrieval: bool = True
+    twins: float = 0.0
+    lookalikes: float = 0.0
 
 
 class Belief(NamedTuple):
@@ -91,7 +99,7 @@ class Policy(NamedTuple):
 
     `hidden` is how often an attempt goes without a promoted one, so that its effect stays known.
     With `few` of what belongs to a problem four are tried, as the product chooses. The last step
-    may promote at another chance.
+    may promote at another chance. With `rivals` one of texts that are nearly alike enters.
     """
 
     estimator: Estimator | None
@@ -101,6 +109,7 @@ class Policy(NamedTuple):
     pool: int = 24
     few: bool = False
     last: float | None = None
+    rivals: bool = False
 
 
 class Outcome(NamedTuple):
@@ -118,11 +127,14 @@ class Outcome(NamedTuple):
 
 @dataclass(slots=True)
 class Planted:
-    """Candidates with their worth: the kind each belongs to, its effect there, and its partner."""
+    """Candidates with their worth: the kind each belongs to, its effect there, and its partner; of
+    a second one, the first one of nearly the same words, and that of the same rule."""
 
     kind: list[int] = field(default_factory=list)
     effect: list[float] = field(default_factory=list)
     partner: list[int | None] = field(default_factory=list)
+    family: dict[int, int] = field(default_factory=dict)
+    rule: dict[int, int] = field(default_factory=dict)
 
     def add(self, dice: np.random.Generator, world: World) -> list[int]:
         """Plants the candidates of a step; returns their numbers."""
@@ -139,6 +151,11 @@ class Planted:
             roll = dice.random() * (world.helpful + world.null + world.harmful)
             sign = 1 if roll < world.helpful else 0 if roll < world.helpful + world.null else -1
             self._plant(kind, sign * min(0.9, size), None)
+            alike = dice.random() if world.twins + world.lookalikes and room > 1 else 1.0
+            if alike < world.twins + world.lookalikes:
+                number, other = len(self.kind), dice.gamma(4.0, world.effect / 4.0)
+                self._plant(kind, sign * min(0.9, other), None)
+                self.second(number, says_the_same=alike < world.twins)
         return list(range(first, len(self.kind)))
 
     def _plant(self, kind: int, effect: float, partner: int | None) -> None:
@@ -146,11 +163,34 @@ class Planted:
         self.effect.append(effect)
         self.partner.append(partner)
 
+    def second(self, number: int, *, says_the_same: bool) -> None:
+        """Words a candidate nearly as the one before it, with the same rule or another."""
+        self.family[number] = number - 1
+        if says_the_same:
+            self.rule[number] = number - 1
+
+    def texts(self, candidates: Sequence[int]) -> dict[str, str]:
+        """Returns what candidates say, by their names."""
+        signs = {n: (chr(0x4E00 + self.family.get(n, n)), chr(0xAC00 + n)) for n in candidates}
+        return {str(n): common * WORDS + own for n, (common, own) in signs.items()}
+
+    def is_near(self, experience: str, problem: str) -> bool:
+        """Returns whether a candidate belongs to a problem, which is called as its kind."""
+        return str(self.kind[int(experience)]) == problem
+
+    def common(self, one: str, other: str) -> float:
+        """Returns the share of their problems that two candidates have in common."""
+        return float(self.kind[int(one)] == self.kind[int(other)])
+
     def chance(self, base: float, kind: int, shown: Sequence[int]) -> float:
         """Returns the chance of a reward: what helps fills a part of what is missing to 1, and
         what harms takes a part of what is there."""
         missing, left = 1 - base, 1.0
+        best: dict[int, int] = {}  # of what says the same the better counts
         for one in shown:
+            rule = self.rule.get(one, one)
+            best[rule] = max(best.get(rule, one), one, key=lambda n: self.effect[n])
+        for one in best.values():
             if self.kind[one] != kind:
                 continue
             partner, effect = self.partner[one], self.effect[one]
@@ -166,31 +206,71 @@ class Planted:
         return self.effect[one] > 0 and (partner is None or partner in among)
 
 
+@dataclass(slots=True)
+class Library:
+    """What was promoted and what is on probation, what is believed of them, and the columns of the
+    evidence by the names of effects."""
+
+    planted: Planted
+    with_rivals: bool
+    kept: list[int] = field(default_factory=list)
+    pool: list[int] = field(default_factory=list)
+    beliefs: dict[int, Belief] = field(default_factory=dict)
+    columns: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def rivals(self) -> Rivals:
+        """Which candidates are rivals, and of what."""
+        in_force = self.planted.texts(self.kept) if self.with_rivals else {}
+        candidates = self.planted.texts(self.pool) if self.with_rivals else {}
+        return Rivals(candidates, in_force, self.planted)
+
+    def column(self, name: str) -> int:
+        """Returns the column of an effect."""
+        return self.columns.setdefault(name, 1 + max(self.columns.values(), default=-1))
+
+    def promote(self, ones: Sequence[int], rivals: Rivals) -> None:
+        """Takes candidates into the library, of rivals the surest."""
+        names = sorted(map(str, ones), key=lambda name: -self.beliefs[int(name)].above)
+        chosen = set(rivals.one_of_each(names) if self.with_rivals else names)
+        for one in [one for one in ones if str(one) in chosen]:
+            place = rivals.stands_for(str(one)) if self.with_rivals else None
+            self.pool.remove(one)
+            if place is None:
+                self.kept.append(one)
+            elif int(place) in self.kept:
+                self.kept[self.kept.index(int(place))] = one
+                self.columns[str(one)] = self.columns[place]
+
+
 def simulate(policy: Policy, world: World, seed: int) -> Outcome:
     """Plays one run, and returns what came of it. The same seed plants the same candidates."""
     plants, dice = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
-    planted, kept, pool, claims = Planted(), list[int](), list[int](), dict[int, float]()
-    beliefs = dict[int, Belief]()
+    planted, claims = Planted(), dict[int, float]()
+    library = Library(planted, policy.rivals)
     evidence = Evidence(np.zeros(0, int), np.zeros((0, 0), bool), np.zeros(0))
     for step in range(world.steps):
         new = planted.add(plants, world)
         if policy.estimator is None:
-            kept += new
+            library.kept += new
             continue
-        pool += new
-        evidence = _attempted(dice, policy, world, planted, evidence, (kept, pool, beliefs))
-        active = [*kept, *pool]
-        beliefs = dict(zip(active, policy.estimator(evidence, active), strict=True))
+        library.pool += new
+        rivals = library.rivals
+        evidence = _attempted(dice, policy, world, library, evidence)
+        active = [*library.kept, *library.pool]
+        columns = [library.column(rivals.name(str(one))) for one in active]
+        beliefs = dict(zip(active, policy.estimator(evidence, columns), strict=True))
+        library.beliefs = beliefs
         is_last = step + 1 == world.steps
         enough = policy.last if is_last and policy.last else policy.promote
-        for one in [one for one in pool if beliefs[one].above >= enough]:
-            pool.remove(one)
-            kept.append(one)
-        kept = [one for one in kept if beliefs[one].direction >= policy.retire]
-        pool = [one for one in pool if beliefs[one].direction >= policy.retire]
+        library.kept = [one for one in library.kept if beliefs[one].direction >= policy.retire]
+        library.promote([one for one in library.pool if beliefs[one].above >= enough], rivals)
+        pool = [one for one in library.pool if beliefs[one].direction >= policy.retire]
         if len(pool) > policy.pool:
             pool = sorted(pool, key=lambda one: -beliefs[one].above)[: policy.pool // 2]
-        claims = {one: 1 - beliefs[one].above for one in kept}
+        library.pool = pool
+        claims = {one: 1 - beliefs[one].above for one in library.kept}
+    kept = library.kept
     gain = _true_gain(planted, world, kept)
     if not kept:
         return Outcome(gain, gain < 0, 0, None, None)
@@ -201,21 +281,19 @@ def simulate(policy: Policy, world: World, seed: int) -> Outcome:
 
 
 def _attempted(
-    dice: np.random.Generator,
-    policy: Policy,
-    world: World,
-    planted: Planted,
-    before: Evidence,
-    library: tuple[Sequence[int], Sequence[int], Mapping[int, Belief]],
+    dice: np.random.Generator, policy: Policy, world: World, library: Library, before: Evidence
 ) -> Evidence:
     """Returns the evidence with that of one more step: masks are folded over within a group, so
-    that each candidate is in half of its attempts. `library` is what was promoted, what is on
-    probation, and what is believed of them."""
-    count = len(planted.kind)
+    that each candidate is in half of its attempts."""
+    planted, rivals, pool = library.planted, library.rivals, library.pool
+    names = {one: rivals.name(str(one)) for one in (*library.kept, *pool)}
+    for one in range(len(planted.kind)):
+        library.column(str(one))
+    columns = {one: library.column(name) for one, name in names.items()}
+    count = 1 + max(library.columns.values())
     shown = np.zeros((world.groups * world.size, count), bool)
     reward = np.zeros(len(shown))
-    kept, pool, beliefs = library
-    effects = {str(n): Effect(*one, 0, 0) for n, one in beliefs.items()}
+    effects = {str(n): Effect(*one, 0, 0) for n, one in library.beliefs.items()}
     for group in range(world.groups):
         kind, base = int(dice.integers(world.kinds)), float(dice.beta(2, 3))
         teaches = group < world.candidates and group < len(pool)
@@ -224,18 +302,21 @@ def _attempted(
             kind = planted.kind[taught]
         belongs = [n for n in pool if not world.retrieval or planted.kind[n] == kind]
         if policy.few:
-            texts = {str(n): TEXT.format(chr(0x4E00 + n)) for n in belongs}
             draw = (len(before.reward), int(dice.integers(2**32)))
-            belongs = [int(name) for name in tried(texts, effects, group, draw)]
-        always = [n for n in kept if not world.retrieval or planted.kind[n] == kind]
+            belongs = [int(name) for name in tried(planted.texts(belongs), effects, group, draw)]
+        always = [n for n in library.kept if not world.retrieval or planted.kind[n] == kind]
+        places = {n: int(place) for n in belongs if (place := replaced(names[n])) is not None}
         half = np.zeros(len(belongs), bool)
         for sample in range(world.size):
             row = group * world.size + sample
             half = ~half if sample % 2 else dice.random(len(belongs)) < 0.5
             hidden = dice.random(len(always)) < policy.hidden
             there = [n for n, is_in in zip(belongs, half, strict=True) if is_in]
-            there += [n for n, is_out in zip(always, hidden, strict=True) if not is_out]
-            shown[row, there] = True
+            out = {places[n] for n in there if n in places}
+            there += [
+                n for n, is_out in zip(always, hidden, strict=True) if not is_out and n not in out
+            ]
+            shown[row, [columns[n] for n in (*there, *out)]] = True
             chance = planted.chance(base, kind, there)
             if taught in there:  # it gives away something of the problem that taught it
                 chance += world.leak * (1 - chance)
@@ -308,6 +389,11 @@ WORLDS = {
     "15/50/35, no retrieval": World(0.15, 0.50, 0.35, retrieval=False),
     "20/50/30, 9 steps of 8 × 6": World(0.2, 0.5, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4),
     "0/70/30, 9 steps of 8 × 6": World(0.0, 0.7, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4),
+    "20/50/30, said twice": World(0.2, 0.5, 0.3, twins=1.0),
+    "20/50/30, said twice, 9 steps of 8 × 6": World(
+        0.2, 0.5, 0.3, 0.0, 6, 9, 8, 6, 3, effect=0.4, twins=1.0
+    ),
+    "20/50/30, look-alikes": World(0.2, 0.5, 0.3, lookalikes=1.0),
 }
 POLICIES = {
     "accept all": Policy(None),
@@ -319,6 +405,7 @@ POLICIES = {
     "two groups, P ≥ .90, at last .80, four tried": Policy(
         as_trained, promote=0.90, few=True, last=0.80
     ),
+    "the same with rivals": Policy(as_trained, promote=0.90, few=True, last=0.80, rivals=True),
 }
 
 

@@ -12,7 +12,7 @@ from tfgrpo.cli.start_context import BRANCH, REVISION, TAG, App, pass_app
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.log_filter import subject, why_named
 from tfgrpo.store.history.name_moves import NameKind
-from tfgrpo.store.history.revisions import tagged
+from tfgrpo.store.history.revisions import meant_by
 from tfgrpo.store.records import TAGGED
 
 
@@ -225,10 +225,9 @@ def _list(app: App, kind: NameKind, flags: NameFlags) -> None:
         names = {name: number for name, number in names.items() if fnmatchcase(name, like)}
     protected, signed = name_moves.protected(store, kind), set[str]()
     if kind == "tag":
-        own = {v.number: v for v in store.versions_at(set(names.values())) if TAGGED in v.meta}
-        signed = {name for name, number in names.items() if number in own}
-        at = {name: tagged(store, own[names[name]]).number for name in signed}
-        names = {**names, **at}
+        own = {v.number: v.meta.get(TAGGED) for v in store.versions_at(set(names.values()))}
+        signed = {name for name, number in names.items() if own[number] == name}
+        names = meant_by(store, names)
     if flags.as_json:
         tags = {"tags": names} | ({"signed": sorted(signed)} if signed else {})
         fields: dict[str, object] = {"branches": names} if kind == "branch" else {**tags}

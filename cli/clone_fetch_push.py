@@ -12,8 +12,8 @@ import click
 
 from tfgrpo.author import default_author
 from tfgrpo.cli import checkout, merge_pick_revert, printing, trust
-from tfgrpo.cli.conflicts import show_conflicts
 from tfgrpo.cli.flags import flag, option
+from tfgrpo.cli.merge_pick_revert import show_conflicts
 from tfgrpo.cli.start_context import BRANCH, REF, REMOTE, SWITCH, App, force_option, pass_app
 from tfgrpo.rendering.near_duplicates import near_duplicates
 from tfgrpo.store.address import named_by, project_root, store_path

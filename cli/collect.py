@@ -76,7 +76,7 @@ def collect(app: App, given: Given) -> None:
       tfgrpo collect traces.jsonl -o problems.jsonl
     """
     from tfgrpo.cli import cost, interrupts
-    from tfgrpo.improvement import collection, improvement_estimate, judge_feedback
+    from tfgrpo.improvement import collection, judge_feedback
     from tfgrpo.store.activity.traffic import CallFilter
     from tfgrpo.store.history.log_filter import parse_time
 
@@ -94,8 +94,8 @@ def collect(app: App, given: Given) -> None:
         settings = {name: value for name, value in named.items() if value is not None}
         judging = judge_feedback.JudgeRequest(given.judge, which, settings, given.budget)
         if given.estimate:
-            planned = improvement_estimate.estimate_judging(app.store, project, judging)
-            cost.print_planned(planned, details=given.details, as_json=given.as_json)
+            figures = judge_feedback.estimate_judging(app.store, project, judging)
+            cost.print_figures(figures, details=given.details, as_json=given.as_json)
             return
         scored = interrupts.run(judge_feedback.judge_calls(app.store, project, judging))
         printing.echo(f"{given.judge} scored {printing.plural(scored, 'call')}", err=given.as_json)

@@ -16,7 +16,6 @@ from tfgrpo.wording import money, span
 
 if TYPE_CHECKING:
     from tfgrpo.costs.accounts import Total
-    from tfgrpo.improvement.improvement_estimate import Planned
     from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
 
 COLUMNS = ("calls", "tries", "prompt", "cached", "completion", "reasoning", "seconds", "cost")
@@ -130,39 +129,34 @@ def dollars(sums: Total) -> str:
     return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
 
 
-def print_planned(planned: Planned, *, details: bool, as_json: bool) -> None:
-    """Prints what something else than a run would take, or that there is nothing to do."""
-    if planned.estimate is not None:
-        if not as_json:
-            printing.echo(f"{printing.shown(planned.about)}:")
-        print_figures(planned.estimate, planned.prices_known, details=details, as_json=as_json)
-    elif as_json:
-        printing.emit_json({"nothing": planned.about})
-    else:
-        printing.echo(printing.shown(planned.about))
-
-
-def print_figures(
-    estimate: RunEstimate, prices_known: bool, *, details: bool, as_json: bool
-) -> None:
-    """Prints the figures of an estimate: a sentence, or by stage."""
+def print_figures(estimate: RunEstimate | str, *, details: bool, as_json: bool) -> None:
+    """Prints an estimate, as a sentence or by stage; or a text that there is nothing to do."""
     from tfgrpo.learn.run_estimate import summed
 
+    if isinstance(estimate, str):
+        if as_json:
+            printing.emit_json({"nothing": estimate})
+        else:
+            printing.echo(printing.shown(estimate))
+        return
     figures = (("expected", estimate.expected), ("at most", estimate.most))
+    expected, most = summed(estimate.expected), summed(estimate.most)
     if as_json:
         keys = ("expected", "most")
         objects = [[_planned_object(one) for one in stages] for _, stages in figures]
         more = {
             "left_out": list(estimate.left_out),
             "steps": estimate.steps,
-            "seconds": round(estimate.seconds),
-            "most_seconds": round(estimate.most_seconds),
+            "seconds": round(expected.seconds),
+            "most_seconds": round(most.seconds),
             "steps_done": estimate.steps_done,
             "spent_tokens": estimate.spent_tokens,
             "spent_dollars": estimate.spent_dollars,
         }
         printing.emit_json({**dict(zip(keys, objects, strict=True)), **more})
         return
+    if estimate.about:
+        printing.echo(f"{printing.shown(estimate.about)}:")
     if details:
         for title, stages in figures:
             rows = [_estimated(one) for one in (*stages, summed(stages))]
@@ -173,7 +167,7 @@ def print_figures(
         printing.echo(f"{_source(estimate)}; nothing has been spent")
     for missing in estimate.left_out:
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
-    if not prices_known:
+    if most.dollars is None:
         printing.echo("a price is unknown: give it in tfgrpo.toml's [prices]")
 
 
@@ -185,7 +179,7 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     steps = max(1, estimate.steps)
     sizes = (_round(expected.prompt_tokens / steps), _round(expected.completion_tokens / steps))
     step = f"({sizes[0]:,} in, {sizes[1]:,} out{' a step' if estimate.steps else ''})"
-    times = [span(seconds) for seconds in (estimate.seconds, estimate.most_seconds)]
+    times = [span(seconds) for seconds in (expected.seconds, most.seconds)]
     if expected.dollars is None or most.dollars is None:
         tokens = [_short(one.prompt_tokens + one.completion_tokens) for one in (expected, most)]
         amounts = [f"{amount} tokens" for amount in tokens]
@@ -207,8 +201,6 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
 
 
 def _source(estimate: RunEstimate) -> str:
-    if estimate.steps_done:
-        return "the rest is taken to be like the steps so far"
     source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
     return f"answers are taken to be as long as {source}"
 

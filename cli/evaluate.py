@@ -57,7 +57,7 @@ def eval_(
       tfgrpo eval heldout.jsonl --library HEAD --against v0 --samples 4
     """
     from tfgrpo.evaluation.scores import scores_object
-    from tfgrpo.learn.run_estimate import estimate_evaluation
+    from tfgrpo.learn.run_estimate import estimate_attempts, missing_attempts
 
     options.refuse_revisions(app, "eval", data)
     if len(data) > 1:
@@ -67,8 +67,8 @@ def eval_(
     given = {"data": next(iter(data), None), **values}
     if estimate:
         plan = _planned(app, config, versions, given, versions[:1])
-        figures = estimate_evaluation(app.store, plan)
-        print_figures(figures, plan.prices.known, details=details, as_json=as_json)
+        figures = estimate_attempts(app.store, plan, missing_attempts(app.store, plan))
+        print_figures(figures, details=details, as_json=as_json)
         return
     scores = run_evaluation(app, config, versions, given, versions[:1], quiet=as_json)
     if as_json:

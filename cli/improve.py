@@ -80,9 +80,8 @@ def improve(
       tfgrpo improve --target support --since 1d --least 20
     """
     from tfgrpo.cli import cost, interrupts, live_display
-    from tfgrpo.improvement import improvement_estimate
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
-    from tfgrpo.improvement.improve import ImproveRequest
+    from tfgrpo.improvement.improve import ImproveRequest, estimate_improvement
     from tfgrpo.improvement.improve import improve as improve_library
     from tfgrpo.store.activity.traffic import CallFilter
     from tfgrpo.store.history.log_filter import parse_time
@@ -106,8 +105,8 @@ def improve(
     )
     project = options.open_project(app, config)
     if estimate:
-        planned = improvement_estimate.estimate_improvement(app.store, project, request)
-        cost.print_planned(planned, details=details, as_json=as_json)
+        figures = estimate_improvement(app.store, project, request)
+        cost.print_figures(figures, details=details, as_json=as_json)
         return
     try:
         if quiet or as_json:

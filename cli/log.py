@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -17,14 +17,18 @@ from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, pass_app
 from tfgrpo.cli.suggest import CountedCommand
 from tfgrpo.display.event_lines import event_object
 from tfgrpo.display.order_changes import move_objects, moves_of
-from tfgrpo.display.version_rows import StandingNames, scores, signed, version_object
+from tfgrpo.display.version_rows import (
+    StandingNames,
+    scores,
+    signature_lines,
+    signature_objects,
+    signed,
+    version_object,
+)
 from tfgrpo.store.history import log_filter
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.records import OPS, Event, Op, Version
 from tfgrpo.store.store import Store
-
-if TYPE_CHECKING:
-    from tfgrpo.store.signing import Checked
 
 
 @click.command(cls=CountedCommand)
@@ -57,7 +61,7 @@ if TYPE_CHECKING:
     "Show decisions instead (about a name): who approved what, when and why.",
     name="decided",
 )
-@flag("--show-signature", "Check each version's signature.", name="signatures")
+@flag("--show-signature", "Check the signatures of each version and its tags.", name="signatures")
 @JSON
 @pass_app
 def log(
@@ -224,8 +228,7 @@ class LogView(NamedTuple):
         else:
             lines = heading(self.store, version, self.names)
         if self.signatures and version.number:
-            words = text.words(text.shown(str(self._checked(version))), fg="cyan")
-            lines += text.wrap(words, first="  ", indent=4)
+            lines += signed_lines(self.store, version) or [text.style("  no signature", fg="cyan")]
         events = self._events(version)
         texts = self.store.texts_before(events)
         for event in events:
@@ -241,8 +244,7 @@ class LogView(NamedTuple):
         """A version as JSON for programs."""
         fields = version_object(self.store, version, self.names)
         if self.signatures:
-            checked = self._checked(version)
-            fields["signature"] = {"state": checked.state, "by": checked.by}
+            fields |= signature_objects(self.store, version)
         if self.patch is not None:
             events = self._events(version)
             texts = self.store.texts_before(events)
@@ -251,11 +253,6 @@ class LogView(NamedTuple):
             ]
             fields["moves"] = move_objects(moves_of(self.store, version))
         return fields
-
-    def _checked(self, version: Version) -> Checked:
-        from tfgrpo.store import signing
-
-        return signing.check(self.store, version)
 
     def _events(self, version: Version) -> list[Event]:
         if self.patch is None:
@@ -276,6 +273,15 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
     for line in scores(store, version):
         lines += text.wrapped(line, fg="magenta", first="  ", indent=4)
     return lines
+
+
+def signed_lines(store: Store, version: Version) -> list[str]:
+    """A version's signatures and those of its tags, as lines; none where there is none."""
+    return [
+        line
+        for one in signature_lines(store, version)
+        for line in text.wrap(text.words(text.shown(one), fg="cyan"), first="  ", indent=4)
+    ]
 
 
 def one_line(store: Store, version: Version, names: StandingNames) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from tfgrpo.cli import checkout, merge_measure, printing
-from tfgrpo.cli.conflicts import conflict_lines, show_conflicts
+from tfgrpo.cli import checkout, printing
 from tfgrpo.cli.event_text import events_lines, version_move_lines
 from tfgrpo.cli.flags import JSON, Decorator, flag, option, together
 from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, force_option, pass_app
@@ -18,8 +17,82 @@ from tfgrpo.rendering.near_duplicates import NearDuplicate, near_duplicates
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import moves
-from tfgrpo.store.history.merge import Conflict, MergeConflict, Resolve
+from tfgrpo.store.history.merge import (
+    Conflict,
+    Measured,
+    MergeConflict,
+    Resolve,
+    Sides,
+    side,
+    three_way,
+)
 from tfgrpo.store.records import Version
+
+if TYPE_CHECKING:
+    from tfgrpo.cli.start_context import App
+
+
+def tried(
+    app: App, sides: Sides, take: str | None, called: str, given: Mapping[str, Any]
+) -> tuple[Measured | None, list[str]]:
+    """What a trial of a merge came to (no figures: it measured nothing), and what to say of it.
+    Raises MergeConflict for what helps alone and harms together, unless a side is taken."""
+    from tfgrpo.cli import options, prove
+    from tfgrpo.learn.prove import Wanted, measured_merge, merge_figures, plan_trial, stem_of
+
+    store, (base, ours, theirs) = app.store, sides
+    if base.number in (ours.number, theirs.number):
+        return None, ["one side has nothing of its own: there was nothing to measure"]
+    libraries = [store.library(version) for version in sides]
+    decided = None if take is None else side("ours")
+    if three_way(*libraries, resolve=decided).conflicts:
+        return None, []
+    settings = dict(given)
+    wanted = Wanted((ours, theirs), stem_of(called), base, settings.pop("budget", None))
+    project = options.open_project(app, None)
+    plan = plan_trial(store, project, options.read_flags(settings), wanted)
+    proof = prove.run_trial(app, project, plan, wanted, quiet=True)
+    pairs = measured_merge(store, proof, wanted)
+    texts = {e.id: e.text for library in libraries for e in library}
+    conflicts = [pair for pair in pairs if pair.kind == "conflict"]
+    if conflicts and take not in ("ours", "theirs"):
+        many = f"{len(conflicts)} pairs of experiences help" if len(conflicts) > 1 else "two help"
+        raise MergeConflict(
+            f"{many} alone and harm together",
+            [
+                Conflict(" and ".join(pair.names), None, *(texts[id] for id in pair.names))
+                for pair in conflicts
+            ],
+            hint="nothing was recorded; --ours leaves theirs out, --theirs ours, and the trial is "
+            "not paid for again",
+        )
+    out = frozenset(pair.names[1 if take == "ours" else 0] for pair in conflicts)
+    notes = [f"left out for what it does beside the other side: {texts[id]}" for id in sorted(out)]
+    notes += [
+        f"redundant, either helps as much as both: {texts[one]} / {texts[other]}"
+        for kind, (one, other), *_ in pairs
+        if kind == "redundant"
+    ]
+    figures = merge_figures(store, proof, pairs)
+    notes.append(f"measured in run {proof.run.name}, {figures['attempts']} attempts")
+    return Measured(figures, out), notes
+
+
+def show_conflicts(error: MergeConflict) -> None:
+    """Prints what each side says of every experience that has to be decided."""
+    for conflict in error.conflicts:
+        printing.echo_each(conflict_lines(conflict), err=True)
+
+
+def conflict_lines(conflict: Conflict) -> list[str]:
+    """The lines about one experience: what it was, and what each side has."""
+    lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
+    for name in ("base", "ours", "theirs"):
+        words = getattr(conflict, name)
+        text = "(not there)" if words is None else words
+        lines += printing.wrapped(text, first=f"  {name}: ", indent=10, dim=words is None)
+    return lines
+
 
 T = TypeVar("T")
 
@@ -128,7 +201,7 @@ def merge(
     if measure:
         sides = merges.sides_of(store, "merge", branch, theirs)
         measured, notes = _trying(
-            lambda: merge_measure.tried(app, sides, take, f"{branch}-{revision}", trial), as_json
+            lambda: tried(app, sides, take, f"{branch}-{revision}", trial), as_json
         )
     version = _trying(
         lambda: merges.merge(

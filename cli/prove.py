@@ -74,7 +74,7 @@ def prove(
     if estimate:
         library = offered(what) if is_file else store.library(wanted.versions[0])
         figures = estimate_trial(store, plan, library)
-        cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
+        cost.print_figures(figures, details=details, as_json=as_json)
         return
     if details:
         raise click.UsageError("--details needs --estimate")

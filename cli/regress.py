@@ -73,8 +73,7 @@ def regress(
       tfgrpo regress --unused 28d
     """
     from tfgrpo.cli import cost, interrupts
-    from tfgrpo.improvement import improvement_estimate
-    from tfgrpo.improvement.regression import RegressRequest, regression_object
+    from tfgrpo.improvement.regression import RegressRequest, estimate_regression, regression_object
     from tfgrpo.improvement.regression import regress as compare_sides
 
     if unused is not None:
@@ -84,8 +83,8 @@ def regress(
     project = options.open_project(app, config)
     request = RegressRequest(library, data, samples, given, target)
     if estimate:
-        planned = improvement_estimate.estimate_regression(app.store, project, request)
-        cost.print_planned(planned, details=details, as_json=as_json)
+        figures = estimate_regression(app.store, project, request)
+        cost.print_figures(figures, details=details, as_json=as_json)
         return
 
     def work(report: OnProgress) -> Coroutine[Any, Any, Regression]:

@@ -11,6 +11,7 @@ from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.show import issue_lines
 from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.evaluation.sealed_problems import Seal
+from tfgrpo.runs.own_estimate import gain_words
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, listed_runs, run_record
 from tfgrpo.store.store import Store
@@ -91,6 +92,9 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
     for version in record.versions:
         words = [text.Word(version.name, fg="yellow"), *text.counts(store.counts(version))]
         yield from text.wrap([*words, *text.words(version.message)], indent=4)
+    if record.gain is not None:
+        yield ""
+        yield from text.wrapped(gain_words(record.gain), indent=4)
     if issue_counts(record.report):
         yield ""
         yield issue_counts(record.report)

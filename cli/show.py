@@ -12,7 +12,7 @@ from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import WHAT, App, pass_app
 from tfgrpo.display.event_lines import ShownEvent, event_object, events_of, life_of
 from tfgrpo.display.order_changes import move_objects, moves_of
-from tfgrpo.display.version_rows import StandingNames, signed, version_object
+from tfgrpo.display.version_rows import StandingNames, signature_objects, signed, version_object
 from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.records import Library, Version
@@ -48,6 +48,7 @@ def show(app: App, what: str, as_json: bool) -> None:
     library = store.library(version)
     if as_json:
         fields = version_object(store, version, StandingNames(store))
+        fields |= signature_objects(store, version)
         fields["events"] = [
             event_object(shown.event, shown.origin) for shown in events_of(store, version)
         ]
@@ -70,6 +71,7 @@ def show_experience(app: App, store: Store, experience: str, as_json: bool) -> N
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
     names = StandingNames(store)
     yield from log.heading(store, version, names)
+    yield from log.signed_lines(store, version)
     yield printing.style(f"  {version.digest.hex()}", dim=True)
     for shown in events_of(store, version):
         yield ""

@@ -253,7 +253,10 @@ def branches(store: Store) -> list[tuple[str, str]]:
 
 def tags(store: Store) -> list[tuple[str, str]]:
     """The tags, each with where it stands."""
-    return [(name, f"tag at v{number}") for name, number in store.tags().items()]
+    from tfgrpo.store.history.revisions import meant_by
+
+    meant = meant_by(store, store.tags())
+    return [(name, f"tag at v{number}") for name, number in meant.items()]
 
 
 def names(store: Store) -> list[tuple[str, str]]:

@@ -186,7 +186,7 @@ def opened(app: App) -> Any:
 
 def dollars_of(app: App) -> Cost:
     """What tells the price of a call."""
-    from tfgrpo.costs.proxy_calls import Dollars
+    from tfgrpo.costs.accounts import Dollars
 
     return Dollars(options.open_project(app, None).table("prices")).of
 

@@ -102,7 +102,7 @@ def train(
             printing.echo(plan.chosen, err=True)
         run_budget(app.store, project, budget, plan.prices)
         figures = estimate_run(app.store, plan, run)
-        cost.print_figures(figures, plan.prices.known, details=details, as_json=as_json)
+        cost.print_figures(figures, details=details, as_json=as_json)
         return
     make = None if there else app.make_store
     ready = ready_run(app.store, project, given, choice, new_store=make)
@@ -163,6 +163,7 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, result: TrainResult) -> None:
     from tfgrpo.learn.best_version import best_tag, final_version
+    from tfgrpo.runs.own_estimate import gain_words, is_doubtful
     from tfgrpo.runs.run_issues import issue_counts
 
     store, run = app.store, result.run
@@ -171,6 +172,8 @@ def _tell(app: App, result: TrainResult) -> None:
         printing.echo(f"learned nothing: {result.nothing_learned}")
     if result.chosen is not None:  # first of all: it may be worse than none
         printing.echo(str(result.chosen))
+    if result.gain is not None and is_doubtful(result.gain):
+        printing.echo(gain_words(result.gain))
     issues = issue_counts(result.report)
     if issues:
         printing.echo(f"{issues}; `tfgrpo runs {run.name}` lists them")
@@ -188,5 +191,7 @@ def _tell(app: App, result: TrainResult) -> None:
     else:
         printing.echo(f"{learned}, on branch {run.branch} ({span(result.seconds)})")
         printing.echo(f"switch to it with `tfgrpo checkout {run.branch}`")
+    if result.gain is not None and not is_doubtful(result.gain):
+        printing.echo(gain_words(result.gain))
     for step in next_steps(result):
         printing.echo_each(printing.wrapped(step, first="next: ", indent=6))

@@ -102,6 +102,11 @@ def encode_id(number: int) -> str:
     return "".join(ALPHABET[(number >> shift) & 31] for shift in range(55, -1, -5))
 
 
+def new_salts(count: int) -> bytes:
+    """Fresh random salts, one after another."""
+    return os.urandom(SALT_BYTES * count)
+
+
 def new_id() -> str:
     """A fresh random experience id."""
     return encode_id(int.from_bytes(os.urandom(8), "big"))

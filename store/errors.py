@@ -6,7 +6,14 @@ from __future__ import annotations
 import errno
 import re
 
-from tfgrpo.store.exit_codes import FAILED, NOT_BEGUN
+FAILED = 1
+NOT_BEGUN = 2
+"""The command line or a setting is wrong."""
+STOPPED = 3
+"""A run was stopped, and can be resumed."""
+BUSY = 75
+"""Another process is at work on the same; try again later."""
+
 
 NAME = "tfgrpo"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

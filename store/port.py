@@ -134,6 +134,10 @@ class Port(Protocol):
     def close(self) -> None:
         """Releases the file or connection."""
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
     def transaction(self) -> AbstractContextManager[None]:
         """Everything written inside lands whole or not at all. One inside another joins it."""
 
@@ -221,7 +225,8 @@ class Names(Protocol):
         """The row of the newest move; 0 where there is none."""
 
     def marks_at(self, number: int, upto: int) -> list[str]:
-        """The tags and remote branches that stood at a version after the move in row `upto`."""
+        """The tags and remote branches that stood at a version after the move in row `upto`, those
+        tags too whose own version, as a signed one has it, is on top of it."""
 
     def head(self) -> tuple[str | None, Version] | None:
         """The name that HEAD follows (None: it is detached) and the version that it is at; None

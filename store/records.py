@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-from tfgrpo.store.event_kinds import OPS as OPS
-from tfgrpo.store.event_kinds import Op as Op
+Op: TypeAlias = Literal["ADD", "MODIFY", "DELETE", "KEEP"]
+OPS: tuple[Op, ...] = get_args(Op)
+
 
 REDACTED = "[redacted]"
 """What stands for a text that was redacted."""

@@ -35,6 +35,7 @@ from tfgrpo.store.errors import (
     advice,
 )
 from tfgrpo.store.history import replay
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.port import EventRow, Redaction
 from tfgrpo.store.records import Event, Operation, Version
 from tfgrpo.store.store import Store, event_of
@@ -144,21 +145,22 @@ def redact(
             )
     before = pending(store)
     try:
-        with port.transaction():
-            redaction = plan(store, target)
-            _check(redaction, reason, author, replacement)
-            _mark(store, [*before, redaction.written])
-            record = [Redaction(author, store.now(), reason)]
-            _record_decisions(store, redaction, reason, author)
-            for event in redaction.events:
-                port.redactions.append(event.row, record)
-                port.redactions.blank(event.row)
-            if redaction.written:
-                port.redactions.replace(matcher(redaction.written))
-            versions = [
-                _take_out(store, branch, ids, reason, author, replacement)
-                for branch, ids in redaction.live.items()
-            ]
+        for recording in recordings(store):
+            with recording:
+                redaction = plan(store, target)
+                _check(redaction, reason, author, replacement)
+                _mark(store, [*before, redaction.written])
+                record = [Redaction(author, store.now(), reason)]
+                _record_decisions(store, redaction, reason, author)
+                for event in redaction.events:
+                    port.redactions.append(event.row, record)
+                    port.redactions.blank(event.row)
+                if redaction.written:
+                    port.redactions.replace(matcher(redaction.written))
+                versions = [
+                    _take_out(store, branch, ids, reason, author, replacement)
+                    for branch, ids in redaction.live.items()
+                ]
     except BaseException:
         store.forget()
         _mark(store, before)

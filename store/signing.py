@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from tfgrpo.store import child_processes
 from tfgrpo.store.canonical import VersionContent, canonical, signed_payload, version_digest
 from tfgrpo.store.errors import InvalidName, PushRefused, TfgrpoError, UnknownRevision
-from tfgrpo.store.history.append import Signer, event_contents, new_version
+from tfgrpo.store.history.append import event_contents, new_version
 from tfgrpo.store.history.revisions import TAG, check_name
+from tfgrpo.store.history.signed_outside import Pending, Signer, drawn, recordings, signature
 from tfgrpo.store.history.walks import ancestors
 from tfgrpo.store.port import BranchTip
 from tfgrpo.store.records import SIGNATURE, TAGGED, Version
@@ -48,20 +50,24 @@ class Checked(NamedTuple):
 
 def signer(key: str) -> Signer:
     """What signs with a key: a file with one, or with a public key whose private half an agent
-    holds. It raises TfgrpoError where there is none, or ssh-keygen refuses."""
+    holds. Signing raises TfgrpoError where there is none, or ssh-keygen refuses."""
 
-    def sign(message: bytes) -> str:
-        command = ["-Y", "sign", "-n", NAMESPACE, "-f", os.path.expanduser(key)]
-        code, output, complaint = _ssh_keygen(command, message)
-        if code:
-            raise TfgrpoError(
-                f"cannot sign with {key}: {complaint}",
-                hint="`ssh-add` gives a key with a passphrase to your agent; "
-                "key in [commit] of tfgrpo.toml, or git's user.signingkey, says which",
-            )
-        return output
+    def sign(message: bytes) -> Pending:
+        return lambda: _signature(message, key)
 
     return sign
+
+
+def _signature(message: bytes, key: str) -> str:
+    command = ["-Y", "sign", "-n", NAMESPACE, "-f", os.path.expanduser(key)]
+    code, output, complaint = _ssh_keygen(command, message)
+    if code:
+        raise TfgrpoError(
+            f"cannot sign with {key}: {complaint}",
+            hint="`ssh-add` gives a key with a passphrase to your agent; "
+            "key in [commit] of tfgrpo.toml, or git's user.signingkey, says which",
+        )
+    return output
 
 
 def allowed_signers(store: Store) -> str:
@@ -88,7 +94,7 @@ def unsigned_digest(store: Store, version: Version) -> bytes:
 
 
 def check(store: Store, version: Version) -> Checked:
-    """Checks the signature of a version. Raises TfgrpoError where ssh-keygen cannot be run."""
+    """Checks the signature of a version."""
     if SIGNATURE not in version.meta:
         return Checked(None, MISSING)
     message = signed_payload(unsigned_digest(store, version))
@@ -97,7 +103,7 @@ def check(store: Store, version: Version) -> Checked:
 
 def check_signature(store: Store, signature: object, message: bytes, moment: int) -> Checked:
     """Checks a signature of a message, made at a moment in microseconds (UTC), by those who are
-    allowed in a store. Raises TfgrpoError where ssh-keygen cannot be run."""
+    allowed in a store. Where ssh-keygen cannot be run, it is one that cannot be checked."""
     if signature is None:
         return Checked(None, MISSING)
     allowed = allowed_signers(store)
@@ -105,7 +111,10 @@ def check_signature(store: Store, signature: object, message: bytes, moment: int
         return Checked(None, f"a signature that nobody is allowed to make: there is no {allowed}")
     if not isinstance(signature, str) or len(signature) > LONGEST:
         return Checked(None, "a bad signature: it is none")
-    return _verified(signature, message, allowed, moment)
+    try:
+        return _verified(signature, message, allowed, moment)
+    except TfgrpoError as error:
+        return Checked(None, f"a signature that cannot be checked here: {error}")
 
 
 def _verified(signature: str, message: bytes, allowed: str, moment: int) -> Checked:
@@ -144,6 +153,17 @@ def _tag_checked(store: Store, name: str, version: Version) -> Checked:
     return check(store, version)
 
 
+def signatures_at(store: Store, version: Version) -> dict[str, Checked]:
+    """The signatures that a version has: its own, named "", then that of each tag that means it."""
+    checked = {"": check(store, version)} if SIGNATURE in version.meta else {}
+    for mark in store.port.names.marks_at(version.number, store.port.names.last_move()):
+        own = store.port.names.standing(mark) if mark.startswith(TAG) else None
+        if own is not None and TAGGED in own.meta:
+            name = mark.removeprefix(TAG)
+            checked[name] = _tag_checked(store, name, own)
+    return checked
+
+
 def standing_tag(store: Store, name: str) -> Version:
     """The version that a tag stands at: its own, where it is signed. Raises UnknownRevision."""
     version = store.port.names.standing(TAG + name)
@@ -156,20 +176,30 @@ def sign_tag(store: Store, name: str, at: str, sign: Signer, why: str, *, force:
     """Makes a signed tag of a revision; returns the version that was tagged. Raises InvalidName for
     one that is there, unless `force`, and TfgrpoError."""
     check_name("tag", name)
-    with store.port.transaction():
-        target = store.resolve(at)
-        there = store.port.names.standing(TAG + name)
-        if there is not None and not force:
-            raise InvalidName(
-                f"tag {name} exists", hint="choose another name, or use --force to move it"
-            )
-        last = store.port.last_version()
-        on = BranchTip("", target, target.number, None, last, 0, False, False)
-        details: Any = {"author": store.author, "meta": {TAGGED: name}}
-        version = new_version(on, [], why or f"tag {name}", details, store.now(), sign)
-        store.port.append_version(version, [])
-        store.create_tag(name, version, force=force, why=why)
+    signer, store.signer = store.signer, sign
+    try:
+        for recording in recordings(store):
+            with recording:
+                target = store.resolve(at)
+                _append_tag(store, name, target, why, force)
+    finally:
+        store.signer = signer
     return target
+
+
+def _append_tag(store: Store, name: str, target: Version, why: str, force: bool) -> None:
+    there = store.port.names.standing(TAG + name)
+    if there is not None and not force:
+        raise InvalidName(
+            f"tag {name} exists", hint="choose another name, or use --force to move it"
+        )
+    last = store.port.last_version()
+    on = BranchTip("", target, target.number, None, last, 0, False, False)
+    details: Any = {"author": store.author, "meta": {TAGGED: name}}
+    message, now = why or f"tag {name}", drawn(store, target, []).time
+    version = new_version(on, [], message, details, now, partial(signature, store))
+    store.port.append_version(version, [])
+    store.create_tag(name, version, force=force, why=why)
 
 
 def require(store: Store, name: str, before: Version | None, after: Version) -> None:

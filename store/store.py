@@ -16,7 +16,7 @@ import sys
 import time as clock
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.store import atomic_write, opening
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from tfgrpo.store.activity.runs import Rollouts, Runs
-    from tfgrpo.store.history.append import CommitDetails, Signer, TipState
+    from tfgrpo.store.history.append import CommitDetails, TipState
+    from tfgrpo.store.history.signed_outside import Signer, SigningTurns
 
 Author: TypeAlias = str | Callable[[], str]
 
@@ -73,6 +74,7 @@ class Store:
         self._forced = False
         self.signer: Signer | None = None
         """Signs the versions that are committed (`signing.py`); None: nothing is signed."""
+        self.turns: SigningTurns | None = None
 
     # opening:
 
@@ -218,8 +220,9 @@ class Store:
         None asks for all that a name stands on. The revision is resolved at the call, and versions
         are read as they are asked for."""
         if revision is None:
-            named = self.branches() | self.remote_branches() | self.tags()
-            return history.ancestors(self, {self.head.version.number, *named.values()})
+            named = [*self.branches().values(), *self.remote_branches().values()]
+            meant = revisions.meant_by(self, self.tags()).values()
+            return history.ancestors(self, {self.head.version.number, *named, *meant})
         if isinstance(revision, Version):
             return history.with_ancestors(self, revision)
         return revisions.walk(self, revision)
@@ -396,12 +399,12 @@ class Store:
         return tip
 
     def delete_tag(self, name: str) -> Version:
-        """Forgets a tag; its version stays. Raises UnknownRevision."""
+        """Forgets a tag; the version that it meant stays. Raises UnknownRevision."""
         with self.port.transaction():
             if (version := self.port.names.standing(TAG + name)) is None:
                 raise UnknownRevision(f"there is no tag {name!r}", hint="`tfgrpo tag` lists them")
             self._move(name_moves.moves_away(self.port, TAG + name), f"delete tag {name}")
-        return version
+        return revisions.tagged(self, version)
 
     def checkout(self, revision: str) -> Head:
         """Moves HEAD: onto a branch when `revision` is one's name, else detached at the version."""
@@ -493,6 +496,21 @@ class Store:
         """Appends one version to a branch, and tags it, in one transaction. Raises InvalidOperation
         for what cannot apply, StaleVersion where the branch has moved on from `expected`, or
         changed what is to change since `onto`; then nothing is recorded."""
+        from tfgrpo.store.history.signed_outside import recordings
+
+        operations = list(operations)
+        for recording in recordings(self):
+            with recording:
+                version = self._commit(branch, operations, message, details.copy())
+        return version
+
+    def _commit(
+        self,
+        branch: str,
+        operations: Sequence[Operation],
+        message: str,
+        details: CommitDetails,
+    ) -> Version:
         from tfgrpo.store.history.append import (
             event_rows,
             grown,
@@ -501,8 +519,8 @@ class Store:
             tip_state_at,
         )
         from tfgrpo.store.history.library_order import with_order
+        from tfgrpo.store.history.signed_outside import drawn, signature
 
-        operations = list(operations)
         for tag in (tags := details.get("tags", ())):
             check_name("tag", tag)
         with self.port.transaction():
@@ -517,10 +535,11 @@ class Store:
             state = tip_state_at(self.port, tip, known, self._memory.shapes)
             if operations and not at.ends_lane:
                 state = in_new_lane(self.port, state)
-            rows, changes = event_rows(self.port, state.position, state.live, operations)
+            _, _, now, operations, salts = drawn(self, tip, operations)
+            rows, changes = event_rows(self.port, state.position, state.live, operations, salts)
             details["author"] = details.get("author") or self.author
             details["meta"] = with_order(self.port, tip, state.live, changes, details)
-            version = new_version(at, rows, message, details, self.now(), self.signer)
+            version = new_version(at, rows, message, details, now, partial(signature, self))
             self.port.append_version(version, rows)
             state = grown(self.port, state, version, rows, changes)
             names = (BRANCH + branch, *(TAG + tag for tag in tags))

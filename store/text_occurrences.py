@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import REDACTED
@@ -17,6 +17,20 @@ BACKSLASHES = r"\\\\*+"
 """One or more, written so that a search is quick to pass what has none."""
 SHORT = {'"': '"', "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 """What stands behind the backslash of a short escape, by character."""
+
+
+REPLACED: dict[tuple[str, str], Literal["json", "plain"]] = {
+    ("texts", "text"): "json",
+    ("journal", "answer"): "json",
+    ("rollouts", "verdict"): "json",
+    ("evaluations", "config"): "json",
+    ("evaluations", "summary"): "json",
+    ("scores", "answer"): "plain",
+    ("decisions", "subject"): "plain",
+    ("decisions", "content"): "json",
+    ("decisions", "why"): "plain",
+}
+"""The columns in which a text may be replaced, and what they hold."""
 
 
 class Occurrence(NamedTuple):
@@ -74,6 +88,22 @@ def _spellings(char: str, backslashes: str) -> str:
     if char in SHORT:
         ways.append(backslashes + SHORT[char])
     return f"(?:{'|'.join(ways)})"
+
+
+def reason_to_stay(table: str, column: str) -> str | None:
+    """Why a text stays in a column, or None where it may be replaced."""
+    if (table, column) in REPLACED:
+        return None
+    if table in ("versions", "events"):
+        return "the digest of its version covers it"
+    return "the table is append-only" if table != "rollouts" else "other rows refer to it"
+
+
+def cleaned(table: str, column: str, value: str, pattern: re.Pattern[str]) -> str:
+    """What a column of `REPLACED` holds instead of a value."""
+    is_json = REPLACED[table, column] == "json"
+    value = clean_json(value, pattern) if is_json else pattern.sub(REDACTED, value)
+    return mark_redacted(value) if (table, column) == ("journal", "answer") else value
 
 
 def clean_json(value: str, pattern: re.Pattern[str]) -> str:

@@ -241,7 +241,12 @@ class MemoryPort:
     def marks_at(self, number: int, upto: int) -> list[str]:
         latest = {m.name: m.version for m in self._state.refs[:upto]}
         marks = [name for name in latest if name.startswith(("tags/", "remotes/"))]
-        return sorted(name for name in marks if latest[name] == number)
+        return sorted(name for name in marks if number in self._meant(name, latest[name]))
+
+    def _meant(self, name: str, at: int | None) -> tuple[int | None, ...]:
+        there = None if at is None else self.version(at)
+        own = name.startswith("tags/") and there is not None and "tag" in there.meta
+        return (at, there.parent) if own and there and not there.events else (at,)
 
     def head(self) -> tuple[str | None, Version] | None:
         move = self.ref("HEAD")

@@ -67,6 +67,20 @@ class NamesContract:
         assert port.names.marks_at(2, port.names.last_move()) == ["tags/b"]
         assert port.names.marks_at(0, then) == port.names.marks_at(1, 0) == []
 
+    def test_a_tag_at_a_version_of_its_own_is_at_the_version_below_too(self, port: Port) -> None:
+        record(port, 0, [])
+        record(port, 1, [])
+        own = version(2, 0, 0)._replace(parent=1, meta={"tag": "a"})
+        with port.transaction():
+            port.append_version(own, [])
+            port.append_version(version(3, 0, 0)._replace(parent=1, meta={"step": 1}), [])
+            moves = [move("tags/a", 2), move("tags/b", 3), move("remotes/o/x", 2)]
+            port.names.append_refs(moves)
+        then = port.names.last_move()
+        assert port.names.marks_at(1, then) == ["tags/a"]
+        assert port.names.marks_at(2, then) == ["remotes/o/x", "tags/a"]
+        assert port.names.marks_at(0, then) == []
+
     def test_the_version_that_a_name_stands_at_is_that_of_its_last_move(self, port: Port) -> None:
         assert port.names.last_move() == 0
         for number in range(2):

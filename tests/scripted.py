@@ -51,6 +51,7 @@ def stage(request: dict[str, Any]) -> str:
         ("controller", "You revise a library"),
         ("comparison", "Several attempts were made"),
         ("comparison", "Here are problems with attempts that were checked"),
+        ("objective", "Attempts at problems were made under instructions"),
         ("summary", "You keep a record of attempts"),
     ):
         if words in system:

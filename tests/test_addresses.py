@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.tools.http_fetch import FetchError, fetch
-from tfgrpo.tools.public_addresses import is_public
+from tfgrpo.tools.http_fetch import FetchError, fetch, is_public
 
 NOT_REACHABLE = """
 0.0.0.0/8 0.0.0.0/32 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12

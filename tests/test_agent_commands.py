@@ -313,6 +313,48 @@ def test_a_folder_of_somebody_elses_runs_no_command_before_trust(cli: Cli, tmp_p
         assert not server.requests
 
 
+@pytest.mark.parametrize(
+    ("reward", "why"),
+    [
+        ("echo good", "printed 'good', no number first"),
+        ("echo score: 1", "printed 'score: 1', no number first"),
+        ("true", "printed nothing, no number first"),
+        ("echo 7", "the reward 7 is not from 0 to 1"),
+        ("echo -1", "the reward -1 is not from 0 to 1"),
+        ("echo 80%", "printed '80%', no number first"),
+        ("echo nan", "printed 'nan', no number first"),
+        ("echo {}", "printed '{}', no number first"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["train", "eval", "by the model"])
+def test_a_reward_that_prints_no_number_is_an_error_before_a_paid_call(
+    cli: Cli, tmp_path: Path, reward: str, why: str, verb: str
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 4)
+    (tmp_path / "agent.py").write_text(AGENT)
+    with ScriptedEndpoint() as server:
+        where = ("--base-url", server.base_url, "--model", "m", "--reward", reward)
+        agent = () if verb == "by the model" else ("--agent", f"{PYTHON} agent.py")
+        cli("init")
+        command = "eval" if verb == "eval" else "train"
+        done = cli(command, "problems.jsonl", *where, *agent, ok=False)
+        one_line_error(done, why, "prints a number from 0 to 1 first", code=2)
+        assert not server.requests
+
+
+@pytest.mark.parametrize("reward", ["no-such-file.py", "sh -c 'exit 3'", "sh -c 'echo 1; exit 1'"])
+def test_a_reward_that_fails_is_an_error_at_the_first_attempt(
+    cli: Cli, tmp_path: Path, reward: str
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 12)
+    if reward == "no-such-file.py":
+        reward = f"{PYTHON} no-such-file.py"
+    with ScriptedEndpoint() as server:
+        where = ("--base-url", server.base_url, "--model", "m", "--reward", reward)
+        done = cli("train", "problems.jsonl", *where, "--concurrency", "2", ok=False)
+        one_line_error(done, "the reward command gives no reward", code=2)
+
+
 def test_a_command_is_trained_evaluated_and_compared_from_the_command_line(
     cli: Cli, tmp_path: Path
 ) -> None:

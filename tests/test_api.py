@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 import signal
 import subprocess
@@ -38,7 +39,7 @@ from tfgrpo.learn.nothing_to_learn import StoppedEarly
 from tfgrpo.learn.progress import Progress
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.tools.function_tool import function_tools
+from tfgrpo.tools.toolbox import function_tools
 
 EVALUATED = ("model", "base_url", "store", "verify", "samples")
 SMALL = {"epochs": 1, "batch_size": 4, "group_size": 3, "model": "m", "policy": "paper"}
@@ -293,6 +294,18 @@ def test_numbers_of_numpy_are_rewards(folder: Path, endpoint: ScriptedEndpoint, 
     options = where(endpoint, verify=judge, samples=2)
     scores = tfgrpo.evaluate_sync("heldout.jsonl", **{k: options[k] for k in EVALUATED})
     assert 0 < scores.mean < 1
+
+
+@pytest.mark.parametrize("outcome", ["good", "1", [1.0], {"reward": 1}, 7, -1.0, math.nan, b"1"])
+@pytest.mark.parametrize("agent", [None, lambda problem, context: "12"])
+def test_what_is_no_reward_is_an_error_before_a_paid_call(
+    folder: Path, endpoint: ScriptedEndpoint, outcome: object, agent: object
+) -> None:
+    options = where(endpoint, verify=lambda problem, response: outcome, batch_size=8)
+    with pytest.raises(tfgrpo.TfgrpoError, match="the function gave") as refused:
+        tfgrpo.train_sync("problems.jsonl", **options, **({"agent": agent} if agent else {}))
+    assert "correct the verifier" in str(refused.value.hint)
+    assert not endpoint.requests
 
 
 def test_what_is_no_reward_is_the_functions_fault(folder: Path, endpoint: ScriptedEndpoint) -> None:
@@ -589,42 +602,55 @@ def test_a_row_and_messages_are_rendered_as_the_problem_is(folder: Path) -> None
     assert library.render(turns)[-3:] == turns
 
 
-@pytest.mark.parametrize("runner", ["asyncio.new_event_loop().run_until_complete", "asyncio.run"])
-@pytest.mark.parametrize(
-    "call",
-    [
-        "train_sync('problems.jsonl', store='other', **where)",
-        "evaluate_sync('problems.jsonl', store='.', samples=3, concurrency=2)",
-        "compare_sync('v0', 'HEAD', 'problems.jsonl', store='.', samples=3, concurrency=2)",
-    ],
+CALLS = (
+    "train_sync('problems.jsonl', store='other', **where)",
+    "evaluate_sync('problems.jsonl', store='.', samples=3, concurrency=2)",
+    "compare_sync('v0', 'HEAD', 'problems.jsonl', store='.', samples=3, concurrency=2)",
 )
-def test_an_interrupt_of_a_sync_call_beside_a_loop_ends_the_call(
-    folder: Path, call: str, runner: str
-) -> None:
+
+
+@pytest.mark.parametrize("runner", ["asyncio.new_event_loop().run_until_complete", "asyncio.run"])
+def test_an_interrupt_of_a_sync_call_beside_a_loop_ends_the_call(folder: Path, runner: str) -> None:
     script = folder / "script.py"
     with ScriptedEndpoint() as endpoint:
         tfgrpo.train_sync("problems.jsonl", **where(endpoint))
-        before = len(endpoint.requests)
         endpoint.delay = 0.5
         script.write_text(
-            "import asyncio, time, tfgrpo\n"
+            "import asyncio, sys, time, tfgrpo\n"
             f"where = dict(model='m', base_url={endpoint.base_url!r}, epochs=5, concurrency=2)\n"
-            "async def cell():\n"
+            "async def cell(call):\n"
             "    try:\n"
-            f"        tfgrpo.{call}\n"
+            "        call()\n"
             "    except (KeyboardInterrupt, asyncio.CancelledError):\n"
             "        print('interrupted', flush=True)\n"
-            "        time.sleep(2)\n"  # nothing goes on in the background
-            f"{runner}(cell())\n"
+            "        time.sleep(1.2)\n"  # nothing goes on in the background
+            f"for call in ({''.join(f'lambda: tfgrpo.{call}, ' for call in CALLS)}):\n"
+            "    sys.stdin.readline()\n"
+            "    try:\n"
+            f"        {runner}(cell(call))\n"
+            "    except KeyboardInterrupt:\n"
+            "        pass\n"
+            "    print('ended', flush=True)\n"
         )
         child = subprocess.Popen(
-            [sys.executable, script], cwd=folder, env=environment(), stdout=subprocess.PIPE
+            [sys.executable, script],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
         )
-        while len(endpoint.requests) < before + 3:
-            time.sleep(0.01)
-        child.send_signal(signal.SIGINT)
+        assert child.stdin is not None
         assert child.stdout is not None
-        assert child.stdout.readline() == b"interrupted\n"
-        asked = len(endpoint.requests)
-        assert child.wait(timeout=60) in (0, -signal.SIGINT)
-        assert len(endpoint.requests) == asked < before + 12
+        for _ in CALLS:
+            before = len(endpoint.requests)
+            child.stdin.write(b"\n")
+            while len(endpoint.requests) < before + 3:
+                assert child.poll() is None
+                time.sleep(0.01)
+            child.send_signal(signal.SIGINT)
+            assert child.stdout.readline() == b"interrupted\n"
+            asked = len(endpoint.requests)
+            assert child.stdout.readline() == b"ended\n"
+            assert len(endpoint.requests) == asked < before + 12
+        assert child.wait(timeout=60) == 0

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 from conftest import TFGRPO, environment
 from providers import Provider, ProxyThread, post
+from proxy_fixtures import Choice, answer, make
 from scripted import ScriptedEndpoint
-from test_proxy import CHAT, Choice, make
-from test_traffic import answer
+from test_proxy import CHAT
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.data import datasets
@@ -164,6 +164,10 @@ ends_with = "The Sund team"
 [[criteria]]
 name = "kind"
 question = "Is it kind?"
+
+[[criteria]]
+name = "short"
+question = "Is it short?"
 """
 
 
@@ -181,12 +185,12 @@ def test_a_rubric_scores_each_call_once_and_its_failures_are_taken(
     with ScriptedEndpoint(kind) as endpoint:
         judge = ("--judge", "rubric:style.toml", "--model", "m", "--base-url", endpoint.base_url)
         planned = json.loads(run(*judge, "--estimate", "--json"))
-        assert [(one["stage"], one["calls"]) for one in planned["expected"]] == [("judge", 2)]
+        assert [(one["stage"], one["calls"]) for one in planned["expected"]] == [("judge", 4)]
         assert not endpoint.requests
         said = run(*judge, "--dry-run")
         assert "rubric:style.toml scored 2 calls" in said
         asked = len(endpoint.requests)
-        assert asked == 2
+        assert asked == 4
         said = run(*judge)
         assert "scored 0 calls" in said
         assert len(endpoint.requests) == asked

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from providers import OK, Provider, ProxyThread, post
-from test_proxy import ASK, CHAT, Choice, listen, make, text_of, wait
+from proxy_fixtures import Choice, make
+from test_proxy import ASK, CHAT, listen, text_of, wait
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.production.arm_of_subject import arm_of
@@ -245,8 +246,7 @@ def test_feedback_decides_and_status_shows_it_by_arm(settings: ProxySettings, st
     begin = ("experiment", "start", "e", "--control", "prod", "--candidate", "main")
     run(store, *begin, "--share", "50%")
     with ProxyThread(settings) as proxy:
-        for user in range(90):
-            call, arm = ask(proxy, f"u{user}")
+        for call, arm in [ask(proxy, f"u{user}") for user in range(90)]:
             say(proxy, call, arm == "e/candidate")
     shown = json.loads(run(store, "experiment", "status", "--json"))
     score = shown["evidence"]["metrics"]["score"]
@@ -581,8 +581,7 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
     plan = ExperimentPlan(guards=(), auto=True)
     start(store, "e", ("prod", "main"), 0.5, plan, why="to try it")
     with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
-        for user in range(80):
-            call, arm = ask(proxy if user % 2 else other, f"u{user}")
+        for call, arm in [ask(proxy if user % 2 else other, f"u{user}") for user in range(80)]:
             say(proxy, call, (arm == "e/candidate") == better)
         wait(lambda: experiment(store, "e").state != "running", 60)
         assert ask(other)[1] is None

@@ -361,6 +361,41 @@ def test_another_models_calls_are_not_for_the_local_model(
     assert "12 new problems with m" in improve("--estimate").output
 
 
+@pytest.mark.parametrize(
+    ("table", "flags", "named"),
+    [
+        ("", (), None),
+        ("[model]", (), None),
+        ('[model]\nreflection_model = "m"', (), None),
+        ('[model]\napi_key_env = "KEY"', (), None),
+        ('[model]\nbase_url = "{url}"', (), None),
+        ("", ("--base-url", "{url}"), None),
+        ("", ("--model", "m"), "m"),
+        ("", ("--model", "m", "--base-url", "{url}"), "m"),
+        ('[model]\nmodel = "other"\nbase_url = "{url}"', (), "other"),
+        ('[model]\nmodel = "local:qwen2.5-0.5b"', (), "local:qwen2.5-0.5b"),
+    ],
+)
+def test_a_model_is_named_or_the_one_on_record_is_told(
+    store: Store,
+    model: ScriptedEndpoint,
+    tmp_path: Path,
+    table: str,
+    flags: tuple[str, ...],
+    named: str | None,
+) -> None:
+    wrong_calls(store, range(12))
+    settings = (tmp_path / "tfgrpo.toml").read_text()
+    own = table.format(url=model.base_url) + "\n" + settings[settings.index("[train]") :]
+    (tmp_path / "tfgrpo.toml").write_text(own)
+    done = improve("--estimate", *(flag.format(url=model.base_url) for flag in flags))
+    if named is None:
+        assert "the calls on record are of m" in str(done.exception)
+    else:
+        assert f"12 new problems with {named}" in done.output
+    assert not model.requests
+
+
 def test_without_the_branch_there_is_a_hint(store: Store, model: ScriptedEndpoint) -> None:
     done = improve("--target", "shop")
     assert isinstance(done.exception, TfgrpoError)

@@ -75,11 +75,11 @@ def test_a_part_of_a_library_has_its_words_beside_what_fits() -> None:
 
 def test_words_on_probation_belong_to_every_problem() -> None:
     pool = library(*(f"rule {n} about days" for n in range(6)), f"[objective] {BASE}")
-    lessons = fitting(pool, "How many days?")
+    *lessons, words = fitting(pool, "How many days?")
     assert len(lessons) == 4
-    assert "000000000006" not in lessons
-    there = belonging(pool, (), "How many days?", (None, None), lessons)
-    assert there.candidates == (*lessons, "000000000006")
+    assert words == "000000000006"
+    there = belonging(pool, (), "How many days?", (None, None), [*lessons, words])
+    assert there.candidates == (*lessons, words)
 
 
 def answered(request: dict[str, Any]) -> str:
@@ -101,3 +101,21 @@ def test_a_base_prompt_has_a_history_and_is_proved_like_a_lesson(cli: Cli, tmp_p
     verdicts = {one["text"]: one["verdict"] for one in proved["experiences"]}
     assert verdicts[f"[objective] {BASE}"] == "helps"
     assert verdicts["Say nothing else."] == "too small"
+
+
+def answered_as_shown(request: dict[str, Any]) -> str:
+    is_shown = any(one["role"] == "assistant" for one in request["messages"])
+    a, b = (int(w) for w in request["messages"][-1]["content"].rstrip("?").split() if w.isdigit())
+    return answered(request) if not is_shown else f"\\boxed{{{a + b + 1}}}"
+
+
+@pytest.mark.parametrize("text", [f"[objective] {BASE}", "Example: What is 70 op 8? → \\boxed{79}"])
+def test_what_belongs_to_all_problems_is_proved_alone(cli: Cli, tmp_path: Path, text: str) -> None:
+    """No lesson is there that any problem would be attempted for."""
+    write_problems(tmp_path / "problems.jsonl", 8)
+    with Store.init(tmp_path, author="tests") as store:
+        store.commit("main", [fixed(text)], message="m")
+    with ScriptedEndpoint(answered_as_shown) as server:
+        model = ("--model", "mine", "--base-url", server.base_url, "--data", "problems.jsonl")
+        proved = json.loads(cli("prove", "main", *model, "--json").stdout)
+    assert [one["verdict"] for one in proved["experiences"]] == ["helps"]

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread
-from test_traffic import answer, ask, provider, recorded, run, settings, store
+from proxy_fixtures import answer
+from proxy_fixtures import counting_provider as provider
+from test_traffic import ask, recorded, run, settings, store
 
 from tfgrpo.improvement.exchange import Exchange, Unread, of_traffic
 from tfgrpo.proxy.proxy_settings import ProxySettings

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.local import cache
-from tfgrpo.local.host_check import names_this_machine
 from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_process import names_this_machine
 from tfgrpo.local.model_server import LocalServer, ServerOptions
 
 posix = pytest.mark.skipif(os.name != "posix", reason="the engine has no sockets in folders")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from providers import ProxyThread, post
-from test_proxy_keys import Choice
-from test_traffic import CHAT_USAGE, KEY, Provider, answer, ask, bytes_beside, make
+from proxy_fixtures import CHAT_USAGE, Choice, answer, make
+from test_traffic import KEY, Provider, ask, bytes_beside
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.proxy.withheld_words import clean_feedback, finder, without_secrets

@@ -16,11 +16,13 @@ from benchmarks.planted import (
     Planted,
     Policy,
     World,
+    as_trained,
     compared,
     page,
     simulate,
     within_groups,
 )
+from tfgrpo.learn.rivals import are_alike
 
 SMALL = World(steps=4, groups=24, candidates=6)
 
@@ -96,3 +98,23 @@ def test_least_squares_within_groups_finds_effects_whatever_the_difficulty() -> 
         assert one.sd < 0.03
     assert beliefs[0].above > 0.99
     assert beliefs[2].above < 0.01
+
+
+def test_of_two_that_say_the_same_the_better_counts() -> None:
+    planted = Planted([0, 0, 0], [0.5, 0.3, 0.1], [None, None, None])
+    planted.second(1, says_the_same=False)
+    assert planted.chance(0.4, 0, [0, 1]) == pytest.approx(1 - 0.6 * 0.5 * 0.7)
+    planted.second(1, says_the_same=True)
+    assert planted.chance(0.4, 0, [0, 1]) == planted.chance(0.4, 0, [0]) == pytest.approx(0.7)
+    texts = planted.texts([0, 1, 2])
+    assert are_alike(texts["0"], texts["1"])
+    assert not are_alike(texts["0"], texts["2"])
+
+
+def test_with_rivals_nothing_enters_twice() -> None:
+    said_twice = World(0.6, 0.2, 0.2, steps=5, groups=24, candidates=4, kinds=2, twins=1.0)
+    policy = Policy(as_trained, promote=0.8, few=True)
+    twice = simulate(policy, said_twice, 1)
+    once = simulate(policy._replace(rivals=True), said_twice, 1)
+    assert 0 < once.promoted < twice.promoted
+    assert once.gain > 0

@@ -21,7 +21,7 @@ from tfgrpo.project import open_project
 from tfgrpo.store import Store
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import InvalidOperation
-from tfgrpo.store.postgres.locks import hold, is_held
+from tfgrpo.store.postgres.port import hold, is_held
 from tfgrpo.store.postgres.session import Session
 
 pytestmark = pytest.mark.postgres

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.settings import TrainSettings, build
-from tfgrpo.store import Store
+from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import SettingsError
 
@@ -61,8 +62,7 @@ def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
 def pool_events(path: Path) -> list[tuple[str, str | None]]:
     """Returns what happened to candidates, in order."""
     with Store.open(path) as store:
-        tip = store.tip("run/candidates")
-        versions = [store.version(n) for n in range(1, tip.number + 1)]
+        versions = [*store.log("run/candidates")][::-1]
         return [(e.op, e.text) for version in versions for e in store.events(version)]
 
 
@@ -160,7 +160,6 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., 
 
 def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]) -> None:
     from tfgrpo.learn.pool import append_to_pool, open_pool
-    from tfgrpo.store import Operation
 
     desk = make()
     desk.prepare()
@@ -182,6 +181,31 @@ def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]
         pool = open_pool(store, run, store.tip("main"))
         assert {e.text for e in pool.library} == {"edited", "candidate"}
         assert open_pool(store, run, store.tip("main")).library == pool.library
+
+
+def test_what_a_person_deletes_while_a_step_is_at_work_is_no_candidate(
+    make: Callable[..., Desk],
+) -> None:
+    desk, lock = make(epochs=2), threading.Lock()
+    with desk.store() as store:
+        store.commit("main", [Operation("ADD", None, "theirs")], message="by hand")
+    desk.prepare()
+
+    def deleted(request: dict[str, Any]) -> str:
+        if stage(request) == "comparison":
+            with lock, Store.open(desk.path) as store:
+                there = [e.id for e in store.library("main") if e.text == "theirs"]
+                if there and "run/candidates" in store.branches():
+                    store.commit("main", [Operation("DELETE", there[0])], message="by hand")
+        return planted(request)
+
+    with ScriptedEndpoint(deleted) as server:
+        desk.train(server)
+    with Store.open(desk.path) as store:
+        (theirs,) = store.library("run/step_0")
+        events = [e for version in store.log("run/candidates") for e in store.events(version)]
+        gone = [e for e in events if e.experience == theirs.id and e.op == "DELETE"]
+    assert [event.evidence for event in gone] == [None], "it was no longer there to be measured"
 
 
 # its parts:

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 from conftest import ROOT
 from providers import Provider
+from proxy_fixtures import answer
 from test_proxy import listen
-from test_traffic import answer
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.proxy.proxy_settings import SpendLimit, Timeouts, read_file

@@ -10,49 +10,26 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import TFGRPO, environment
 from providers import OK, Provider, ProxyThread, Received, post
+from proxy_fixtures import Choice, make, provider
+from proxy_fixtures import prod_settings as settings
+from proxy_fixtures import prod_store as store
 
 from tfgrpo.proxy import worker_processes
-from tfgrpo.proxy.proxy_settings import LibraryChoice as Choice
 from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.errors import SettingsError
 
+__all__ = ["provider", "settings", "store"]  # fixtures
+
 CHAT = "/v1/chat/completions"
 ASK = b'{"model":"m","messages":[{"role":"user","content":"How long?"}]}'
-
-
-def make(path: Path, *texts: str) -> Store:
-    store = Store.init(path, author="tester")
-    for text in texts:
-        store.commit("main", [Operation("ADD", text=text)], message=text)
-    return store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        made.create_branch("prod")
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as running:
-        yield running
-
-
-@pytest.fixture
-def settings(store: Store, provider: Provider) -> ProxySettings:
-    upstream = parse_upstream(provider.url)
-    libraries = {"support": Choice(store.path, "prod")}
-    return ProxySettings(libraries, "support", upstream, upstream, port=0)
 
 
 def wait(until: Callable[[], object], seconds: float = 240) -> None:

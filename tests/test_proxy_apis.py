@@ -4,7 +4,6 @@ is on record of the answer. Their own clients are in test_proxy_clients.py."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,11 @@ from amazon_frames import framed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from providers import OK, Provider, ProxyThread, post
+from proxy_fixtures import answer, provider, store
+from proxy_fixtures import settings as served
 from test_proxy_examples import NEW, RULES, WHOLE
 from test_proxy_splice import bodies, values
-from test_traffic import Choice, answer, make, recorded, run
+from test_traffic import recorded, run
 from wire_answers import frames
 
 from tfgrpo.improvement.exchange import answered, asked
@@ -46,6 +47,8 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.call_conversation import answer_turns, turns_of
 
+__all__ = ["provider", "served", "store"]  # fixtures
+
 GEMINI, CONVERSE = "/v1beta/models/g-1:generateContent", "/model/us.a.c-1/converse"
 STREAM, CONVERSE_STREAM = "/v1beta/models/g-1:streamGenerateContent?alt=sse", CONVERSE + "-stream"
 ASKED = {
@@ -54,24 +57,6 @@ ASKED = {
 }
 ASKED |= {STREAM: ASKED[GEMINI], CONVERSE_STREAM: ASKED[CONVERSE]}
 PAIR = [("user", 'My "card"?'), ("assistant", "Label: late")]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as running:
-        yield running
-
-
-@pytest.fixture
-def served(store: Store, provider: Provider) -> ProxySettings:
-    libraries = {"d": Choice(store.path)}
-    return ProxySettings(libraries, "d", **upstreams({"openai": provider.url}), port=0)
 
 
 # where it goes:

@@ -22,8 +22,9 @@ from typing import Any
 import pytest
 from amazon_frames import framed
 from providers import Provider, ProxyThread, Received
+from proxy_fixtures import Choice, make
 from recipes import ANSWER, instructions_of, reply
-from test_traffic import Choice, make, recorded
+from test_traffic import recorded
 from tls_front import AUTHORITY, TlsFront
 from wire_answers import frames
 

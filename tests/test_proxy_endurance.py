@@ -10,39 +10,23 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, TFGRPO, environment
 from providers import OK, Provider, ProxyThread, Received, post
-from test_proxy import ASK, CHAT, Choice, make, text_of, wait
+from proxy_fixtures import prod_settings as settings
+from proxy_fixtures import prod_store as store
+from proxy_fixtures import provider
+from test_proxy import ASK, CHAT, text_of, wait
 
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.store import Store
+
+__all__ = ["provider", "settings", "store"]  # fixtures
 
 STREAMS = 1000
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        made.create_branch("prod")
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as running:
-        yield running
-
-
-@pytest.fixture
-def settings(store: Store, provider: Provider) -> ProxySettings:
-    upstream = parse_upstream(provider.url)
-    libraries = {"support": Choice(store.path, "prod")}
-    return ProxySettings(libraries, "support", upstream, upstream, port=0)
 
 
 def chunk(data: bytes) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import stat
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,9 @@ from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, post
-from test_traffic import CHAT_USAGE, Choice, answer, make, recorded, run, wait
+from proxy_fixtures import Choice, answer, store
+from proxy_fixtures import counting_provider as provider
+from test_traffic import recorded, run, wait
 
 from tfgrpo.proxy.keys_and_limits import Rates
 from tfgrpo.proxy.proxy_settings import (
@@ -28,23 +29,13 @@ from tfgrpo.store.activity.key_ledger import Budget, ledger_path
 from tfgrpo.store.errors import InvalidOperation, SettingsError
 from tfgrpo.store.opening import open_ledger
 
+__all__ = ["provider", "store"]  # fixtures
+
 CHAT = "/v1/chat/completions"
 OWN = "sk-the-providers-own"
 EACH = (6 * 10 + 64 * 1 + 30 * 100) / 1e6
 """Dollars of a call."""
 PRICES = {"m": {"prompt": 10.0, "completion": 100.0, "cached": 1.0}}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider(answer(CHAT_USAGE)) as running:
-        yield running
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from providers import OK, Provider, ProxyThread, Received, post
-from test_proxy import CHAT, Choice, make
-from test_traffic import answer
+from proxy_fixtures import Choice, answer, make
+from test_proxy import CHAT
 
 from tfgrpo.proxy.proxy_settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.store import Operation

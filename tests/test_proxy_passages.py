@@ -10,20 +10,22 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, Received, post
+from proxy_fixtures import provider, settings, store
 from test_proxy import ASK, CHAT, wait
 from test_proxy_clients import PYTHON, needs, ran
-from test_traffic import Choice, make, recorded, run
+from test_traffic import recorded, run
 from tls_front import AUTHORITY, Front, TlsFront, both_ways
 
 from tfgrpo.proxy.outbound_proxy import outbound_proxy
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, upstreams, with_key
+from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, with_key
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError
+
+__all__ = ["provider", "settings", "store"]  # fixtures
 
 PATH = "/v1/realtime?model=gpt-realtime"
 ASKED = (
@@ -31,24 +33,6 @@ ASKED = (
     b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\nX-Tfgrpo-Tags: a=b\r\n%b\r\n"
 )
 SWITCHED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider() as running:
-        yield running
-
-
-@pytest.fixture
-def settings(store: Store, provider: Provider) -> ProxySettings:
-    libraries = {"d": Choice(store.path)}
-    return ProxySettings(libraries, "d", **upstreams({"openai": provider.url}), port=0)
 
 
 def opened(proxy: ProxyThread, *headers: bytes, more: bytes = b"") -> socket.socket:

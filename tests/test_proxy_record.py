@@ -4,44 +4,29 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, post
+from proxy_fixtures import CHAT_USAGE, answer, settings, store
+from proxy_fixtures import counting_provider as provider
 from test_proxy import ASK, CHAT
-from test_traffic import CHAT_USAGE, Choice, answer, make, recorded, wait
+from test_traffic import recorded, wait
 
 from tfgrpo.proxy import record_writer
 from tfgrpo.proxy.call_counter import Counter, counter_path
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
 from tfgrpo.proxy.passing_call import Call
-from tfgrpo.proxy.proxy_settings import ProxySettings, upstreams
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import BATCH, RecordWriter, WriterSettings
 from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import ALL, CallFilter
 from tfgrpo.store.opening import open_traffic
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider(answer(CHAT_USAGE)) as running:
-        yield running
-
-
-@pytest.fixture
-def settings(store: Store, provider: Provider) -> ProxySettings:
-    named = upstreams({"openai": provider.url})
-    return ProxySettings({"d": Choice(store.path)}, "d", **named, port=0)
+__all__ = ["provider", "settings", "store"]  # fixtures
 
 
 @pytest.mark.parametrize(

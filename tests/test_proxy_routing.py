@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from providers import OK, Provider, ProxyThread, Received, post
-from test_traffic import Choice, answer, make, recorded, wait
+from proxy_fixtures import Choice, answer, make
+from test_traffic import recorded, wait
 
 from tfgrpo.proxy.proxy_settings import Limits, ProxySettings, Timeouts, parse_upstream, read_file
 from tfgrpo.proxy.proxy_settings import Provider as Listed

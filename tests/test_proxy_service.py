@@ -17,7 +17,10 @@ from typing import Any
 
 import pytest
 from providers import OK, Provider, ProxyThread, Received, post
-from test_proxy import ASK, CHAT, Choice, listen, make, provider, settings, store, text_of, wait  # noqa: F401
+from proxy_fixtures import Choice, make, provider
+from proxy_fixtures import prod_settings as settings
+from proxy_fixtures import prod_store as store
+from test_proxy import ASK, CHAT, listen, text_of, wait
 
 from tfgrpo.production.experiment import start
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file, upstreams
@@ -26,6 +29,8 @@ from tfgrpo.store.activity.traffic import CallFilter, CallRecord, traffic_path
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.opening import open_traffic
 
+__all__ = ["provider", "settings", "store"]  # fixtures
+
 
 def get(proxy: ProxyThread, path: str) -> tuple[int, dict[str, Any]]:
     request = b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % path.encode()
@@ -33,7 +38,7 @@ def get(proxy: ProxyThread, path: str) -> tuple[int, dict[str, Any]]:
     return int(answer[9:12]), json.loads(answer.partition(b"\r\n\r\n")[2])
 
 
-def recorded(store: Store) -> list[CallRecord]:  # noqa: F811
+def recorded(store: Store) -> list[CallRecord]:
     traffic = open_traffic(traffic_path(store.path))
     try:
         return [one.call for one in traffic.calls(CallFilter(), 1000)]
@@ -45,8 +50,8 @@ def recorded(store: Store) -> list[CallRecord]:  # noqa: F811
 
 
 def test_nobody_holds_a_health_check_down_by_naming_a_branch_that_goes(
-    settings: ProxySettings,  # noqa: F811
-    store: Store,  # noqa: F811
+    settings: ProxySettings,
+    store: Store,
 ) -> None:
     store.create_branch("trial", "prod")
     with ProxyThread(settings) as proxy:
@@ -60,8 +65,8 @@ def test_nobody_holds_a_health_check_down_by_naming_a_branch_that_goes(
 
 
 def test_what_is_stale_or_unrecorded_takes_no_replica_out(
-    settings: ProxySettings,  # noqa: F811
-    store: Store,  # noqa: F811
+    settings: ProxySettings,
+    store: Store,
 ) -> None:
     with ProxyThread(settings) as proxy:
         folder = store.path.parent
@@ -81,9 +86,9 @@ def test_what_is_stale_or_unrecorded_takes_no_replica_out(
 
 
 def test_beyond_loopback_requests_name_only_what_is_allowed(
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
-    store: Store,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
+    store: Store,
 ) -> None:
     beyond = replace(settings, host="0.0.0.0", token="a long secret token")
     token = b"x-tfgrpo-token: a long secret token"
@@ -112,7 +117,7 @@ def test_beyond_loopback_requests_name_only_what_is_allowed(
 
 
 def test_a_list_of_revisions_stands_in_the_file_and_a_short_token_is_refused(
-    settings: ProxySettings,  # noqa: F811
+    settings: ProxySettings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -158,8 +163,8 @@ def test_a_base_url_is_what_the_providers_own_client_takes(
 
 
 def test_the_path_of_the_base_url_and_its_query_are_on_the_wire(
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
 ) -> None:
     url = provider.url.removesuffix("/v1") + "/v1beta/openai?key=1"
     with ProxyThread(replace(settings, openai=parse_upstream(url))) as proxy:
@@ -184,8 +189,8 @@ def test_the_path_of_the_base_url_and_its_query_are_on_the_wire(
 )
 def test_a_path_that_is_nearly_a_route_gets_the_library(
     path: str,
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
 ) -> None:
     with ProxyThread(settings) as proxy:
         assert b"X-Tfgrpo-Version: " in proxy.ask(post(path, ASK))
@@ -196,8 +201,8 @@ def test_a_path_that_is_nearly_a_route_gets_the_library(
 @pytest.mark.parametrize("path", ["/openai/v1/responses", "/v1/responses/", "/openai/responses"])
 def test_responses_too(
     path: str,
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
 ) -> None:
     with ProxyThread(settings) as proxy:
         proxy.ask(post(path, b'{"model": "m", "input": "hi"}'))
@@ -205,8 +210,8 @@ def test_responses_too(
 
 
 def test_what_looks_like_a_chat_and_gets_no_library_is_counted_and_shown(
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     legacy = "/v1/engines/gpt-3/completions"
@@ -228,8 +233,8 @@ def test_what_looks_like_a_chat_and_gets_no_library_is_counted_and_shown(
 def test_a_post_that_may_have_been_read_is_sent_once(
     headers: tuple[bytes, ...],
     times: int,
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
 ) -> None:
     def once_then_gone(connection: socket.socket, request: Received) -> None:
         if len(provider.received) == 2:
@@ -246,7 +251,7 @@ def test_a_post_that_may_have_been_read_is_sent_once(
 
 
 def test_a_head_that_is_too_long_is_refused_however_it_comes(
-    settings: ProxySettings,  # noqa: F811
+    settings: ProxySettings,
 ) -> None:
     with ProxyThread(settings) as proxy:
         answer = proxy.ask(post(CHAT, ASK, b"X-A: " + b"a" * (66 << 10)))
@@ -265,9 +270,9 @@ def half_closed(port: int, request: bytes) -> bytes:
 
 
 def test_a_client_that_sends_no_more_gets_its_answers(
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
-    store: Store,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
+    store: Store,
 ) -> None:
     def late(connection: socket.socket, request: Received) -> None:
         time.sleep(0.1)
@@ -287,9 +292,9 @@ def test_a_client_that_sends_no_more_gets_its_answers(
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_client_that_is_gone_is_told_from_one_that_only_sends_no_more(
     begun: bool,
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
-    store: Store,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
+    store: Store,
 ) -> None:
     asked, taken_back, over = threading.Event(), threading.Event(), threading.Event()
 
@@ -319,8 +324,8 @@ def test_a_client_that_is_gone_is_told_from_one_that_only_sends_no_more(
 
 
 def test_a_conversation_keeps_its_arm_from_turn_to_turn_without_a_subject(
-    settings: ProxySettings,  # noqa: F811
-    store: Store,  # noqa: F811
+    settings: ProxySettings,
+    store: Store,
 ) -> None:
     store.commit("main", [Operation("ADD", text="Give units.")], message="units")
     start(store, "e", ("prod", "main"), 0.5)
@@ -349,7 +354,7 @@ def test_a_conversation_keeps_its_arm_from_turn_to_turn_without_a_subject(
 
 
 @pytest.fixture
-def slow(provider: Provider) -> Iterator[threading.Event]:  # noqa: F811
+def slow(provider: Provider) -> Iterator[threading.Event]:
     """A provider whose answers go on until the event."""
     release = threading.Event()
 
@@ -382,8 +387,8 @@ def rest(client: socket.socket) -> bytes:
 def test_a_stream_ends_in_the_time_that_is_set_and_what_is_cut_is_not_the_clients_doing(
     workers: str,
     slow: threading.Event,
-    provider: Provider,  # noqa: F811
-    store: Store,  # noqa: F811
+    provider: Provider,
+    store: Store,
     tmp_path: Path,
 ) -> None:
     arguments = ["--library", "prod", "--upstream", provider.url, "--port", "0"]
@@ -391,7 +396,7 @@ def test_a_stream_ends_in_the_time_that_is_set_and_what_is_cut_is_not_the_client
     process, port = listen([*arguments, "--drain", "100"], tmp_path)
     client = begin(port)
     process.terminate()
-    wait(lambda: not _listens(port))
+    wait(lambda: not _listens(port), 60)
     slow.set()
     assert rest(client).endswith(b"0\r\n\r\n")
     process.communicate(timeout=120)
@@ -410,7 +415,7 @@ def test_a_stream_ends_in_the_time_that_is_set_and_what_is_cut_is_not_the_client
 def _listens(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
+    except ConnectionRefusedError:  # and not one that nobody takes
         return False
     return True
 
@@ -419,8 +424,8 @@ def _listens(port: int) -> bool:
 def test_a_reload_takes_the_file_anew_under_a_stream_and_wrong_files_change_nothing(
     workers: str,
     slow: threading.Event,
-    provider: Provider,  # noqa: F811
-    store: Store,  # noqa: F811
+    provider: Provider,
+    store: Store,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -466,8 +471,8 @@ def test_a_reload_takes_the_file_anew_under_a_stream_and_wrong_files_change_noth
 
 
 def test_a_reload_while_workers_start_reaches_each_of_them(
-    provider: Provider,  # noqa: F811
-    store: Store,  # noqa: F811
+    provider: Provider,
+    store: Store,
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "proxy.toml"
@@ -491,8 +496,8 @@ def test_a_reload_while_workers_start_reaches_each_of_them(
 
 
 def test_every_request_is_in_the_access_log_and_502_too(
-    settings: ProxySettings,  # noqa: F811
-    provider: Provider,  # noqa: F811
+    settings: ProxySettings,
+    provider: Provider,
     tmp_path: Path,
 ) -> None:
     log = tmp_path / "access.log"

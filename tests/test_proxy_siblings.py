@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -17,9 +16,11 @@ from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, Received, post
-from test_proxy import ASK, CHAT, Choice, listen, make, text_of, wait
+from proxy_fixtures import Choice, answer, store
+from proxy_fixtures import counting_provider as provider
+from test_proxy import ASK, CHAT, listen, text_of, wait
 from test_proxy_keys import EACH, PRICES
-from test_traffic import CHAT_USAGE, KEY, answer, ask, bytes_beside, recorded, run
+from test_traffic import KEY, ask, bytes_beside, recorded, run
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, SpendLimit, upstreams, with_keys
 from tfgrpo.store import Operation, Store
@@ -27,17 +28,7 @@ from tfgrpo.store.activity.key_ledger import Budget, ledger_path
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.opening import open_ledger, open_traffic
 
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with make(tmp_path / ".tfgrpo/store.db", "Count both days.") as made:
-        yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider(answer(CHAT_USAGE)) as running:
-        yield running
+__all__ = ["provider", "store"]  # fixtures
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, post
+from proxy_fixtures import CHAT_USAGE, Choice, answer, make
 from test_telemetry import values
-from test_traffic import CHAT_USAGE, KEY, Choice, answer, ask, make, recorded, run, wait
+from test_traffic import KEY, ask, recorded, run, wait
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, read_file
 from tfgrpo.store import Store

@@ -404,6 +404,46 @@ def test_a_shared_database_keeps_signatures(
         assert team.tip("main") == signed
 
 
+def test_the_commands_show_a_tags_signature_at_the_version_that_it_means(
+    cli: Cli, keys: Keys, tmp_path: Path
+) -> None:
+    cli("init")
+    (tmp_path / "tfgrpo.toml").write_text(f'[commit]\nkey = "{keys.ann}"\n')
+    (tmp_path / ".tfgrpo/allowed_signers").write_text(keys.allowed)
+    cli("add", "Count both days.")
+    cli("tag", "-s", "released")
+    cli("tag", "plain", "released")
+    by = f"tag released: signed by {ANN}"
+    for command in (
+        ["log", "--show-signature"],
+        ["log", "-1", "--oneline", "--show-signature"],
+        ["log", "--graph", "--show-signature"],
+        ["log", "--all", "--show-signature"],
+        ["show", "released"],
+        ["show", "v1"],
+    ):
+        shown = cli(*command).stdout
+        assert "released" in shown.partition("\n")[0], command
+        assert shown.count(by) == 1, command
+    assert "v2" not in cli("log", "--all").stdout, "the tag's own version is no version of work"
+    (first, _) = json.loads(cli("log", "--show-signature", "--json").stdout)
+    assert first["names"] == ["HEAD -> main", "plain", "released"]
+    assert (first["signature"]["state"], list(first["signed_tags"])) == ("none", ["released"])
+    fields = json.loads(cli("show", "HEAD", "--json").stdout)
+    assert fields["signed_tags"] == first["signed_tags"]
+    cli("tag", "other", "v2")
+    assert "(signed)" not in cli("tag", "-l", "other").stdout, "it is another tag's"
+    assert "a signature for another tag" in cli("show", "v1").stdout
+    assert "was v1" in cli("tag", "-d", "other").stdout
+    cli("ui", "--export", "site")
+    assert any(by in page.read_text() for page in (tmp_path / "site").glob("version-v1*.html"))
+    (tmp_path / ".tfgrpo/allowed_signers").unlink()
+    assert "tag released: a signature that nobody is allowed to make" in cli("show").stdout
+    (tmp_path / ".tfgrpo/allowed_signers").write_text(keys.allowed)
+    missing = cli("show", env={"PATH": str(tmp_path)}).stdout
+    assert "a signature that cannot be checked here: cannot run ssh-keygen" in missing
+
+
 def test_the_commands_sign_and_verify(cli: Cli, keys: Keys, tmp_path: Path) -> None:
     cli("init")
     (tmp_path / "tfgrpo.toml").write_text(f'[commit]\nsign = true\nkey = "{keys.ann}"\n')

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, Received, post
-from test_proxy import CHAT, Choice, make, wait
-from test_traffic import CHAT_USAGE, KEY, answer, ask
+from proxy_fixtures import CHAT_USAGE, Choice, answer, make
+from test_proxy import CHAT, wait
+from test_traffic import KEY, ask
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.store import Store

@@ -21,7 +21,9 @@ import pytest
 from click.testing import CliRunner
 from conftest import TFGRPO, environment
 from providers import Provider, ProxyThread, Received, post
-from test_proxy import CHAT, Choice, listen, make, wait
+from proxy_fixtures import CHAT_USAGE, Choice, answer, make
+from proxy_fixtures import counting_provider as provider
+from test_proxy import CHAT, listen, wait
 
 from tfgrpo.cli.main import tfgrpo
 from tfgrpo.proxy.metrics import Labels
@@ -38,11 +40,9 @@ from tfgrpo.store.activity.traffic import (
 )
 from tfgrpo.store.opening import open_traffic
 
+__all__ = ["provider"]  # fixtures
+
 KEY = b"Authorization: Bearer sk-caller-1"
-CHAT_USAGE = (
-    b'{"choices":[{"message":{"content":"Call 555-0142-77, \\"usage\\": {"}}],'
-    b'"usage":{"prompt_tokens":70,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":64}}}'
-)
 USAGES = {
     "chat": (b"application/json", CHAT_USAGE, (70, 64, 30)),
     "responses": (
@@ -64,21 +64,10 @@ USAGES = {
 }
 
 
-def answer(body: bytes, kind: bytes = b"application/json", status: bytes = b"200 OK") -> bytes:
-    head = b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n"
-    return head % (status, kind, len(body)) + body
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with make(tmp_path / ".tfgrpo/store.db", "Count both days.", "Give units.") as made:
         yield made
-
-
-@pytest.fixture
-def provider() -> Iterator[Provider]:
-    with Provider(answer(CHAT_USAGE)) as running:
-        yield running
 
 
 @pytest.fixture
@@ -249,7 +238,9 @@ def test_feedback_comes_from_whoever_made_the_call_and_from_nobody_else(
             status, said = send(mine, *headers, score=0)
             assert status == b"403"
             assert "the key that the call was made with" in said
+        began = time.monotonic()
         assert send("call-" + "0" * 32, KEY, score=1)[0] == b"404"
+        assert time.monotonic() - began < 8, "two seconds on an idle machine"
         assert send(mine[:12], KEY, score=1)[0] == b"404", "an id is not to be guessed bit by bit"
         for wrong in ({}, {"score": "good"}, {"score": None}, {"stars": 5}, {"comment": 5}):
             assert send(mine, KEY, **wrong)[0] == b"400", wrong

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from providers import Provider, ProxyThread, post
-from test_proxy import CHAT, Choice, make
+from proxy_fixtures import Choice, make
+from test_proxy import CHAT
 from ui_demo import demo
 from ui_rig import Visitor, links, serving, watched
 from ui_rig import chromium as chromium

@@ -9,7 +9,7 @@ from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
-    from tfgrpo.store.history.append import Signer
+    from tfgrpo.store.history.signed_outside import Pending, Signer
 
 AUTHOR = "TFGRPO_AUTHOR"
 PATIENCE = 5
@@ -45,7 +45,7 @@ def default_signer(root: str) -> Signer:
     """What signs versions with `signing_key`, where `sign` in [commit] of the tfgrpo.toml in
     `root` is true, and else signs nothing. Settings are read when something is to be signed."""
 
-    def sign(message: bytes) -> str | None:
+    def sign(message: bytes) -> Pending | None:
         wanted = _settings(root).get(COMMIT, {}).get("sign", False)
         if not isinstance(wanted, bool):
             raise SettingsError(

@@ -11,6 +11,7 @@ from tfgrpo.store.canonical import new_id
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history.library_order import ids_of, moved, placed
 from tfgrpo.store.history.log_filter import NAMED, by_hand
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -82,20 +83,21 @@ def move_experiences(
 ) -> Version:
     """Moves experiences of a branch's library, whoever else writes, as one version. Raises
     InvalidOperation for one that is not there, and where they stand there already."""
-    with store.port.transaction():
-        library = store.library(store.tip(branch))
-        before = ids_of(library)
-        for id in ids:
-            if id not in library.by_id:
-                raise InvalidOperation(
-                    f"the library of {branch} has no {id}", hint="`tfgrpo show HEAD` lists them"
-                )
-        order = placed(before, ids, before=place.before, after=place.after, last=place.last)
-        if order == before:
-            raise InvalidOperation("nothing would move: they stand there already")
-        version = store.commit(
-            branch, [], message=_why_moved(message or move_message(ids), reason), order=order
-        )
+    for recording in recordings(store):
+        with recording:
+            library = store.library(store.tip(branch))
+            before = ids_of(library)
+            for id in ids:
+                if id not in library.by_id:
+                    raise InvalidOperation(
+                        f"the library of {branch} has no {id}", hint="`tfgrpo show HEAD` lists them"
+                    )
+            order = placed(before, ids, before=place.before, after=place.after, last=place.last)
+            if order == before:
+                raise InvalidOperation("nothing would move: they stand there already")
+            version = store.commit(
+                branch, [], message=_why_moved(message or move_message(ids), reason), order=order
+            )
     write_library(store)
     return version
 

@@ -45,9 +45,9 @@ SHORT_ANSWERS = {"choice": 96, "exact": 256, "json": 512}
 SHORT_TOKENS, LOCAL_TOKENS = 4096, 1024
 """The most tokens of a short answer elsewhere, where a model may think first, and of any other
 answer of a local model, whose whole context is 4,096."""
-PAPER, PROBATION, TRIAL = "paper", "probation", "trial"
-"""The policies that are built in: the published method, the one that measures, and the one that
-measures what is there already (`tfgrpo prove`)."""
+PAPER, PROBATION, BASE_PROMPT, TRIAL = "paper", "probation", "base-prompt", "trial"
+"""The policies that are built in: the published method, the one that measures, with the base prompt
+too, and the one that measures what is there already (`tfgrpo prove`)."""
 LISTS = "`--help-all` lists them"
 MOST_SAMPLES = 4
 """Of a problem that is attempted again because there are few."""
@@ -156,7 +156,8 @@ class TrainSettings(Settings):
     sealed_digest: str = ""
     policy: str = PROBATION
     """How a step learns: probation tries what the model says on part of the attempts and keeps what
-    is measured to help; paper is the published method; or module:Class."""
+    is measured to help; base-prompt does so with the base prompt too; paper is the published
+    method; or module:Class."""
     examples: bool = True
     """Whether right answers and verified attempts may become examples, word for word."""
 

@@ -5,7 +5,6 @@ A row knows the event it follows on and the experience's birth, so replay needs 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypedDict
 
@@ -39,8 +38,6 @@ from tfgrpo.store.records import SIGNATURE, Json, Op, Operation, Version
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""
 OTHERS = ("MODIFY", "DELETE", "KEEP")
-Signer: TypeAlias = Callable[[bytes], str | None]
-"""Returns the signature of a payload, or None where nothing is to be signed."""
 Placement: TypeAlias = tuple[int, str, int | None, int | None]
 """Where an event goes: its row and experience, what it follows on, the birth it repeats. A bare
 tuple, because a batch makes one of each event."""
@@ -66,17 +63,20 @@ def event_contents(rows: Iterable[EventRow]) -> list[EventContent]:
 
 
 def event_rows(
-    port: Port, position: int, live: dict[str, LiveRow], operations: Sequence[Operation]
+    port: Port,
+    position: int,
+    live: dict[str, LiveRow],
+    operations: Sequence[Operation],
+    salts: bytes,
 ) -> tuple[list[EventRow], Changes]:
-    """Turns operations into event rows after `position`; also returns what they change. Raises
-    InvalidOperation."""
+    """Turns operations into event rows after `position`, sealed with `salts`, one for each; also
+    returns what they change. Raises InvalidOperation."""
     for op, _, text, _, _ in operations:
         if op in SAYING and (not text or text.isspace()):
             raise InvalidOperation(f"{op} needs a text", hint="give the text of the experience")
     placements, changes = place(port, position, live, [(o[0], o[1]) for o in operations])
     rows: list[EventRow] = []
     new = tuple.__new__  # what EventRow() calls, by way of Python
-    salts = os.urandom(SALT_BYTES * len(operations))
     at = 0
     op = "ADD"
     try:
@@ -107,10 +107,10 @@ def new_version(
     message: str,
     details: CommitDetails,
     time: int,
-    signer: Signer | None = None,
+    signature: Callable[[bytes], str | None] | None = None,
 ) -> Version:
     """The version of these events on top of a branch, with its digest. `details` have its
-    author and the whole of its meta, but for the signature that `signer` makes."""
+    author and the whole of its meta, but for what `signature` has for a payload."""
     tip, merged, meta = at.tip, details.get("merged"), details.get("meta")
     author = details.get("author") or ""
     content = VersionContent(
@@ -123,9 +123,9 @@ def new_version(
         event_contents(rows),
     )
     digest = version_digest(content)
-    signature = None if signer is None else signer(signed_payload(digest))
-    if signature is not None:
-        meta = {**(meta or {}), SIGNATURE: signature}
+    signed = None if signature is None else signature(signed_payload(digest))
+    if signed is not None:
+        meta = {**(meta or {}), SIGNATURE: signed}
         digest = version_digest(content._replace(meta=canonical(meta).decode()))
     return Version(
         number=at.last_version + 1,

@@ -8,13 +8,13 @@ as theirs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
 from tfgrpo.store.history import word_diff
 from tfgrpo.store.history.library_order import MergedOrder, ids_of, merged_order
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.history.walks import common_ancestor
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
@@ -252,15 +252,14 @@ def _each(
     resolve: Resolve | None,
 ) -> list[Version]:
     verb = work.__name__.replace("_", "-")
-    with ExitStack() as operation:
-        if len(versions) > 1:
-            names = ", ".join(version.name for version in versions)
-            operation.enter_context(store.operation(f"{verb} {names}"))
-        appended = []
-        for one in versions:
-            words = message or f"{verb} {one.name}: {one.message}"
-            appended.append(work(store, branch, one, message=words, resolve=resolve))
-        return appended
+    several = f"{verb} {', '.join(version.name for version in versions)}"
+    for recording in recordings(store, several if len(versions) > 1 else None):
+        with recording:
+            appended = []
+            for one in versions:
+                words = message or f"{verb} {one.name}: {one.message}"
+                appended.append(work(store, branch, one, message=words, resolve=resolve))
+    return appended
 
 
 def _parent(store: Store, version: Version) -> Version:

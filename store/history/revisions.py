@@ -17,7 +17,7 @@ that alone), and that over a digest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -261,6 +261,12 @@ def tagged(store: Store, version: Version) -> Version:
     """The version that a tag at `version` means: its parent, where the tag is signed."""
     own = TAGGED in version.meta and version.parent is not None
     return store.version(version.parent or 0) if own else version
+
+
+def meant_by(store: Store, tags: Mapping[str, int]) -> dict[str, int]:
+    """Tag → number of the version that it means; `tags` has the numbers of those it stands at."""
+    at = {version.number: version for version in store.versions_at(set(tags.values()))}
+    return {tag: tagged(store, at[number]).number for tag, number in tags.items()}
 
 
 def moves_of(store: Store, base: str) -> Iterator[RefMove]:

@@ -5,31 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from psycopg import errors
 
-from tfgrpo.store.records import REDACTED
-from tfgrpo.store.text_occurrences import Occurrence, clean_json, mark_redacted
+from tfgrpo.store.text_occurrences import REPLACED, Occurrence, clean_json, cleaned, reason_to_stay
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.session import Session
 
-ColumnKind: TypeAlias = Literal["json", "plain"]
-
-REPLACED: dict[tuple[str, str], ColumnKind] = {
-    ("journal", "answer"): "json",
-    ("rollouts", "verdict"): "json",
-    ("evaluations", "config"): "json",
-    ("evaluations", "summary"): "json",
-    ("scores", "answer"): "plain",
-    ("decisions", "subject"): "plain",
-    ("decisions", "content"): "json",
-    ("decisions", "why"): "plain",
-}
-"""The columns in which a text may be replaced, beside `texts`, and what they hold."""
-
-TABLES = ["events", "texts", *sorted({table for table, _ in REPLACED})]
+TABLES = ["events", *sorted({table for table, _ in REPLACED})]
 """The tables that a redaction takes a text out of."""
 
 KEYS = {
@@ -45,7 +30,6 @@ KEYS = {
     "evaluations": "id",
     "scores": "evaluation",
 }
-CHAIN = {"versions", "events"}
 
 
 def occurrences(session: Session, pattern: re.Pattern[str]) -> Iterator[Occurrence]:
@@ -60,42 +44,32 @@ def occurrences(session: Session, pattern: re.Pattern[str]) -> Iterator[Occurren
         if table == "events" and column in ("text", "reason"):
             continue
         key = KEYS.get(table, "0::bigint")
-        replaced = (table, column) in REPLACED or (table, column) == ("texts", "text")
         query = f'select {key}, "{column}" from @.{table} where "{column}" is not null'
         for row, text in session.stream(query):
             if pattern.search(text):
-                yield Occurrence(table, column, row, None if replaced else _why(table))
-
-
-def _why(table: str) -> str:
-    if table in CHAIN:
-        return "the digest of its version covers it"
-    return "the table is append-only" if table != "rollouts" else "other rows refer to it"
+                yield Occurrence(table, column, row, reason_to_stay(table, column))
 
 
 def replace(session: Session, pattern: re.Pattern[str]) -> None:
     """Replaces the pattern wherever that may be done. Only inside a transaction."""
-    for (table, column), kind in REPLACED.items():
+    for table, column in REPLACED:
+        if table == "texts":  # below
+            continue
         keys = "evaluation, problem, sample" if table == "scores" else KEYS[table]
         query = f"select {keys}, {column} from @.{table} where {column} is not null"
         held = [row for row in session.stream(query) if pattern.search(row[-1])]
         for *key, value in held:
-            value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
-            if (table, column) == ("journal", "answer"):
-                value = mark_redacted(value)
-            _put(session, f"{table}.{column}", [str(part) for part in key], value)
+            value = cleaned(table, column, value, pattern)
+            place = (f"{table}.{column}", [str(part) for part in key], value)
+            session.rows("select @.put_redacted(%s, %s::text[], %s)", place)
     query = "select digest, text from @.texts"
     for digest, text in [row for row in session.stream(query) if pattern.search(row[1])]:
-        cleaned = clean_json(text, pattern)
+        new = clean_json(text, pattern)
         # The old digest has no salt: a short secret could be guessed from it.
         session.rows(
             "select @.put_redacted_request(%s, %s, %s)",
-            (digest, hashlib.sha256(cleaned.encode()).digest(), cleaned),
+            (digest, hashlib.sha256(new.encode()).digest(), new),
         )
-
-
-def _put(session: Session, place: str, key: list[str], value: str) -> None:
-    session.rows("select @.put_redacted(%s, %s::text[], %s)", (place, key, value))
 
 
 def needs_rewrite(session: Session) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cached_property
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.address import Address, parse_address
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.postgres import checks, locks, occurrences
+from tfgrpo.store.postgres import checks, occurrences
 from tfgrpo.store.postgres.changes import Changes
 from tfgrpo.store.postgres.journal import PostgresRecords
 from tfgrpo.store.postgres.members import PostgresMembers
-from tfgrpo.store.postgres.session import Session, has_schema, prepare
+from tfgrpo.store.postgres.session import Session, has_schema, lost_error, prepare
 from tfgrpo.store.records import Version
 from tfgrpo.store.sql.names import SqlRedactions
 from tfgrpo.store.sql.port import Dialect, SqlCounts, SqlPort, Values
@@ -22,8 +23,77 @@ from tfgrpo.store.sql.rows import VERSION_COLUMNS, version_of
 if TYPE_CHECKING:
     import re
 
+    from tfgrpo.store.address import Address
     from tfgrpo.store.damaged_values import Defect
     from tfgrpo.store.text_occurrences import Occurrence
+
+
+GONE = 30
+"""Seconds after which the database asks a silent machine whether it is there; it does so four times
+at most."""
+
+
+@contextmanager
+def hold(address: Address, name: str, ours: dict[str, Session]) -> Iterator[bool]:
+    """Tries to take the lock of that name; yields whether it was free, and has its connection in
+    `ours` meanwhile. Raises StoreError."""
+    session = Session(address)
+    try:
+        free = _take(session, name)
+        if free:
+            ours[name] = session
+        yield free
+    finally:
+        if ours.get(name) is session:
+            del ours[name]
+        session.roll_back()  # the database notices a closed connection some time later
+        session.close()
+
+
+def is_ours(name: str, ours: dict[str, Session]) -> bool:
+    """Whether the lock of that name, which was taken, is held still. One whose connection
+    was lost is taken again where nobody else has it by now. Raises StoreError."""
+    session = ours.get(name)
+    if session is None:
+        return False
+    opened = session.opened
+    session.row("select 1")
+    return session.opened == opened or _take(session, name)
+
+
+def _take(session: Session, name: str) -> bool:
+    """Takes a lock for its connection's life; returns whether it was free. Raises StoreError."""
+    session.close()
+    session.execute(
+        f"begin; set local idle_in_transaction_session_timeout = 0;"
+        f" set local tcp_keepalives_idle = {GONE};"
+        f" set local tcp_keepalives_interval = {GONE // 3};"
+        f" set local tcp_keepalives_count = 3"
+    )
+    opened = session.opened
+    (free,) = session.row(f"select pg_try_advisory_xact_lock({_key(session, name)})")
+    if session.opened != opened:  # outside of the transaction, then: given back at once
+        raise lost_error(session.address)
+    return bool(free)
+
+
+def is_held(session: Session, name: str) -> bool:
+    """Whether some process holds the lock of that name. Raises StoreError."""
+    key = _key(session, name) & (1 << 64) - 1
+    (there,) = session.row(
+        "select exists (select 1 from pg_locks l join pg_database d on d.oid = l.database"
+        " where d.datname = current_database() and l.locktype = 'advisory' and l.granted"
+        " and l.objsubid = 1 and l.classid::bigint = %s and l.objid::bigint = %s)",
+        (key >> 32, key & (1 << 32) - 1),
+    )
+    return bool(there)
+
+
+def _key(session: Session, name: str) -> int:
+    text = f"{session.address.schema}/{name}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big", signed=True)
+
+
 TYPES = {
     "events": "bigint text text text text text bigint bigint bytea bytea bigint",
     "reflog": "bigint bigint text bigint text bigint text text bigint text",
@@ -106,6 +176,10 @@ class PostgresPort(SqlPort):
 
     def close(self) -> None:
         self.session.close()
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.session.in_transaction
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -280,10 +354,10 @@ class PostgresStorage:
             self._port.execute("delete from @.snapshots")
 
     def hold(self, name: str) -> AbstractContextManager[bool]:
-        return locks.hold(self._port.address, name, self._locks)
+        return hold(self._port.address, name, self._locks)
 
     def is_ours(self, name: str) -> bool:
-        return locks.is_ours(name, self._locks)
+        return is_ours(name, self._locks)
 
     def is_held(self, name: str) -> bool:
-        return locks.is_held(self._port.session, name)
+        return is_held(self._port.session, name)

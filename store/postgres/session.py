@@ -9,14 +9,61 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import ServerCursor, errors
+from psycopg.adapt import Buffer, Loader
+from psycopg.types.numeric import Int8Dumper
+from psycopg.types.string import StrDumper, StrDumperUnknown
 
 from tfgrpo.migrations.postgres import MIGRATIONS, POSTGRES_SCHEMA
 from tfgrpo.store.address import LIVENESS, password_of
 from tfgrpo.store.errors import RowRefused, StoreAway, StoreError, upgrade_hint
-from tfgrpo.store.postgres.texts import register
 
 if TYPE_CHECKING:
+    import psycopg
+
     from tfgrpo.store.address import Address
+
+
+class TextDumper(StrDumperUnknown):
+    """A text of no type in particular, as most parameters are."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(escaped(obj))
+
+
+class TypedTextDumper(StrDumper):
+    """A text within an array."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(escaped(obj))
+
+
+class TextLoader(Loader):
+    def load(self, data: Buffer) -> str:
+        return unescaped(bytes(data).decode())
+
+
+def escaped(text: str) -> str:
+    """A text as it is stored."""
+    if "\x00" in text or "\x01" in text:
+        return text.replace("\x01", "\x011").replace("\x00", "\x010")
+    return text
+
+
+def unescaped(text: str) -> str:
+    """A text as it was before it was stored."""
+    if "\x01" in text:
+        return text.replace("\x010", "\x00").replace("\x011", "\x01")
+    return text
+
+
+def register(connection: psycopg.Connection[Any]) -> None:
+    """Has a connection write and read texts so, and every integer as one of 64 bits."""
+    adapters = connection.adapters
+    adapters.register_dumper(str, TypedTextDumper)
+    adapters.register_dumper(str, TextDumper)
+    adapters.register_loader("text", TextLoader)
+    adapters.register_dumper(int, Int8Dumper)
+
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 T = TypeVar("T")

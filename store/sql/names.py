@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.damaged_values import check_row, check_rows, damage_error
+from tfgrpo.store.damaged_values import check_row, check_rows, damage_error, parse_json
 from tfgrpo.store.port import BranchTip, Redaction
-from tfgrpo.store.records import RefMove, Version
+from tfgrpo.store.records import TAGGED, RefMove, Version
 from tfgrpo.store.sql.rows import OF_VERSION, REF_COLUMNS, moves_of, version_of
 
 if TYPE_CHECKING:
@@ -47,12 +47,15 @@ select {OF_MOVE} from names join @.reflog r
     on r.row = (select max(l.row) from @.reflog l where l.name = names.name)
 """
 MARKS_QUERY = """
-select distinct name from @.reflog r
-where version = ? and name > 'heads0' and not (name >= 'protected/' and name < 'protected0')
-    and row <= ? and not exists (
+select r.name, a.number, a.meta from (
+    select number, meta from @.versions where number = ? union all
+    select c.number, c.meta from @.versions v join @.versions c on c.position = v.position
+    where v.number = ? and c.parent = v.number and c.events = 0 and c.meta is not null
+) a join @.reflog r on r.version = a.number
+where r.name > 'heads0' and not (r.name >= 'protected/' and r.name < 'protected0')
+    and r.row <= ? and not exists (
         select 1 from @.reflog l where l.name = r.name and l.row > r.row and l.row <= ?
     )
-order by name
 """
 
 
@@ -75,8 +78,13 @@ class SqlNames:
         return self._port.number("select max(row) from @.reflog")
 
     def marks_at(self, number: int, upto: int) -> list[str]:
-        rows = self._port.rows(MARKS_QUERY, (number, upto, upto))
-        return [name for (name,) in check_rows(rows, "s", "moves of names")]
+        rows = self._port.rows(MARKS_QUERY, (number, number, upto, upto))
+        return sorted(
+            name
+            for name, at, meta in check_rows(rows, "siS", "moves of names")
+            if at == number
+            or (name.startswith("tags/") and TAGGED in parse_json(meta, f"the meta of v{at}"))
+        )
 
     def head(self) -> tuple[str | None, Version] | None:
         row = self._port.row(HEAD_QUERY)

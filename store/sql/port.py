@@ -54,6 +54,10 @@ class SqlPort(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    @property
+    @abstractmethod
+    def in_transaction(self) -> bool: ...
+
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]: ...
 

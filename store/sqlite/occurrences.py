@@ -6,28 +6,9 @@ import hashlib
 import re
 import sqlite3
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
 
-from tfgrpo.store.records import REDACTED
 from tfgrpo.store.sqlite.packed_texts import define_plain, pack_text, unpack_text
-from tfgrpo.store.text_occurrences import Occurrence, clean_json, mark_redacted
-
-ColumnKind: TypeAlias = Literal["json", "plain"]
-
-REPLACED: dict[tuple[str, str], ColumnKind] = {
-    ("texts", "text"): "json",
-    ("journal", "answer"): "json",
-    ("rollouts", "verdict"): "json",
-    ("evaluations", "config"): "json",
-    ("evaluations", "summary"): "json",
-    ("scores", "answer"): "plain",
-    ("decisions", "subject"): "plain",
-    ("decisions", "content"): "json",
-    ("decisions", "why"): "plain",
-}
-"""The columns in which a text may be replaced, and what they hold."""
-
-CHAIN = {"versions", "events"}
+from tfgrpo.store.text_occurrences import REPLACED, Occurrence, cleaned, reason_to_stay
 
 
 def holding(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
@@ -59,7 +40,7 @@ def occurrences(db: sqlite3.Connection, pattern: re.Pattern[str]) -> Iterator[Oc
             if table == "events" and column in ("text", "reason"):
                 continue
             query = f'select {row} from "{table}" where holds("{column}")'
-            why = None if (table, column) in REPLACED else _why(table)
+            why = reason_to_stay(table, column)
             for (number,) in db.execute(query).fetchall():
                 yield Occurrence(table, column, number, why)
 
@@ -69,26 +50,20 @@ def _text_columns(db: sqlite3.Connection, table: str) -> list[str]:
     return [name for _, name, kind, *_ in columns if kind.lower() in ("text", "")]
 
 
-def _why(table: str) -> str:
-    if table in CHAIN:
-        return "the digest of its version covers it"
-    return "the table is append-only" if table != "rollouts" else "other rows refer to it"
-
-
 def replace(db: sqlite3.Connection, pattern: re.Pattern[str]) -> None:
     """Replaces the pattern wherever that may be done. Only inside a transaction."""
     holding(db, pattern)
-    for (table, column), kind in REPLACED.items():
+    for table, column in REPLACED:
         keys = "evaluation, problem, sample" if table == "scores" else "id"
         held = f"select {keys}, plain({column}) from {table} where holds({column})"
         rows = db.execute(held).fetchall()
         for *key, value in rows:
-            value = clean_json(value, pattern) if kind == "json" else pattern.sub(REDACTED, value)
+            value = cleaned(table, column, value, pattern)
             if (table, column) == ("texts", "text"):
                 _put_text(db, key[0], value)
             else:
                 if (table, column) == ("journal", "answer"):
-                    value = pack_text(mark_redacted(value))
+                    value = pack_text(value)
                 where = " and ".join(f"{name} = ?" for name in keys.split(", "))
                 db.execute(f"update {table} set {column} = ? where {where}", (value, *key))
 

@@ -85,6 +85,10 @@ class SqlitePort(SqlPort):
         except FAILURES as error:
             raise translated(error, self.path) from error
 
+    @property
+    def in_transaction(self) -> bool:
+        return self.connection.in_transaction
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         assert not self._reading, "nothing is written while one state is read"

@@ -11,10 +11,14 @@ import pytest
 from scripted import ScriptedEndpoint
 from standins import AUTHORITY
 
-from tfgrpo.model import certificates
-from tfgrpo.model.certificates import CertificatesUnreadable, authorities
+from tfgrpo.model import http_connection
 from tfgrpo.model.endpoint import Endpoint, Request
-from tfgrpo.model.http_connection import Connection, open_client
+from tfgrpo.model.http_connection import (
+    CertificatesUnreadable,
+    Connection,
+    authorities,
+    open_client,
+)
 
 
 @pytest.fixture
@@ -28,10 +32,10 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return create()
 
     monkeypatch.setattr(ssl, "create_default_context", counted)
-    for name in (*certificates.AUTHORITIES, "SSL_CERT_DIR"):
+    for name in (*http_connection.AUTHORITIES, "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SSL_CERT_FILE", str(AUTHORITY))
-    certificates._load.cache_clear()
+    http_connection._load.cache_clear()
     return seen
 
 

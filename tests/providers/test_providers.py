@@ -14,8 +14,8 @@ from scripted import LESSON, stage, write_problems
 from standins import AUTHORITY, Server
 
 import tfgrpo
-from tfgrpo.model.certificates import CertificatesUnreadable
 from tfgrpo.model.endpoint import Endpoint, Request, Transient
+from tfgrpo.model.http_connection import CertificatesUnreadable
 from tfgrpo.model.providers import PROVIDERS, Provider, settings_toml
 from tfgrpo.notices import Notice, WarningNotice
 

@@ -20,7 +20,7 @@ from tfgrpo.agents.command_reward import Judged, RewardCommand, judged_as
 from tfgrpo.agents.context import Attempt, Place
 from tfgrpo.agents.function_agent import FunctionAgent, find_function
 from tfgrpo.agents.gateway import Desk, Gateway
-from tfgrpo.agents.orphan_guard import guarded
+from tfgrpo.agents.user_program import guarded
 from tfgrpo.agents.wire_conversation import request_messages, transcript
 from tfgrpo.agents.workspace import Workspace, remove
 from tfgrpo.data.problems import REST
@@ -180,6 +180,7 @@ def by_agent(
         parts.append(f"reward:{'agent' if command is None else command.identity}")
         changes |= {"verify": judge, "at_once": None, "check": None, "answers": None}
         changes |= {"ground_truth": False, "shared_answers": False}
+        changes["rehearse"] = None if command is None else command.rehearse
     if settings.run:
         runner = _runner(settings, root, (workspace, functions), concurrency)
         parts.append(f"agent:{runner.identity}")

@@ -7,6 +7,7 @@ It reads JSON on standard input (`problem` with its ground truth, `answer`, `mes
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -17,13 +18,16 @@ from typing import Any
 from tfgrpo.agents.agent_settings import AgentSettings
 from tfgrpo.agents.command_agent import command_identity, command_parts, of_problem
 from tfgrpo.agents.user_program import Limits, Task, check_command, run
-from tfgrpo.agents.workspace import Workspace
+from tfgrpo.agents.workspace import Workspace, remove
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Trajectory, Verdict
 from tfgrpo.model.endpoint import CallFailed
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Json
 
 NUMBER = re.compile(r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.%])")
+REHEARSAL = 10.0
+"""Seconds that the command may take before a run."""
 SHORT = 200
 """Characters of an answer that is told from others by its text."""
 
@@ -43,7 +47,8 @@ class RewardCommand:
 
     def __init__(self, settings: AgentSettings, root: Path, workspace: Workspace | None) -> None:
         assert settings.reward_command is not None
-        self._root = root
+        self._root, self._workspace = root, workspace
+        self._proved = False
         self._command = command_parts(settings.reward_command, root, workspace)
         check_command(self._command, root if workspace is None else workspace.folder, "reward")
         self._memory, self._output = settings.memory, settings.output
@@ -53,8 +58,38 @@ class RewardCommand:
         """A digest of the command and of the files that it names."""
         return command_identity(self._command, self._root)
 
+    def rehearse(self, problem: Problem) -> None:
+        """Has the command judge the ground truth of a problem, or an empty answer where there is
+        none, before an attempt is paid for. Raises SettingsError where it ends well and prints no
+        reward. One that fails may need what an attempt leaves: the first attempt tells."""
+        copy = None if self._workspace is None else self._workspace.copy()
+        try:
+            judged = Judged(problem, Trajectory(problem.answer), {}, copy)
+            output = asyncio.run(self._output_of(judged, REHEARSAL))
+        except CallFailed:
+            return
+        finally:
+            if copy is not None:
+                remove(copy)
+        verdict = read_reward(output, problem.answer)
+        if verdict.reward is None:
+            raise _no_reward(problem, verdict)
+        self._proved = True
+
     async def verdict(self, judged: Judged, seconds: float) -> Verdict:
-        """Returns the verdict on an attempt; an unverifiable one where the command gives none."""
+        """Returns the verdict on an attempt; an unverifiable one where the command gives none.
+        Raises SettingsError where it never gave one yet."""
+        try:
+            output = await self._output_of(judged, seconds)
+            verdict = read_reward(output, judged.trajectory.response)
+        except CallFailed as error:
+            verdict = Verdict(None, None, f"unverifiable: {error}")
+        if verdict.reward is None and not self._proved:
+            raise _no_reward(judged.problem, verdict)
+        self._proved = True
+        return verdict
+
+    async def _output_of(self, judged: Judged, seconds: float) -> str:
         trajectory, workspace = judged.trajectory, judged.workspace
         fields: dict[str, Any] = {
             "problem": of_problem(judged.problem),
@@ -65,11 +100,17 @@ class RewardCommand:
         }
         limits = Limits(seconds, self._memory, self._output)
         task = Task(self._command, workspace or self._root, {}, json.dumps(fields).encode())
-        try:
-            output, _ = await run(task, limits, f"reward-{secrets.token_hex(16)}")
-        except CallFailed as error:
-            return Verdict(None, None, f"unverifiable: {error}")
-        return read_reward(output.decode("utf-8", "replace"), trajectory.response)
+        output, _ = await run(task, limits, f"reward-{secrets.token_hex(16)}")
+        return output.decode("utf-8", "replace")
+
+
+def _no_reward(problem: Problem, verdict: Verdict) -> SettingsError:
+    why = verdict.reason.removeprefix("unverifiable: ")
+    return SettingsError(
+        f"the reward command gives no reward for {problem.id}: {why}",
+        hint="it gets JSON on standard input, prints a number from 0 to 1 first, then words if it "
+        "likes, and ends with 0",
+    )
 
 
 def read_reward(output: str, response: str) -> Verdict:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.model.response import as_text, field
-from tfgrpo.model.wire_formats import completion, words
+from tfgrpo.model.wire_formats import completion, request_turns, words
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
@@ -37,17 +37,8 @@ class Passed(NamedTuple):
 
 def request_messages(body: Json) -> tuple[Json, ...]:
     """Returns the messages of a request, of any of the three formats."""
-    messages: list[Json] = []
-    for name in ("instructions", "system"):
-        if text := words(body.get(name)):
-            messages.append(_message("system", text))
-    turns = body.get("messages", body.get("input"))
-    if isinstance(turns, str):
-        turns = [{"role": "user", "content": turns}]
-    for turn in turns if isinstance(turns, list) else ():
-        if isinstance(turn, dict):
-            messages += _turn(turn)
-    return tuple(messages)
+    turns = (turn for turn in request_turns(body) or () if isinstance(turn, dict))
+    return tuple(message for turn in turns for message in _turn(turn))
 
 
 def prompt_of(messages: Sequence[Json]) -> tuple[tuple[Message, ...], tuple[Json, ...]]:

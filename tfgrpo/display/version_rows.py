@@ -65,6 +65,23 @@ def recorder_object(store: Store, version: Version) -> dict[str, str]:
     return {} if recorder is None else {"recorded_by": recorder}
 
 
+def signature_lines(store: Store, version: Version) -> list[str]:
+    """A line for each signature of a version, and of each signed tag that means it."""
+    from tfgrpo.store.signing import signatures_at
+
+    checked = signatures_at(store, version).items()
+    return [f"tag {tag}: {one}" if tag else str(one) for tag, one in checked]
+
+
+def signature_objects(store: Store, version: Version) -> dict[str, Any]:
+    """The same as JSON for programs."""
+    from tfgrpo.store.signing import MISSING, Checked, signatures_at
+
+    checked = {"": Checked(None, MISSING)} | signatures_at(store, version)
+    objects = {tag: {"state": one.state, "by": one.by} for tag, one in checked.items()}
+    return {"signature": objects.pop(""), "signed_tags": objects}
+
+
 def version_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
     """A version as JSON for programs."""
     from tfgrpo.evaluation.figures_json import summary_object

@@ -201,8 +201,8 @@ Verify: TypeAlias = Callable[[Problem, str], Verdict]
 Judge: TypeAlias = Callable[[Context, Trajectory], Awaitable[Verdict]]
 Read: TypeAlias = Callable[[str], Any]
 """Returns the answer in a response, as JSON; None where there is none."""
-Judgements: TypeAlias = Callable[[Problem, Trajectory], Sequence[Request]]
-"""Returns the requests that judging a trajectory makes at most. It makes none itself."""
+JudgeCalls: TypeAlias = Callable[[Problem], int]
+"""How many calls judging an attempt makes at most."""
 Answers: TypeAlias = Callable[[Problem], Sequence[str]]
 """Returns all answers that there are to a problem, as responses; none where they are not few."""
 More: TypeAlias = Callable[[Sequence[float | None], int], int]
@@ -222,8 +222,8 @@ class Domain:
     `verify` that take microseconds on any input, and None for the rest: it runs on the event
     loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
     it is kept with every evaluation. `reconcile` adds a stage to the policy `paper`: what one group
-    taught is brought in line with the library before the batch is planned. `judgements` tells an
-    estimate what an asynchronous `verify` asks at most.
+    taught is brought in line with the library before the batch is planned. `judge_calls` tells an
+    estimate how many calls an asynchronous `verify` makes at most, where it is not one.
     `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
     reads off the data those that it needs and nobody wrote, such as its labels; `remarks` says, a
     line each, how the ground truths of some problems are read where that is in doubt. With
@@ -233,6 +233,8 @@ class Domain:
     `retrieve` ranks a library for `--top-k` in the place of BM25: it returns the ids of the
     experiences that fit a text, the best first. `group` says how many attempts a group makes next.
     With `needs_search` a run without an agent that can search is refused.
+    `rehearse` tries the verifier on a problem before a run, and raises SettingsError where it
+    cannot judge.
     `read` gives an application the answer in a response, as the verifier reads it.
     """
 
@@ -250,7 +252,7 @@ class Domain:
     learning_objective: str = LEARNING_OBJECTIVE
     identity: str = ""
     reconcile: bool = False
-    judgements: Judgements | None = None
+    judge_calls: JudgeCalls | None = None
     configure: Callable[[str], Domain] | None = None
     options_from: Callable[[Sequence[Problem]], str] | None = None
     remarks: Callable[[Sequence[Problem]], Sequence[str]] | None = None
@@ -260,6 +262,7 @@ class Domain:
     retrieve: Rank | None = None
     group: More | None = None
     read: Read | None = None
+    rehearse: Callable[[Problem], None] | None = None
 
     def problems(self, source: str, fields: Mapping[str, str] | None = None) -> tuple[Problem, ...]:
         """Returns the problems of a dataset. Raises DatasetError."""

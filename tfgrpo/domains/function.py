@@ -7,6 +7,7 @@ never wrong.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -24,7 +25,10 @@ from tfgrpo.domains.base import (
 )
 from tfgrpo.model.caller_threads import NOT_ITS_OWN, OutOfTime, Threads
 from tfgrpo.model.function_identity import identity
+from tfgrpo.store.errors import SettingsError
 
+REHEARSAL = 10.0
+"""Seconds that a function may take before a run."""
 Outcome: TypeAlias = "Verdict | float | bool | None"
 Verify: TypeAlias = "Callable[[Problem, str], Outcome | Awaitable[Outcome]]"
 """From a problem and a response to a Verdict, a reward in [0, 1], a bool, or None for what
@@ -35,7 +39,13 @@ def function_domain(verify: Verify) -> Domain:
     """Returns a domain whose attempts a function judges. Its name is the function's, and a digest
     of all that decides what it does is kept with every run and evaluation."""
     name = getattr(verify, "__name__", "verify")
-    return Domain(name=name, verify=_judge(verify), ground_truth=False, identity=identity(verify))
+    return Domain(
+        name=name,
+        verify=_judge(verify),
+        ground_truth=False,
+        identity=identity(verify),
+        rehearse=_rehearsal(verify),
+    )
 
 
 def rewarded(domain: Domain, verify: Verify) -> Domain:
@@ -47,15 +57,46 @@ def rewarded(domain: Domain, verify: Verify) -> Domain:
         at_once=None,
         check=None,
         answers=None,
-        judgements=None,
+        judge_calls=None,
         ground_truth=False,
+        rehearse=_rehearsal(verify),
     )
 
 
+def _rehearsal(verify: Verify) -> Callable[[Problem], None]:
+    """Returns what calls a function with a problem and its ground truth, before an attempt is paid
+    for, and raises SettingsError for what is no verdict. One that raises may not like such an
+    answer: the attempts tell."""
+
+    def rehearse(problem: Problem) -> None:
+        try:
+            outcome = asyncio.run(
+                Threads().call(verify, problem, problem.answer, seconds=REHEARSAL)
+            )
+        except NOT_ITS_OWN:
+            raise
+        except BaseException:  # whatever a function of the caller's does
+            return
+        _check(problem, outcome, read_outcome(outcome))
+
+    return rehearse
+
+
+def _check(problem: Problem, outcome: object, verdict: Verdict) -> None:
+    if verdict.reward is None and not isinstance(outcome, Verdict | None):
+        raise SettingsError(
+            f"the verifier gives no verdict on {problem.id}: "
+            + verdict.reason.removeprefix("unverifiable: "),
+            hint="correct the verifier: it returns a number from 0 to 1, a bool, a Verdict, or "
+            "None for what cannot be judged",
+        )
+
+
 def _judge(verify: Verify) -> Judge:
-    threads = Threads()
+    threads, proved = Threads(), False
 
     async def judge(context: Context, trajectory: Trajectory) -> Verdict:
+        nonlocal proved
         seconds, problem = context.verifier.seconds, context.problem
         try:
             outcome = await threads.call(verify, problem, trajectory.response, seconds=seconds)
@@ -65,7 +106,11 @@ def _judge(verify: Verify) -> Judge:
             raise
         except BaseException as error:  # whatever a function of the caller's does
             return Verdict(None, None, f"unverifiable: {describe_error(error)}")
-        return read_outcome(outcome)
+        verdict = read_outcome(outcome)
+        if not proved:
+            _check(problem, outcome, verdict)
+            proved = True
+        return verdict
 
     return judge
 

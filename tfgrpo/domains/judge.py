@@ -19,7 +19,6 @@ from tfgrpo.domains import conversation, judge_calls
 from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.from_toml import read
 from tfgrpo.domains.rubric import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
-from tfgrpo.model.endpoint import Request
 
 
 class Scale(BaseModel):
@@ -37,15 +36,6 @@ class Scale(BaseModel):
 def make_domain(argument: str) -> Domain:
     """Makes the domain of a scale file. Raises DomainError."""
     scale, identity = read(Path(argument), Scale)
-
-    def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
-        text = trajectory.response
-        if scale.compare:
-            other = problem.answer
-            return judge_calls.comparison_requests(
-                problem, text, other, scale.scale, repeat=scale.repeat
-            )
-        return judge_calls.grade_requests(problem, text, scale.scale, repeat=scale.repeat)
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         text = trajectory.response
@@ -69,7 +59,7 @@ def make_domain(argument: str) -> Domain:
         extra=conversation.FIELDS,
         ground_truth=scale.compare,
         rollout=conversation.converse,
-        judgements=judgements,
+        judge_calls=lambda _: scale.repeat * (2 if scale.compare else 1),
         agent_objective=scale.agent_objective,
         learning_objective=scale.learning_objective,
         identity=identity,

@@ -25,10 +25,20 @@ from typing import Any
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError
-from tfgrpo.domains.built_in import BUILT_IN
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.function_identity import identity
 from tfgrpo.trust.domain_spec import PARTS, parts, split
+
+BUILT_IN = {
+    "choice": "tfgrpo.domains.choice:DOMAIN",
+    "exact": "tfgrpo.domains.exact:DOMAIN",
+    "json": "tfgrpo.domains.json_fields:DOMAIN",
+    "judge": "tfgrpo.domains.judge:make_domain",
+    "math": "tfgrpo.domains.math:DOMAIN",
+    "rubric": "tfgrpo.domains.rubric:make_domain",
+    "web": "tfgrpo.domains.web:DOMAIN",
+}
+
 
 DEFAULT = "math"
 GROUP = "tfgrpo.domains"

@@ -26,7 +26,7 @@ from tfgrpo.domains.rubric_criteria import (
     rule,
 )
 from tfgrpo.domains.verifier import Killed
-from tfgrpo.model.endpoint import CallFailed, Request
+from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.trust import trust_gate
 from tfgrpo.trust.permissions import Permissions, of_predicates
 
@@ -56,14 +56,9 @@ def make_domain(argument: str) -> Domain:
     if error is not None:
         raise DomainError(f"{path}: {error}", hint=HINT)
 
-    def judgements(problem: Problem, trajectory: Trajectory) -> list[Request]:
-        return [
-            judge_calls.question_request(
-                problem, criterion_text(criterion, trajectory), criterion.question
-            )
-            for criterion in (*rubric.criteria, *problem_criteria(problem))
-            if criterion.question is not None
-        ]
+    def judge_calls(problem: Problem) -> int:
+        criteria = (*rubric.criteria, *problem_criteria(problem))
+        return sum(criterion.question is not None for criterion in criteria)
 
     async def verify(context: Context, trajectory: Trajectory) -> Verdict:
         return await judge_rubric(rubric.criteria, folder, context, trajectory)
@@ -86,7 +81,7 @@ def make_domain(argument: str) -> Domain:
         extra=("criteria", *conversation.FIELDS),
         ground_truth=False,
         rollout=conversation.converse,
-        judgements=judgements,
+        judge_calls=judge_calls,
         agent_objective=rubric.agent_objective,
         learning_objective=rubric.learning_objective,
         identity=identity,

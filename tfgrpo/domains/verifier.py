@@ -10,16 +10,106 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from functools import partial
+from multiprocessing import context, spawn, util
 from typing import Any, Self, TypeVar
 
 from tfgrpo.data.problems import Problem, without
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Check, Domain, Verdict, Verify, describe_error
+from tfgrpo.store import child_processes
+
+_starting = threading.local()
+_prepare = spawn.get_preparation_data
+_flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+_spawn = util.spawnv_passfds
+
+
+def _preparation_data(name: str) -> dict[str, Any]:
+    """Returns what a child is told at its start, without the main module for those of ours."""
+    data: dict[str, Any] = _prepare(name)
+    if getattr(_starting, "worker", False):
+        data.pop("init_main_from_name", None)
+        data.pop("init_main_from_path", None)
+    return data
+
+
+def _safe_flags() -> list[str]:
+    """Returns the flags of a child's interpreter: this one's, and no folder on its path."""
+    flags: list[str] = _flags()
+    return ["-P", *(flag for flag in flags if flag != "-P")]
+
+
+def _pass_descriptors(path: bytes | str, args: Sequence[Any], fds: Iterable[int]) -> int:
+    """Starts a child as `multiprocessing` does, with the environment of a worker for ours."""
+    environment = getattr(_starting, "environment", None)
+    if environment is None:
+        return int(_spawn(path, args, fds))  # type: ignore[arg-type]
+    command = [os.fsdecode(path), *map(os.fsdecode, args[1:])]
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process = child_processes.start(command, environment, pass_fds=tuple(fds))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+    process.returncode = 0  # it is `multiprocessing` that waits for it
+    return process.pid
+
+
+spawn.get_preparation_data = _preparation_data
+util._args_from_interpreter_flags = _safe_flags  # type: ignore[attr-defined]
+if sys.platform != "win32":
+    util.spawnv_passfds = _pass_descriptors  # type: ignore[assignment]
+
+
+class WorkerProcess(context.SpawnProcess):
+    """A spawned process that does not run the program's main module."""
+
+    keys = False
+    """Whether it has the whole environment: what it runs is then the user's own code."""
+    _ended = False
+
+    @classmethod
+    def _Popen(cls, process_obj: Any) -> Any:
+        _starting.worker = True
+        _starting.environment = None if cls.keys else child_processes.without_keys()
+        try:
+            return context.SpawnProcess._Popen(process_obj)
+        finally:
+            _starting.worker, _starting.environment = False, None
+
+    def join(self, timeout: float | None = None) -> None:
+        """Waits for its end, and ends with it what it has forked, which is of its group."""
+        super().join(timeout)
+        if self.exitcode is not None and self.pid and not self._ended and hasattr(os, "killpg"):
+            self._ended = True  # its number may be another's soon
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+
+class WorkerProcessWithKeys(WorkerProcess):
+    """Such a process for a verifier of the user's, which may ask a service of theirs."""
+
+    keys = True
+
+
+class WorkerContext(context.SpawnContext):
+    """The context of such processes."""
+
+    Process = WorkerProcess
+
+
+class WorkerContextWithKeys(context.SpawnContext):
+    """The context of those with keys."""
+
+    Process = WorkerProcessWithKeys
+
 
 T = TypeVar("T")
 TRIES = 3
@@ -60,7 +150,7 @@ class Verifier:
         if keys not in self._pools:
             from pebble import ProcessPool
 
-            from tfgrpo.domains.worker_context import WorkerContext, WorkerContextWithKeys
+            from tfgrpo.domains.verifier import WorkerContext, WorkerContextWithKeys
 
             self._pools[keys] = ProcessPool(
                 max_workers=self._workers,
@@ -149,6 +239,8 @@ def check_golds(
     Every one is looked at in a worker process, as a hostile ground truth may hang or kill what
     parses it.
     """
+    if domain.rehearse is not None and problems:
+        domain.rehearse(problems[0])
     if domain.check is None or not problems:
         return []
     workers = 1 if len(problems) < FEW else 2

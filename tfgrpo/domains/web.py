@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator
@@ -57,8 +56,15 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     if normalize(answer) in map(normalize, known):
         return Verdict(1.0, normalize(answer), "the ground truth, word for word", {"judge": "none"})
     call_path = (*context.call_path, context.sample, "answer")
-    (request,) = judgements(problem, trajectory)
-    request = replace(request, seed=sample_seed(context.sampling.seed, *call_path))
+    values = {"problem": problem.problem, "ground_truth": " or ".join(known), "response": answer}
+    request = Request(
+        "judge",
+        prompt_templates.load("answer").render(values),
+        temperature=0.0,
+        max_tokens=TOKENS,
+        schema=structured_answers.schema(AnswerJudgement),
+        seed=sample_seed(context.sampling.seed, *call_path),
+    )
     typed = await structured_answers.ask(
         context.judge, request, AnswerJudgement, call_path=call_path
     )
@@ -73,18 +79,6 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     return Verdict(
         float(right), normalize(answer), f"judged {judgement.verdict}: {judgement.why}", details
     )
-
-
-def judgements(problem: Problem, trajectory: Trajectory) -> tuple[Request]:
-    """Returns what the judge is asked about an answer in other words than the ground truth's."""
-    values = {
-        "problem": problem.problem,
-        "ground_truth": " or ".join(ground_truths(problem)),
-        "response": final_answer(trajectory),
-    }
-    schema = structured_answers.schema(AnswerJudgement)
-    messages = prompt_templates.load("answer").render(values)
-    return (Request("judge", messages, temperature=0.0, max_tokens=TOKENS, schema=schema),)
 
 
 def final_answer(trajectory: Trajectory) -> str:
@@ -133,6 +127,5 @@ DOMAIN = Domain(
     agent_objective=AGENT_OBJECTIVE,
     learning_objective=LEARNING_OBJECTIVE,
     reconcile=True,
-    judgements=judgements,
     needs_search=True,
 )

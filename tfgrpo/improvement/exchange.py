@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from tfgrpo.model.wire_formats import request_turns
 from tfgrpo.rendering.prompt_templates import Message
-from tfgrpo.rendering.request_placement import GEMINI_SYSTEM
 from tfgrpo.store.activity.traffic import (
     ALL,
     CUT_OFF,
@@ -153,19 +153,10 @@ def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
     """Returns the messages of a request, of any of the routes. Raises Unusable."""
     if body.get("previous_response_id") or body.get("conversation"):
         raise Unusable("it goes on from an earlier request that is kept elsewhere")
-    messages: list[Message] = []
-    for name in ("instructions", "system"):
-        if body.get(name):
-            messages.append(("system", words(body[name])))
-    for name in GEMINI_SYSTEM:
-        if isinstance(body.get(name), dict):
-            messages.append(("system", words(body[name].get("parts"))))
-    turns = body.get("messages", body.get("input", body.get("contents")))
-    if isinstance(turns, str):
-        turns = [{"role": "user", "content": turns}]
-    if not isinstance(turns, list):
+    turns = request_turns(body)
+    if turns is None:
         raise Unusable("it has no messages")
-    return checked_messages((*messages, *map(message, turns)))
+    return checked_messages(tuple(map(message, turns)))
 
 
 def checked_messages(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -7,6 +7,7 @@ better.
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -25,6 +26,7 @@ from tfgrpo.improvement.collection import (
     collect,
     output_path,
     read_collected,
+    write_rows,
 )
 from tfgrpo.improvement.improvement_record import Round
 from tfgrpo.improvement.proposals import (
@@ -40,7 +42,8 @@ from tfgrpo.improvement.proposals import (
 from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
-from tfgrpo.learn.run_setup import RunChoice, ready_run, run_budget
+from tfgrpo.learn.run_estimate import RunEstimate, estimate_run
+from tfgrpo.learn.run_setup import RunChoice, plan_run, ready_run, run_budget
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
@@ -50,8 +53,7 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
-from tfgrpo.store.errors import ProtectedName, SettingsError, TfgrpoError
-from tfgrpo.store.exit_codes import BUSY
+from tfgrpo.store.errors import BUSY, ProtectedName, SettingsError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -140,6 +142,45 @@ async def improve(
                 hint="make it with `tfgrpo branch prod`, or name another with --target",
             )
         return await Improving(store, project, request, functions, on_progress).begin_or_go_on()
+
+
+def estimate_improvement(
+    store: Store, project: Project, request: ImproveRequest
+) -> RunEstimate | str:
+    """What an improvement would take now, or the rest of the one that was cut off: the training
+    with its gate, and the comparison on held-out problems; or that there is nothing to do. Raises
+    TfgrpoError."""
+    project.require_trust(request.settings)
+    job = Improving(store, project, request)
+    begun, given, table = job.begun(), job.given, job.table
+    with tempfile.TemporaryDirectory(prefix="tfgrpo-") as folder:
+        if begun and not request.new:
+            one = begun[0]
+            about, branch, run = f"the rest of {one.name}", one.branch, store.runs.find(one.name)
+            named = one.parts._asdict().items()
+            parts = {name: [project.open_data(path)] if path else [] for name, path in named}
+        else:
+            rows = job.new_rows(dry_run=True)
+            if len(rows) < max(1, request.least):
+                return f"nothing to do: {len(rows)} of {request.least} new problems"
+            job.require_model()
+            about, branch, run = f"{len(rows)} new problems", request.target, None
+            own = [part for part in ("heldout", "gate") if not table.get(part)]
+            parts = {}
+            for name, portion in improvement_record.split(rows, own).items():
+                path = Path(folder) / f"{name}.jsonl"
+                write_rows(path, improvement_record.mapped(portion, job.fields))
+                parts[name] = [str(path)] if portion else []
+        given |= {"data": parts["train"][0], "branch": branch, "skip_unverifiable": True}
+        if parts.get("gate"):
+            given["gate"] = parts["gate"][0]
+        heldout = table.get("heldout") or next(iter(parts.get("heldout", [])), None)
+        if heldout:
+            more = {"heldout_samples": request.samples, "heldout_problems": MOST_HELDOUT}
+            given |= {"heldout": heldout, **more}
+        plan = plan_run(store, job.own_project, given)
+        about += f" with {plan.settings.models.model}"
+        return replace(estimate_run(store, plan, run), about=about)
 
 
 @dataclass(frozen=True, slots=True)

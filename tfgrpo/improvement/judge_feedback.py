@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Domain, Sampling, Trajectory, Verdict
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.improvement.exchange import Exchange, of_traffic
+from tfgrpo.learn.run_estimate import Calls, Conditions, RunEstimate, estimate_calls
 from tfgrpo.model.budget import open_budget
 from tfgrpo.model.gather import gather_all
+from tfgrpo.model.token_counts import count
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.proxy.metrics import sums_of_feedback
@@ -41,6 +43,25 @@ class JudgeRequest:
     def author(self) -> str:
         """Who the feedback is by."""
         return f"judge {self.domain}"
+
+
+def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> RunEstimate | str:
+    """What scores of the calls that it has not judged take, or that there are none. Raises
+    TfgrpoError."""
+    given = {**request.settings, "domain": request.domain}
+    settings, _ = eval_settings(store, project, [store.head.version], given)
+    with closing(open_traffic(traffic_path(store.path))) as traffic:
+        unjudged = unjudged_calls(traffic, request)
+    if not unjudged:
+        return "nothing to do: every call is judged"
+
+    def add(calls: Calls) -> None:
+        for one in unjudged:
+            calls.add_judgements(judged_problem(one), count(one.answer), 1)
+
+    domain, prices = project.domain(request.domain), project.prices(settings.models)
+    estimate = estimate_calls(store, Conditions(settings, domain, prices), add)
+    return replace(estimate, about=f"{len(unjudged)} calls")
 
 
 async def judge_calls(

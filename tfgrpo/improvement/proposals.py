@@ -22,6 +22,7 @@ from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.history.blame import Origins
 from tfgrpo.store.history.merge import MergeConflict, Resolve, Side, side, three_way
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural, sampled
@@ -278,7 +279,13 @@ def review(store: Store, id: str, what: Review) -> Proposal:
     Raises MergeConflict, StaleVersion where somebody decided meanwhile, InvalidOperation for a
     decided change, a missing reason or nothing to change, UnknownRevision, OnTrial, ProtectedName.
     """
-    proposal = _open(store, id)
+    for recording in recordings(store):
+        with recording:
+            _record(store, _open(store, id), what)
+    return get_proposal(store, id)
+
+
+def _record(store: Store, proposal: Proposal, what: Review) -> None:
     running = at_work(store, proposal.target) if what.accept and not store.is_forced else None
     if running is not None:
         raise OnTrial(
@@ -328,7 +335,6 @@ def review(store: Store, id: str, what: Review) -> Proposal:
             )
         if not waits:
             _put_away(store, proposal, keep=not whole)
-    return get_proposal(store, proposal.id)
 
 
 def _check_review(

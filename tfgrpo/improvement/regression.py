@@ -31,12 +31,19 @@ from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.improvement.proposals import Draftsman, Proposal, effect_of, propose
 from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.assign import halves
+from tfgrpo.learn.run_estimate import (
+    PlannedAttempts,
+    RunEstimate,
+    estimate_attempts,
+    missing_attempts,
+)
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.runs import Score
 from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
 from tfgrpo.wording import plural
@@ -186,6 +193,21 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
         seed = _fresh_seed(store, versions, old.task) if looked is None else looked
         new = planned({**request.settings, "seed": seed})
     return Sides(version, library, old, new, elsewhere, known)
+
+
+def estimate_regression(store: Store, project: Project, request: RegressRequest) -> RunEstimate:
+    """What a regression would take: the attempts that are not on record, on both sides, and
+    those that each leave out a part of the library. Raises TfgrpoError."""
+    sides = plan_sides(store, project, request)
+    total = RunEstimate((), ())
+    for plan in sides.measured:
+        samples = plan.task.settings.samples
+        parts = PlannedAttempts(sides.library, plan.task.problems, samples + samples % 2)
+        total += estimate_attempts(store, plan, [*missing_attempts(store, plan), parts])
+    reason = "what a proposal of deletions does, which is measured where something is lost"
+    left_out = (*total.left_out, reason) if request.target is not None else total.left_out
+    names = " and ".join(plan.task.settings.models.model for plan in sides.measured)
+    return replace(total, left_out=left_out, about=f"{sides.version.name} on {names}")
 
 
 async def regress(
@@ -376,11 +398,14 @@ async def _deletion(
 def _propose(store: Store, plan: EvalPlan, regression: Regression, deletion: _Deletion) -> Proposal:
     branch, base = _branch(store), deletion.base
     deleted = [Operation("DELETE", id, reason=why) for id, why in deletion.reasons.items()]
-    with store.operation(f"{branch}: {len(deleted)} no longer help"):
-        store.create_branch(branch, base)
-        candidate = store.commit(branch, deleted, message=f"no longer help: {regression.now.model}")
-        for version, scores in ((base, deletion.before), (candidate, deletion.after)):
-            record(store, version, plan.task, scores)
+    for recording in recordings(store, f"{branch}: {len(deleted)} no longer help"):
+        with recording:
+            store.create_branch(branch, base)
+            candidate = store.commit(
+                branch, deleted, message=f"no longer help: {regression.now.model}"
+            )
+            for version, scores in ((base, deletion.before), (candidate, deletion.after)):
+                record(store, version, plan.task, scores)
     effect = effect_of(rewards(deletion.before), rewards(deletion.after), plan.task)
     details = {"model": regression.now.model, "dataset": regression.dataset}
     return propose(store, Draftsman(branch, deletion.target, "regress", base, effect, details))

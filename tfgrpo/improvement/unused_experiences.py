@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from tfgrpo.improvement.proposals import Draftsman, Proposal, propose
 from tfgrpo.store.activity.traffic import ALL, CallFilter, Traffic
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Experience, Operation
 from tfgrpo.store.store import Store
 
@@ -45,7 +46,8 @@ def propose_expiry(store: Store, branch: str, unused: Sequence[Experience], sinc
     number = 1 + sum("proposal/unused-" in name for name in store.branches())
     name = f"proposal/unused-{number}"
     gone = [Operation("DELETE", e.id, reason=f"in no prompt since {since}") for e in unused]
-    with store.operation(f"{name}: {len(gone)} are not used"):
-        store.create_branch(name, base)
-        store.commit(name, gone, message=f"in no prompt since {since}")
+    for recording in recordings(store, f"{name}: {len(gone)} are not used"):
+        with recording:
+            store.create_branch(name, base)
+            store.commit(name, gone, message=f"in no prompt since {since}")
     return propose(store, Draftsman(name, branch, "use", base, None, {"since": since}))

@@ -9,6 +9,7 @@ from tfgrpo.interchange.format_types import Batch, Document, Item, UnreadableLib
 from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.history.walks import row_ranges, row_within
 from tfgrpo.store.records import REDACTED, Json, Op, Operation, Version
 from tfgrpo.store.store import Store
@@ -111,19 +112,22 @@ def bring_in(
 
 
 def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
-    versions = []
-    with store.operation(f"import {document.name}"):
-        new = new_batches(store, document, branch)
-        for batch in new:
-            origin = {**document.provenance, "version": batch.digest}
-            operations = [
-                operation._replace(evidence={**(operation.evidence or {}), IMPORT: origin})
-                for operation in batch.operations
-            ]
-            meta = {IMPORT: {**batch.origin, **origin}}
-            versions.append(
-                store.commit(branch, operations, message=batch.message, author=author, meta=meta)
-            )
+    for recording in recordings(store, f"import {document.name}"):
+        with recording:
+            versions = []
+            new = new_batches(store, document, branch)
+            for batch in new:
+                origin = {**document.provenance, "version": batch.digest}
+                operations = [
+                    operation._replace(evidence={**(operation.evidence or {}), IMPORT: origin})
+                    for operation in batch.operations
+                ]
+                meta = {IMPORT: {**batch.origin, **origin}}
+                versions.append(
+                    store.commit(
+                        branch, operations, message=batch.message, author=author, meta=meta
+                    )
+                )
     return Imported(tuple(versions), len(document.batches) - len(new), ())
 
 

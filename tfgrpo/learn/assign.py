@@ -9,29 +9,27 @@ so that its effect stays known. Everything follows from the arguments, so a run 
 a worker elsewhere, shows the same.
 
 What is shown or hidden as one is a factor: an experience by its id, or all examples together. One
-example does too little to be measured by itself.
+example does too little to be measured by itself. A challenger (`rivals.py`) stands in the place of
+an experience in force: where the one is shown, the other is not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
 from tfgrpo.learn.advantage import SPREADS, Effect
+from tfgrpo.learn.rivals import is_like, of_name, replaced
 from tfgrpo.rendering.example_texts import is_example, of_other_problems
 from tfgrpo.rendering.instruction_texts import instruction_ids
 from tfgrpo.rendering.retrieve import Rank, index, relevant
-from tfgrpo.rendering.similarity_ngrams import similarity
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library
 
 CANDIDATES = 4
 """Candidates that are tried at one problem at most: a prompt that is crowded tells nothing
 apart."""
-ALIKE = 0.6
-"""The similarity from which on two candidates are not tried at one problem together: they may say
-the same, and then neither does much beside the other."""
 UNKNOWN = NormalDist(0.0, max(SPREADS) / 2)
 """What is thought of a candidate's effect before it was tried."""
 HIDDEN = 0.15
@@ -42,20 +40,23 @@ EXAMPLES = "examples"
 
 class Belonging(NamedTuple):
     """What belongs to one problem, as factors: of what is in force, and of candidates. `members`
-    holds the ids of each factor's experiences."""
+    holds the ids of each factor's experiences, and `names` what the effects of challengers are
+    called."""
 
     in_force: tuple[str, ...]
     candidates: tuple[str, ...]
     members: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, str] = {}
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """All of them."""
-        return (*self.in_force, *self.candidates)
+        """All of them, each as its effect is called."""
+        return (*self.in_force, *(self.names.get(one, one) for one in self.candidates))
 
     def shown(self, absent: Collection[str]) -> frozenset[str]:
         """The ids of the experiences that an attempt is shown without the factors `absent`."""
-        return frozenset(id for f in self.factors if f not in absent for id in self.members[f])
+        there = (f for f in (*self.in_force, *self.candidates) if f not in absent)
+        return frozenset(id for factor in there for id in self.members[factor])
 
 
 def factors(library: Library) -> dict[str, tuple[str, ...]]:
@@ -70,42 +71,47 @@ def belonging(
     in_force: Collection[str],
     problem: str,
     shown: tuple[int | None, Rank | None],
-    lessons: Sequence[str],
+    tried: Sequence[str],
 ) -> Belonging:
     """Returns what belongs to a problem.
 
     `pool` holds the experiences whose ids are `in_force`, and the candidates; `shown` is how many
-    of the former a prompt gets, None for all, and what ranks them. `lessons` are the candidates
-    that are tried; examples and words for the base prompt are so everywhere. An example of this
-    very problem does not belong here: it gives the answer away.
+    of the former a prompt gets, None for all, and what ranks them. `tried` names the candidates
+    that are tried (`rivals.py`); one stands in for an experience only where that is shown. An
+    example of this very problem does not belong here: it gives the answer away.
     """
     top_k, rank = shown
     pool = of_other_problems(pool, problem)
     there = factors(
         relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank)
     )
-    others = pool.less(frozenset(in_force))
-    candidates = factors(others)
+    candidates = factors(pool.less(frozenset(in_force)))
     if EXAMPLES in candidates and EXAMPLES in there:  # a person's: they stay
         there |= {id: (id,) for id in there.pop(EXAMPLES)}
-    words = [id for id in candidates if id in instruction_ids(others)]  # which all problems have
-    names = (*lessons, *words, *(EXAMPLES for _ in range(EXAMPLES in candidates)))
-    return Belonging(tuple(there), names, {**there, **{f: candidates[f] for f in names}})
+    names = {id: name for name in tried if (id := of_name(name)) in candidates}
+    challengers = {id: name for id, name in names.items() if replaced(name) in there}
+    members = {**there, **{id: candidates[id] for id in names}}
+    return Belonging(tuple(there), tuple(names), members, challengers)
 
 
-def lessons_of(candidates: Library) -> dict[str, str]:
-    """Returns the candidates that are lessons, in order: those that are tried at some problems."""
-    words = instruction_ids(candidates)
-    lessons = (e for e in candidates.readable if not is_example(e.text) and e.id not in words)
-    return {e.id: e.text for e in lessons}
+def texts_of(library: Library) -> dict[str, str]:
+    """Returns what a library holds beside examples, in order, by id."""
+    return {e.id: e.text for e in library.readable if not is_example(e.text)}
+
+
+def everywhere(candidates: Library) -> tuple[str, ...]:
+    """Returns all examples, as the factor that they are, where there are any."""
+    return tuple(name for name in factors(candidates) if name == EXAMPLES)
 
 
 def fitting(candidates: Library, problem: str) -> tuple[str, ...]:
-    """Returns the lessons that are tried at a problem where nothing but their words is known: those
-    that fit it best."""
-    lessons = lessons_of(candidates)
+    """Returns what is tried at a problem where nothing but their words is known of candidates: the
+    lessons that fit it best, and what belongs to all problems."""
+    words = instruction_ids(candidates)
+    lessons = {id for id in texts_of(candidates) if id not in words}
     ranked = index(candidates).ranked(problem) if lessons else []
-    return tuple(id for id in ranked if id in lessons)[:CANDIDATES]
+    best = [id for id in ranked if id in lessons][:CANDIDATES]
+    return (*best, *(e.id for e in candidates.readable if e.id in words), *everywhere(candidates))
 
 
 def tried(
@@ -133,17 +139,14 @@ def tried(
     return tuple(chosen)
 
 
-def is_like(text: str, others: Iterable[str]) -> bool:
-    """Returns whether a text is nearly like another one, and may say the same."""
-    return any(similarity(text, other) >= ALIKE for other in others)
-
-
 def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int) -> frozenset[str]:
     """Returns the factors that one attempt goes without. `path` names the group: step and
     problem."""
     share = int(HIDDEN * 2**32)
-    hiding = (f for f in there.in_force if _coin("in force", seed, *path, sample, f) < share)
-    return halves(there.candidates, seed, path, sample).union(hiding)
+    hiding = {f for f in there.in_force if _coin("in force", seed, *path, sample, f) < share}
+    out = halves(there.candidates, seed, path, sample)
+    shown = (replaced(name) for id, name in there.names.items() if id not in out)
+    return out.union(hiding, (place for place in shown if place is not None))
 
 
 def halves(

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from tfgrpo.learn.assign import CANDIDATES, EXAMPLES, is_like
+from tfgrpo.learn.assign import CANDIDATES, EXAMPLES
 from tfgrpo.learn.collector import Collector, Race
 from tfgrpo.learn.examples import (
     Example,
@@ -26,12 +26,13 @@ from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.protocol import Refusal, Step, evidence_of
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import Advantage, Lesson
+from tfgrpo.learn.rivals import Rivals, is_like
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
-from tfgrpo.store.records import Operation
+from tfgrpo.store.records import Library, Operation
 
 NEEDED = 60
 """Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
@@ -98,10 +99,16 @@ class Proposals:
         self._collector = collector
 
     async def enter(
-        self, step: Step, pool: Pool, advantages: Sequence[Advantage], leaving: Sequence[Operation]
+        self,
+        step: Step,
+        pool: Pool,
+        rivals: Rivals,
+        advantages: Sequence[Advantage],
+        leaving: Sequence[Operation],
     ) -> Entering:
-        """Returns what becomes of a step's lessons; `leaving` says what was decided about
-        candidates, whose places are free. Raises EndpointError, BudgetReached."""
+        """Returns what becomes of a step's lessons, each tried without what of the library it is
+        nearly like; `leaving` says what was decided about candidates, whose places are free. Raises
+        EndpointError, BudgetReached."""
         decided = {operation.experience for operation in leaving if operation.experience}
         gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
         texts = {e.id: e.text for e in pool.library.readable}
@@ -126,7 +133,8 @@ class Proposals:
                 refused.append(Refusal(lesson.text, problem, CROWDED))
             else:
                 races -= 1
-                if not await self._wins(step, pool, lesson, number):
+                beside = pool.in_force.less(frozenset(rivals.like(lesson.text)))
+                if not await self._wins(step, beside, lesson, number):
                     refused.append(Refusal(lesson.text, problem, LOST))
                     continue
                 free -= 1
@@ -136,9 +144,9 @@ class Proposals:
         self._parts.progress.decided = self._parts.progress.lessons
         return Entering(tuple(operations), tuple(votes), tuple(refused))
 
-    async def _wins(self, step: Step, pool: Pool, lesson: Lesson, number: int) -> bool:
+    async def _wins(self, step: Step, library: Library, lesson: Lesson, number: int) -> bool:
         mean = fmean(lesson.group.rewards)
-        race = Race(step.number, lesson.group, number, lesson.text, pool.in_force, TRIES, mean)
+        race = Race(step.number, lesson.group, number, lesson.text, library, TRIES, mean)
         return await self._collector.wins(race)
 
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:

@@ -1,6 +1,7 @@
 """What becomes of candidates and experiences, by their effects: rules, each a class.
 
-A rule sees effects alone, never a text. It is asked after every step, with all evidence so far.
+A rule sees effects alone, never a text. It is asked after every step, with all evidence so far. Of
+what it promotes, of texts that are nearly alike one enters.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.learn.advantage import Effect
+from tfgrpo.learn.library_draft import split_fitting
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import StepOrigin
+from tfgrpo.learn.rivals import Rivals
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
 
@@ -60,6 +63,19 @@ class ByChance:
         return Decisions(tuple(promoted), tuple(retired), tuple(dropped))
 
 
+def without_rivals(decided: Decisions, effects: Mapping[str, Effect], rivals: Rivals) -> Decisions:
+    """Returns decisions by which of candidates that are rivals one enters, that of the surest
+    effect. The others stay; so does one that was measured against what leaves."""
+    surest = sorted(decided.promoted, key=lambda id: (-effects[id].chance, -effects[id].mean))
+    entering = set(rivals.one_of_each(surest))
+    promoted = (
+        id
+        for id in decided.promoted
+        if id in entering and rivals.stands_for(id) not in decided.dropped
+    )
+    return decided._replace(promoted=tuple(promoted))
+
+
 class Settled(NamedTuple):
     """What decisions come to: operations on the run's branch, and on that of candidates."""
 
@@ -67,24 +83,28 @@ class Settled(NamedTuple):
     candidates: tuple[Operation, ...]
 
 
-def settle(
-    store: Store, pool: Pool, decided: Decisions, effects: Mapping[str, Effect], origin: StepOrigin
-) -> Settled:
-    """Returns decisions about factors as operations on experiences, each with its figures.
+class Settling(NamedTuple):
+    """What decisions are about: a pool, effects by factor, the rivals among its candidates, and
+    the most tokens of the library."""
 
-    A promotion is an ADD with the id, the reason and the evidence of the candidate.
+    pool: Pool
+    effects: Mapping[str, Effect]
+    rivals: Rivals
+    cap: int | None = None
+
+
+def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin) -> Settled:
+    """Returns decisions about factors as operations on experiences, each with its figures, as many
+    as there is room for.
+
+    A promotion is an ADD with the id, the reason and the evidence of the candidate. One of a
+    challenger is a MODIFY of the experience whose place it took, with the effect over the wording
+    before and the effect of that; the candidate is then gone.
     """
-    there, branch = pool.library.by_id, pool.name
+    pool, effects, rivals = about.pool, about.effects, about.rivals
+    there = pool.library.by_id
     rows = [there[id].row for name in decided.promoted for id in pool.factors[name]]
     events = store.events_at(rows)
-
-    def figures(name: str) -> dict[str, Any]:
-        one = effects[name]
-        return {
-            "effect": [round(value, 6) for value in (one.mean, *one.interval)],
-            "chance": round(one.chance, 6),
-            "attempts": [one.shown, one.hidden],
-        }
 
     def deletes(names: Sequence[str]) -> list[Operation]:
         return [
@@ -93,17 +113,36 @@ def settle(
                 id,
                 None,
                 f"its effect on the reward: {effects[name]}",
-                {**origin.evidence, **figures(name)},
+                {**origin.evidence, **figures(effects[name])},
             )
             for name in names
             for id in pool.factors[name]
         ]
 
-    promoted = []
+    promoted, challengers = [], {}
     for name in decided.promoted:
+        place = rivals.stands_for(name)
         for id in pool.factors[name]:
             event = events[there[id].row]
-            evidence = {**(event.evidence or {}), **figures(name), "candidates": branch}
-            promoted.append(Operation("ADD", id, there[id].text, event.reason, evidence))
+            evidence = {**(event.evidence or {}), **figures(effects[name]), "candidates": pool.name}
+            one = Operation("ADD", id, there[id].text, event.reason, evidence)
+            if place is not None:
+                before = figures(effects[place]) if place in effects else {}
+                more = {**evidence, "candidate": id, "before": before}
+                one = one._replace(op="MODIFY", experience=place, evidence=more)
+                challengers[place] = name
+            promoted.append(one)
     dropped = deletes(decided.dropped)
-    return Settled((*promoted, *dropped), (*deletes(decided.retired), *dropped))
+    fitting, _ = split_fitting([*promoted, *dropped], pool.in_force, about.cap)
+    changed = [one for one in fitting if one.op == "MODIFY"]
+    gone = [challengers[str(one.experience)] for one in changed]
+    return Settled(tuple(fitting), (*deletes((*decided.retired, *gone)), *changed, *dropped))
+
+
+def figures(effect: Effect) -> dict[str, Any]:
+    """Returns an effect as it stands in evidence."""
+    return {
+        "effect": [round(value, 6) for value in (effect.mean, *effect.interval)],
+        "chance": round(effect.chance, 6),
+        "attempts": [effect.shown, effect.hidden],
+    }

@@ -104,7 +104,7 @@ class GroupTask:
     The run by its uid, the step from 0, the problem by its id, the version whose library is in
     force, and the digest of the run's settings. `base` is the version in force where `version` is
     one of candidates (`pool.py`), of which attempts are shown a part; 0 where all see all. `tried`
-    are the candidates that are tried at the problem.
+    names the candidates that are tried at the problem (`rivals.py`).
     """
 
     run: str

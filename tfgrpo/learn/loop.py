@@ -39,12 +39,14 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.runs.gate_words import describe_gate
+from tfgrpo.runs.own_estimate import GAIN, gain_record
 from tfgrpo.runs.run_problems import RunProblems
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.history.name_moves import check_branch
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Operation, Version
 from tfgrpo.tools.tool_call_record import ToolRecord
 
@@ -280,6 +282,8 @@ class Training:
             rendering = _rendering(self.settings)
             if rendering:
                 meta["rendering"] = rendering
+            if learned.gain is not None:
+                meta[GAIN] = gain_record(learned.gain)
             if refused or lost:
                 meta["refused"] = refused + lost
             if failures:
@@ -293,30 +297,31 @@ class Training:
                 message += f"; {describe_gate(meta['gate'])}"
             author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
-                with store.operation(f"commit: {message}"):
-                    rejected = None
-                    if trial is not None and trial.verdict == "rejected":
-                        side = side_branch(store, run, step)
-                        store.create_branch(side, tip)
-                        rejected = store.commit(
-                            side, operations, message=message, author=author, meta=meta
+                for recording in recordings(store, f"commit: {message}"):
+                    with recording:
+                        brought, details, rejected = operations, meta, None
+                        if trial is not None and trial.verdict == "rejected":
+                            side = side_branch(store, run, step)
+                            store.create_branch(side, tip)
+                            rejected = store.commit(
+                                side, operations, message=message, author=author, meta=meta
+                            )
+                            here = {"branch": side, "candidate": rejected.digest.hex()}
+                            details = {**meta, "gate": {**meta["gate"], **here}}
+                            brought = []
+                        version = store.commit(
+                            run.branch,
+                            brought,
+                            message=message,
+                            author=author,
+                            meta=details,
+                            expected=tip,
+                            tags=[f"{run.name}/step_{step + 1}"],
                         )
-                        here = {"branch": side, "candidate": rejected.digest.hex()}
-                        meta = {**meta, "gate": {**meta["gate"], **here}}
-                        operations = []
-                    version = store.commit(
-                        run.branch,
-                        operations,
-                        message=message,
-                        author=author,
-                        meta=meta,
-                        expected=tip,
-                        tags=[f"{run.name}/step_{step + 1}"],
-                    )
-                    if learned.candidates:
-                        append_to_pool(store, run, version, learned.candidates, message)
-                    if trial is not None and self._gate is not None:
-                        self._gate.keep(trial, [version, *([rejected] if rejected else [])])
+                        if learned.candidates:
+                            append_to_pool(store, run, base, learned.candidates, message)
+                        if trial is not None and self._gate is not None:
+                            self._gate.keep(trial, [version, *([rejected] if rejected else [])])
             except StaleVersion:
                 continue
             self.progress.library = len(store.library(version))

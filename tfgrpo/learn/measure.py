@@ -7,15 +7,23 @@ counts there is the mean of the two, by the shares of problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import chain
 
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation, mean_effect
-from tfgrpo.learn.assign import lessons_of, tried
+from tfgrpo.learn.assign import EXAMPLES, everywhere, factors, texts_of, tried
+from tfgrpo.learn.crossfit import Choosing, crossfitted
+from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.nearness import Nearness
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
+from tfgrpo.learn.rivals import Rivals, of_name, replaced
 from tfgrpo.rollout.attempt import CONFIRMING, Group
+
+ELSEWHERE = " elsewhere"
+"""After the name of an effect at problems that a thing does not belong to."""
 
 
 class Measurement:
@@ -26,38 +34,72 @@ class Measurement:
         self._near = Nearness(self._store, parts.run, parts.problems)
         self._advantages, self._steps = Advantages(), 0
 
-    def tried(self, step: Step, pool: Pool) -> dict[str, tuple[str, ...]]:
-        """Returns which candidates are tried at each problem of a step, by its id."""
+    def rivals(self, pool: Pool) -> Rivals:
+        """Returns which candidates of a pool are rivals, and of what."""
+        return Rivals(texts_of(pool.candidates), texts_of(pool.in_force), self._near)
+
+    def tried(self, step: Step, pool: Pool, rivals: Rivals) -> dict[str, tuple[str, ...]]:
+        """Returns what is tried at each problem of a step, by the problem's id."""
         self._recall(step.number)
-        effects, lessons = self._advantages.effects(), lessons_of(pool.candidates)
-        chosen = {}
+        texts, always = texts_of(pool.candidates), everywhere(pool.candidates)
+        effects, chosen = rivals.known(texts, self._advantages.effects()), {}
         for one in step.batch:
-            there = {id: text for id, text in lessons.items() if self._near.is_near(id, one.id)}
-            chosen[one.id] = tried(there, effects, self._seed, (step.number, one.id))
+            there = {id: text for id, text in texts.items() if rivals.is_near(id, one.id)}
+            ids = tried(there, effects, self._seed, (step.number, one.id))
+            chosen[one.id] = (*map(rivals.name, ids), *always)
         return chosen
 
     def add(self, step: int, groups: Iterable[Group]) -> None:
         """Adds a step's attempts, and those of the steps before it on resume."""
         self._recall(step)
-        self._advantages.add(
-            self._observed(step, r.problem.id, (r.belongs, r.without), r.reward)
-            for group in groups
-            for r in group.rollouts
-            if r.reward is not None
-        )
+        self._advantages.add(self._attempts(step, groups))
         self._steps = step + 1
 
-    def effects(self, in_force: Sequence[str]) -> dict[str, Effect]:
-        """Returns the effect of each factor: where it belongs, and of what is in force overall."""
-        known = self._advantages.effects()
-        overall = {}
+    def gain(
+        self, step: Step, groups: Iterable[Group], rule: Callable[[int], Rule]
+    ) -> Estimate | None:
+        """Returns what the run gains by its own attempts, whose last step's are `groups`; None
+        where nothing was tried. `rule` is that of a step (`crossfit.py`)."""
+        attempts: dict[str, list[Observation]] = {}
+        before = (one for n in range(step.number) for one in self._recorded(n))
+        for one in chain(before, self._attempts(step.number, groups)):
+            attempts.setdefault(one.group.partition("/")[2], []).append(one)
+        base = self._store.library(self._store.version(self._run.base))
+        seen = dict.fromkeys(
+            name for several in attempts.values() for one in several for name in one.belongs
+        )
+        names = [name for name in seen if of_name(name) not in factors(base) and self._is_own(name)]
+        first = {id: self._store.history(id)[0] for id in map(of_name, names) if id != EXAMPLES}
+        rivals = Rivals({id: str(e.text) for id, e in first.items()}, texts_of(base), self._near)
+        choosing = Choosing(rule, rivals.compatible)
+        return crossfitted(attempts, names, choosing, self._near, self._seed) if names else None
+
+    def _is_own(self, name: str) -> bool:
+        """Returns whether an effect is that of what this run has proposed, where it belongs."""
+        events = () if name.endswith(ELSEWHERE) else self._store.history(of_name(name))
+        evidence = (events[0].evidence if events else None) or {}
+        return name == EXAMPLES or evidence.get("run") == self._run.name
+
+    def effects(self, pool: Pool, rivals: Rivals) -> dict[str, Effect]:
+        """Returns the effect of each factor: of a candidate where it is tried, of a challenger that
+        over what it stands in for, and of what is in force overall."""
+        known, (candidates, in_force) = self._advantages.effects(), pool.names
+        overall = rivals.known(candidates, known)
         for name in in_force:
             share = self._near.share(name)
             shares = {name: share, _elsewhere(name): 1 - share}
             there = [(known[one], shares[one]) for one in shares if one in known]
             if there:
                 overall[name] = mean_effect(there)
-        return known | overall
+        return overall
+
+    def _attempts(self, step: int, groups: Iterable[Group]) -> list[Observation]:
+        return [
+            self._observed(step, r.problem.id, (r.belongs, r.without), r.reward)
+            for group in groups
+            for r in group.rollouts
+            if r.reward is not None
+        ]
 
     def _recall(self, step: int) -> None:
         while self._steps < step:
@@ -75,14 +117,14 @@ class Measurement:
     ) -> Observation:
         """Returns an attempt with what belonged to its problem and was shown, by where it was."""
         belongs, without = map(frozenset, shown)
-        names = {
-            name: name if self._near.is_near(name, problem) else _elsewhere(name)
-            for name in sorted(belongs)
-        }
-        there = frozenset(names[name] for name in belongs - without)
-        return Observation(f"{step}/{problem}", tuple(names.values()), there, reward)
+        own = {name for name in belongs if replaced(name) or self._near.is_near(name, problem)}
+        names = {name: name if name in own else _elsewhere(name) for name in sorted(belongs)}
+        there = {name for name in belongs if of_name(name) not in without}
+        there |= {place for name in there if (place := replaced(name))}  # in another wording
+        shown_names = frozenset(names[name] for name in there)
+        return Observation(f"{step}/{problem}", tuple(names.values()), shown_names, reward)
 
 
 def _elsewhere(name: str) -> str:
     """Returns what the effect of a factor is called at problems that it does not belong to."""
-    return f"{name} elsewhere"
+    return name + ELSEWHERE

@@ -41,20 +41,14 @@ class Nearness:
         places = self._belongs_to(experience)
         return 1.0 if places is None else len(places) / len(self._texts)
 
-    @cached_property
-    def _index(self) -> NgramIndex:
-        return NgramIndex(self._texts)
+    def common(self, one: str, other: str) -> float:
+        """Returns the share of the problems of either of two experiences that are of both."""
+        places, others = self._belongs_to(one), self._belongs_to(other)
+        if places is None or others is None:
+            return 1.0
+        return len(places & others) / (min(len(places), len(others)) or 1)
 
-    def _belongs_to(self, experience: str) -> frozenset[str] | None:
-        """Returns the problems that an experience belongs to, or None for all."""
-        if experience not in self._places:
-            taught = self._taught_by(experience)
-            count = max(FEWEST, round(SHARE * len(self._texts)))
-            ranked = (self._index.ranked(self._texts[one])[:count] for one in taught)
-            self._places[experience] = frozenset(chain.from_iterable(ranked)) if taught else None
-        return self._places[experience]
-
-    def _taught_by(self, experience: str) -> list[str]:
+    def taught_by(self, experience: str) -> list[str]:
         """Returns the run's problems that taught an experience, as its first event says."""
         events = self._store.history(experience)
         evidence = (events[0].evidence if events else None) or {}
@@ -62,3 +56,16 @@ class Nearness:
             return []
         named = evidence.get("problems") or [evidence.get("problem")]
         return [one for one in named if one in self._texts]
+
+    @cached_property
+    def _index(self) -> NgramIndex:
+        return NgramIndex(self._texts)
+
+    def _belongs_to(self, experience: str) -> frozenset[str] | None:
+        """Returns the problems that an experience belongs to, or None for all."""
+        if experience not in self._places:
+            taught = self.taught_by(experience)
+            count = max(FEWEST, round(SHARE * len(self._texts)))
+            ranked = (self._index.ranked(self._texts[one])[:count] for one in taught)
+            self._places[experience] = frozenset(chain.from_iterable(ranked)) if taught else None
+        return self._places[experience]

@@ -15,6 +15,7 @@ from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.evaluation.sealed_problems import unseal
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.loop import Training, plan_steps
@@ -30,6 +31,7 @@ from tfgrpo.notices import (
 )
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
+from tfgrpo.runs.own_estimate import gain_words, recorded_gain
 from tfgrpo.runs.run_issues import nothing_learned, report
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
@@ -59,8 +61,9 @@ class TrainResult(Viewed):
     `library` is the one that the run leaves in force: of the version that was `chosen` on the
     gate's problems, where there was a choice, else of the last. `comparison` says whether it is
     better than the empty one on the held-out problems, or where there are none on the sealed
-    ones. `seconds` is the time of this session, and `nothing_learned` says why the run has changed
-    nothing in the library, where it has not.
+    ones; where nothing else tells, `gain` is what the run gains by its own attempts. `seconds` is
+    the time of this session, and `nothing_learned` says why the run has changed nothing in the
+    library, where it has not.
     """
 
     run: Run
@@ -74,6 +77,7 @@ class TrainResult(Viewed):
     report: RunReport
     seconds: float
     nothing_learned: str | None = None
+    gain: Estimate | None = None
 
     def view(self) -> View:
         steps = len(self.versions)
@@ -84,6 +88,7 @@ class TrainResult(Viewed):
         notes = [f"{len(self.library)} experiences"]
         notes += [f"[{label}] {self.library.by_id[id].text}" for label, id in self.labels.items()]
         notes += [str(one) for one in (self.chosen, self.comparison) if one is not None]
+        notes += [] if self.gain is None else [gain_words(self.gain)]
         return View(title, ("version", "message"), rows, notes)
 
     @property
@@ -270,6 +275,8 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
     }
     heldout = scores.get("heldout")
     ends = heldout or scores.get("sealed")
+    learned_nothing = nothing_learned(store, run)
+    is_unscored = ends is None and not is_chosen and learned_nothing is None
     return TrainResult(
         run,
         versions,
@@ -281,7 +288,8 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
         total(costs(store, project.table("prices"), run)),
         report(store, run),
         time.monotonic() - started,
-        nothing_learned(store, run),
+        learned_nothing,
+        recorded_gain(store, run) if is_unscored else None,
     )
 
 

@@ -2,8 +2,7 @@
 
 Prompts are rendered for real; answers are as long as this store has seen from the model, else as
 the rules below say. *Expected* is the likely figure, *most* an upper one: every group teaches,
-answers are longer, the library is full; `--budget` is what stops a run. Of a run with steps the
-rest is like those.
+answers are longer, the library is full; `--budget` is what stops a run.
 """
 
 from __future__ import annotations
@@ -13,19 +12,20 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from tfgrpo.connect import local_slots
 from tfgrpo.costs.prices import LOCAL, ModelPrices
-from tfgrpo.domains.base import Trajectory, answer_once
+from tfgrpo.domains.base import answer_once
 from tfgrpo.domains.conversation import converse, persona_of, turns_of
 from tfgrpo.learn import candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
+from tfgrpo.learn.policies import base_prompt
 from tfgrpo.model.token_counts import count
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.settings import PROBATION, SHORT_ANSWERS, Settings, TrainSettings
+from tfgrpo.settings import BASE_PROMPT, PROBATION, SHORT_ANSWERS, Settings, TrainSettings
 from tfgrpo.store.activity.runs import Run, Spent, Usage
 from tfgrpo.store.records import Library
 from tfgrpo.store.store import Store
@@ -36,43 +36,37 @@ if TYPE_CHECKING:
     from tfgrpo.evaluation.eval_setup import EvalPlan
     from tfgrpo.learn.run_setup import RunPlan
 
-ANSWER = {"rollout": 800.0, "summary": 200.0, "comparison": 250.0, "lesson": 60.0, "judge": 80.0}
-SHORT_ANSWER, AGENT_ANSWER, PLANNED, PERSONA = 40.0, 250.0, 60.0, 60.0
-"""Tokens of an answer before this store has seen any from the model: by stage, of a short attempt,
-an agent's turn, a planned operation and a simulated user. One that may have few has a quarter."""
-RESULT, JUDGED, LESSON = 400.0, 500.0, 45.0
-"""Tokens of a tool's result, of what a judge is told beside the answer, and of an experience."""
-CHARACTERS = 4.0
+ANSWER = {"rollout": 800, "turn": 250, "summary": 200, "comparison": 250, "judge": 80}
+SHORT = 60
+"""Tokens of an answer before this store has seen any from the model: by stage, and of a short
+attempt, a lesson, a planned operation and a simulated user. An attempt has at most a quarter of
+what it may have."""
+BESIDE, LESSON = 500, 45
+"""Tokens of a tool's result or of what a judge is told beside the answer, and of an experience."""
+CHARACTERS = 4
 """The characters of a token, more or less."""
-HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60.0
+HOSTED_LATENCY, HOSTED_SPEED = 0.6, 60
 """Seconds until an answer begins, and its tokens a second, before any has been seen."""
-LOCAL_PROMPT, LOCAL_SPEED, READ_ANEW = 100.0, 30.0, 0.3
-"""Tokens a second that a local model reads and writes in all, and which part of its prompts it has
-to read, since it has read their beginnings for the attempt before: in five runs of 600 calls."""
+LOCAL_PROMPT, LOCAL_SPEED = 330, 30
+"""Tokens a second that a local model reads and writes in all. It has read most of a prompt for the
+attempt before: in five runs of 600 calls it read a third, at 100 tokens a second."""
 LATEST = 200
 """Attempts that tell how many calls an attempt makes, the latest first."""
-ONE_STEP, MORE_STEPS = 2.0, 1.5
-"""How many times what the steps so far have taken the rest takes at most: after one, and more."""
 
 
 class Assumed(NamedTuple):
-    """Shares of groups that teach, of an agent's turns and of the candidates' places; lessons of an
-    answer; experiences of a full library; how much longer answers are, and how often asked for."""
+    """The share of groups that teach, of an agent's turns and of the candidates' places that are
+    taken; lessons of an answer; experiences of a full library; how much longer answers are."""
 
-    teaching: float
-    turns: float
-    places: float
+    share: float
     lessons: float
     library: float
     longer: float
-    tries: float
 
 
-EXPECTED = Assumed(0.6, 0.6, 0.5, 1.2, 15, 1.0, 1.0)
-MOST = Assumed(1.0, 1.0, 1.0, 2.0, 60, 2.0, 1.1)
+EXPECTED, MOST = Assumed(0.5, 1.2, 15, 1.0), Assumed(1.0, 2.0, 60, 2.0)
 SEEN_LONGER = 1.5
 """How many times as long as this store has seen them answers are in `MOST`."""
-Who: TypeAlias = Literal["policy", "reflection"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +78,19 @@ class StageEstimate:
     prompt_tokens: float
     completion_tokens: float
     dollars: float | None
+    seconds: float = 0.0
 
-    def plus(self, other: StageEstimate, factor: float = 1.0) -> StageEstimate:
-        """It and so many times another, and nothing below nothing."""
+    def plus(self, other: StageEstimate, sign: float = 1.0) -> StageEstimate:
+        """It and another, or without another, and nothing below nothing."""
         known = self.dollars is not None and other.dollars is not None
         return StageEstimate(
             self.stage,
-            max(0.0, self.calls + factor * other.calls),
-            max(0.0, self.prompt_tokens + factor * other.prompt_tokens),
-            max(0.0, self.completion_tokens + factor * other.completion_tokens),
-            max(0.0, (self.dollars or 0.0) + factor * (other.dollars or 0.0)) if known else None,
+            max(0.0, self.calls + sign * other.calls),
+            max(0.0, self.prompt_tokens + sign * other.prompt_tokens),
+            max(0.0, self.completion_tokens + sign * other.completion_tokens),
+            max(0.0, (self.dollars or 0.0) + sign * (other.dollars or 0.0)) if known else None,
+            max(0.0, self.seconds + sign * other.seconds),
         )
-
-    def times(self, factor: float) -> StageEstimate:
-        """So many times as much."""
-        return self.plus(self, factor - 1.0)
 
 
 Stages: TypeAlias = tuple[StageEstimate, ...]
@@ -106,19 +98,18 @@ Stages: TypeAlias = tuple[StageEstimate, ...]
 
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """A run's stages and seconds, expected and at most, and in words what is in neither; of a run
-    that has made steps what is left, with what is spent."""
+    """The stages of a run, expected and at most, and in words what is in neither; of a run that has
+    made steps what is left, with what is spent. `about` names what it is of, if not of a run."""
 
     expected: Stages
     most: Stages
     left_out: tuple[str, ...] = ()
     lengths_seen: bool = False
     steps: int = 0
-    seconds: float = 0.0
-    most_seconds: float = 0.0
     steps_done: int = 0
     spent_dollars: float | None = 0.0
     spent_tokens: int = 0
+    about: str = ""
 
     def __add__(self, other: RunEstimate) -> RunEstimate:
         return RunEstimate(
@@ -126,8 +117,6 @@ class RunEstimate:
             _merged((*self.most, *other.most)),
             tuple(dict.fromkeys((*self.left_out, *other.left_out))),
             self.lengths_seen and other.lengths_seen,
-            seconds=self.seconds + other.seconds,
-            most_seconds=self.most_seconds + other.most_seconds,
         )
 
 
@@ -139,38 +128,48 @@ class PlannedAttempts(NamedTuple):
     samples: int
 
 
+class Conditions(NamedTuple):
+    """Under which calls are made. Who judges alone names the domain that does."""
+
+    settings: Settings
+    domain: Domain
+    prices: ModelPrices
+
+
 def estimate_run(store: Store, plan: RunPlan, run: Run | None = None) -> RunEstimate:
     """What a run takes, or what is left of a `run` that has made steps. Nothing is written."""
-    seen = _seen(store, plan.settings, plan.domain)
-    estimate = _estimated(
-        plan.settings, plan.domain, seen, lambda one: _Run(store, plan, one, seen)
-    )
-    estimate = replace(estimate, steps=len(plan_steps(plan.problems.train, plan.settings)))
     done = len(versions_of(store, run)) if run is not None else 0
-    if run is not None and done:
-        estimate = _rest(estimate, store.runs.spent(run), done, plan)
-    return _timed(plan.settings, estimate, seen)
+    spent = store.runs.spent(run) if done else ()
+    begun = _spent((one for one in spent if one.step is None or one.step >= done), plan.prices)
+    total = summed(_spent(spent, plan.prices))
+    folder = str(plan.prompts) if plan.prompts else None
+    settings = plan.settings.model_copy(update={"prompts": folder})
+    estimate = estimate_calls(
+        store,
+        Conditions(settings, plan.domain, plan.prices),
+        lambda calls: _Run(store, plan, settings, calls).add(done),
+    )
+    return replace(
+        estimate,
+        expected=_less(estimate.expected, begun),
+        most=_less(estimate.most, begun),
+        steps=len(plan_steps(plan.problems.train, settings)) - done,
+        steps_done=done,
+        spent_dollars=total.dollars,
+        spent_tokens=round(total.prompt_tokens + total.completion_tokens),
+    )
 
 
 def estimate_attempts(
     store: Store, plan: EvalPlan, planned: Sequence[PlannedAttempts]
 ) -> RunEstimate:
     """What attempts under a plan's conditions take. Nothing is written."""
-    settings, domain = plan.task.settings, plan.task.domain
-    seen = _seen(store, settings, domain)
 
-    def added(assumed: Assumed) -> _Calls:
-        total = _Attempts(settings, domain, plan.prices, assumed, seen)
+    def add(calls: Calls) -> None:
         for one in planned:
-            total.attempts(one, "evaluation")
-        return total
+            calls.add_attempts(one, "evaluation")
 
-    return _timed(settings, _estimated(settings, domain, seen, added), seen)
-
-
-def estimate_evaluation(store: Store, plan: EvalPlan) -> RunEstimate:
-    """What an evaluation takes: nothing for versions whose scores are on record."""
-    return estimate_attempts(store, plan, missing_attempts(store, plan))
+    return estimate_calls(store, Conditions(plan.task.settings, plan.task.domain, plan.prices), add)
 
 
 def missing_attempts(store: Store, plan: EvalPlan) -> list[PlannedAttempts]:
@@ -180,61 +179,46 @@ def missing_attempts(store: Store, plan: EvalPlan) -> list[PlannedAttempts]:
     return [PlannedAttempts(store.library(one), task.problems, samples) for one in versions]
 
 
-def estimate_judgements(
-    store: Store, settings: Settings, prices: ModelPrices, judged: Iterable[str]
-) -> RunEstimate:
-    """What a judge takes for what is there already: `judged` are questions and answers."""
-    seen = _seen(store, settings, None)
-    prompts = [count(text) + JUDGED for text in judged]
-
-    def added(assumed: Assumed) -> _Calls:
-        calls = _Calls(prices, assumed, seen)
-        for prompt in prompts:
-            calls.add("judge", "reflection", 1.0, prompt, calls.length("judge", 80, 1000))
-        return calls
-
-    return _timed(settings, _estimated(settings, None, seen, added), seen)
-
-
-def _estimated(
-    settings: Settings, domain: Domain | None, seen: Seen, added: Callable[[Assumed], _Calls]
-) -> RunEstimate:
-    """An estimate of the calls that are added up under what is expected, and at most."""
-    most = added(MOST._replace(longer=SEEN_LONGER) if seen.lengths else MOST).stages()
-    unknown = _unknown(settings, domain, seen)
-    return RunEstimate(added(EXPECTED).stages(), most, unknown, bool(seen.lengths))
-
-
 class Seen(NamedTuple):
-    """What this store has seen of a run's models: mean tokens of an answer and seconds a token by
-    stage, and the mean and most calls of attempts by its agent, None where there were none."""
+    """What this store has seen of a run's models: usage by stage, evaluations among rollouts, and
+    the mean and most calls of attempts by its agent, None where there were none."""
 
-    lengths: Mapping[str, float]
-    paces: Mapping[str, float]
+    usage: Mapping[str, Usage]
     calls: tuple[float, int] | None
 
 
-def _seen(store: Store, settings: Settings, domain: Domain | None) -> Seen:
-    """What is seen for attempts of a domain, or for judgements alone."""
+def estimate_calls(
+    store: Store, conditions: Conditions, add: Callable[[Calls], None]
+) -> RunEstimate:
+    """What the calls take that are added, once as is expected, and once at most."""
+    settings, domain, _ = conditions
+    no_agent = settings.mode == "prompt" and not settings.agent.run
+    is_plain = no_agent and domain.rollout in (answer_once, converse)
+    usage = _usage(store, settings)
+    calls_each = None if is_plain else _calls_of_attempts(store, settings)
+    left_out: tuple[str, ...] = ()
+    if not (is_plain or calls_each or settings.mode == "agent"):
+        who = "the agent" if settings.agent.run else f"the domain {domain.name}"
+        left_out = (f"calls after the first of an attempt by {who}: no attempt is on record yet",)
+
+    def stages(assumed: Assumed) -> Stages:
+        calls = Calls(conditions, assumed, Seen(usage, calls_each))
+        add(calls)
+        return _merged(calls.added)
+
+    most = MOST._replace(longer=SEEN_LONGER) if usage else MOST
+    return RunEstimate(stages(EXPECTED), stages(most), left_out, bool(usage))
+
+
+def _usage(store: Store, settings: Settings) -> dict[str, Usage]:
     models = {settings.models.model, settings.models.reflection_model}
     sums: dict[str, Usage] = {}
     for spent in store.runs.spent():
         if spent.model in models and spent.usage.completion_tokens:
-            before = sums.get(spent.stage, Usage())
-            sums[spent.stage] = Usage._make(map(sum, zip(before, spent.usage, strict=True)))
-    lengths = {stage: usage.completion_tokens / usage.calls for stage, usage in sums.items()}
-    paces = {stage: usage.seconds / usage.completion_tokens for stage, usage in sums.items()}
-    for one, other in (("evaluation", "rollout"), ("rollout", "evaluation")):
-        if one in lengths:
-            lengths.setdefault(other, lengths[one])
-    is_plain = domain is None or _answers_once(settings, domain)
-    return Seen(lengths, paces, None if is_plain else _calls_of_attempts(store, settings))
-
-
-def _answers_once(settings: Settings, domain: Domain) -> bool:
-    """Whether attempts are no agent's nor somebody's own: their calls follow from the problem."""
-    no_agent = settings.mode == "prompt" and not settings.agent.run
-    return no_agent and domain.rollout in (answer_once, converse)
+            before = sums.get(_kind(spent.stage), Usage())
+            added = Usage._make(map(sum, zip(before, spent.usage, strict=True)))
+            sums[_kind(spent.stage)] = added
+    return sums
 
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
@@ -249,179 +233,178 @@ def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | 
     return (max(1.0, fmean(counts)), max(1, *counts)) if counts else None
 
 
-def _unknown(settings: Settings, domain: Domain | None, seen: Seen) -> tuple[str, ...]:
-    """What an estimate leaves out, in words."""
-    is_known = settings.mode == "agent" or seen.calls is not None
-    if domain is None or is_known or _answers_once(settings, domain):
-        return ()
-    who = "the agent" if settings.agent.run else f"the domain {domain.name}"
-    return (f"calls after the first of an attempt by {who}: no attempt is on record yet",)
+def _kind(stage: str) -> str:
+    return "rollout" if stage == "evaluation" else stage
 
 
-class _Calls:
-    """Adds up calls by stage."""
+class Calls:
+    """Adds up calls, some for each stage."""
 
-    def __init__(self, prices: ModelPrices, assumed: Assumed, seen: Seen) -> None:
-        self._prices, self._assumed, self._seen = prices, assumed, seen
-        self._stages: list[StageEstimate] = []
-
-    def length(self, stage: str, likely: float, most: float) -> float:
-        """The tokens of a stage's answer, which may have `most`."""
-        return min(self._seen.lengths.get(stage, likely) * self._assumed.longer, most)
-
-    def add(self, stage: str, who: Who, calls: float, prompt: float, answer: float) -> None:
-        """Adds calls with so many tokens in the prompt and the answer of each."""
-        price = self._prices.policy if who == "policy" else self._prices.reflection
-        sizes = (calls * prompt, calls * answer)
-        dollars = None if price is None else price.of(sizes[0], 0, sizes[1])
-        if calls > 0:
-            self._stages.append(StageEstimate(stage, calls, *sizes, dollars))
-
-    def stages(self) -> Stages:
-        """What was added, a line for each stage."""
-        return _merged(self._stages)
-
-
-class _Attempts(_Calls):
-    """Adds up attempts, with what judges them."""
-
-    def __init__(
-        self, settings: Settings, domain: Domain, prices: ModelPrices, assumed: Assumed, seen: Seen
-    ) -> None:
-        super().__init__(prices, assumed, seen)
-        self._settings, self._domain = settings, domain
-        self._folder = Path(settings.prompts) if settings.prompts else None
+    def __init__(self, conditions: Conditions, assumed: Assumed, seen: Seen) -> None:
+        self._conditions, self.assumed, self._usage = conditions, assumed, seen.usage
+        settings = conditions.settings
+        self._is_local = settings.models.model.startswith(LOCAL)
+        at_once = settings.concurrency
+        self._at_once = self._wide = local_slots(at_once) if self._is_local else at_once
+        if isinstance(settings, TrainSettings):
+            self._wide = min(self._at_once, settings.batch_size * settings.group_size)
         kind = settings.domain.partition(":")[0]
-        short = SHORT_ANSWER if kind in SHORT_ANSWERS else ANSWER["rollout"]
-        self._is_agent = settings.mode == "agent"
-        self.turns = max(1.0, settings.turns * assumed.turns) if self._is_agent else 1.0
-        if seen.calls is not None:
-            self.turns = float(seen.calls[assumed is not EXPECTED])
-        cut_off = settings.max_tokens / (4 if assumed is EXPECTED else 2)
-        likely = AGENT_ANSWER if self._is_agent else min(short, cut_off)
-        self.answer = self.length("rollout", likely, settings.max_tokens)
+        usual, turns = SHORT if kind in SHORT_ANSWERS else ANSWER["rollout"], 1.0
+        if settings.mode == "agent":
+            usual, turns = ANSWER["turn"], max(1.0, settings.turns * assumed.share)
+        self._turns = float(seen.calls[assumed is not EXPECTED]) if seen.calls else turns
+        most = settings.max_tokens
+        self._answer = self.length("rollout", min(usual, most / 4), most)
+        self.transcript = self._turns * self._answer + (self._turns - 1) * BESIDE
+        self.added: list[StageEstimate] = []
 
-    @property
-    def transcript(self) -> float:
-        """The tokens of an attempt as the reflection model reads it."""
-        return self.turns * self.answer + (self.turns - 1) * RESULT
+    def length(self, stage: str, usual: float, most: float) -> float:
+        """The tokens of a stage's answer, which may have `most`."""
+        seen = self._usage.get(stage)
+        length = seen.completion_tokens / seen.calls if seen else usual
+        return min(length * self.assumed.longer, most)
 
-    def attempts(self, planned: PlannedAttempts, stage: str = "rollout", more: float = 0.0) -> None:
-        """Adds attempts, each with so many more tokens in its prompt."""
-        template = self._domain.template("rollout", self._folder)
-        objective, number = self._settings.agent_objective, planned.samples
-        again = self.answer + RESULT  # what a turn adds to the prompts of those after it
+    def add(self, stage: str, calls: float, prompt: float, answer: float) -> None:
+        """Adds calls with so many tokens in the prompt and the answer of each."""
+        read, written = calls * prompt, calls * answer
+        seen = self._usage.get(_kind(stage))
+        if seen:
+            seconds = written * seen.seconds / seen.completion_tokens
+        elif self._is_local:
+            seconds = (read / LOCAL_PROMPT + written / LOCAL_SPEED) * self._at_once
+        else:
+            seconds = calls * HOSTED_LATENCY + written / HOSTED_SPEED
+        seconds /= 1 if stage == "controller" else self._wide
+        dollars = _dollars(self._conditions.prices, stage, read, 0, written)
+        self.added.append(StageEstimate(stage, calls, read, written, dollars, seconds))
+
+    def add_judgements(self, problem: Problem, read: float, number: int) -> None:
+        """Adds what judges so many attempts, each of so many tokens, if a model does."""
+        domain = self._conditions.domain
+        if domain.judge is not None:
+            calls = number * (domain.judge_calls(problem) if domain.judge_calls else 1)
+            answer = self.length("judge", ANSWER["judge"], ANSWER["rollout"])
+            self.add("judge", calls, count(problem.problem) + read + BESIDE, answer)
+
+    def add_attempts(
+        self, planned: PlannedAttempts, stage: str = "rollout", more: float = 0.0
+    ) -> None:
+        """Adds attempts, each with so many more tokens in its prompt, and what judges them."""
+        settings, domain, _ = self._conditions
+        template = domain.template("rollout", Path(settings.prompts) if settings.prompts else None)
+        again = self._answer + BESIDE  # what a turn adds to the prompts of those after it
         for problem in planned.problems:
-            messages = rendered(self._domain, template, planned.library, problem, objective)
+            objective, turns = settings.agent_objective, self._turns
+            messages = rendered(domain, template, planned.library, problem, objective)
             prompt = sum(count(text) + 4 for _, text in messages) + more
-            turns = self.turns
-            if self._domain.rollout is converse and persona_of(problem) is not None:
-                turns = max(1.0, turns_of(problem) * self._assumed.turns)
-                replies = number * (turns - 1)
-                self.add("persona", "reflection", replies, self.transcript + JUDGED, PERSONA)
+            if domain.rollout is converse and persona_of(problem) is not None:
+                turns = max(1.0, turns_of(problem) * self.assumed.share)
+                replies = planned.samples * (turns - 1)
+                self.add("persona", replies, self.transcript + BESIDE, SHORT)
             prompt += again * (turns - 1) / 2
-            self.add(stage, "policy", number * turns, prompt, self.answer)
-            self._judgements(problem, number)
-
-    def _judgements(self, problem: Problem, number: int) -> None:
-        if self._domain.judgements is not None:
-            for one in self._domain.judgements(problem, Trajectory("word " * round(self.answer))):
-                read = sum(count(text) + 4 for _, text in one.messages)
-                length = self.length("judge", ANSWER["judge"], one.max_tokens)
-                self.add("judge", "reflection", number, read, length)
-        elif self._domain.judge is not None:
-            prompt = count(problem.problem) + self.transcript + JUDGED
-            self.add("judge", "reflection", number, prompt, self.length("judge", 80, 1000))
+            self.add(stage, planned.samples * turns, prompt, self._answer)
+            self.add_judgements(problem, self.transcript, planned.samples)
 
 
-class _Run(_Attempts):
-    """Adds up what the steps of a run take, its trials, and the comparison at the end."""
+class _Run:
+    """Adds up what a run takes: its steps, its trials, and the comparison at the end."""
 
-    def __init__(self, store: Store, plan: RunPlan, assumed: Assumed, seen: Seen) -> None:
-        folder = str(plan.prompts) if plan.prompts else None
-        settings = plan.settings.model_copy(update={"prompts": folder})
-        super().__init__(settings, plan.domain, plan.prices, assumed, seen)
-        self._run, self._problems = settings, plan.problems
+    def __init__(self, store: Store, plan: RunPlan, settings: TrainSettings, calls: Calls) -> None:
+        self._settings, self._problems, self._calls = settings, plan.problems, calls
+        self._steps = plan_steps(plan.problems.train, settings)
         self._reflection = reflection_of(settings, plan.domain, plan.prompts)
-        branch = plan.settings.branch
-        self._library = store.library(
-            store.resolve(branch if branch in store.branches() else "HEAD")
-        )
-        self._measures = plan.settings.policy == PROBATION
-        library = assumed.library - len(self._library)
+        branch = settings.branch if settings.branch in store.branches() else "HEAD"
+        self._library = store.library(store.resolve(branch))
+        self._measures = settings.policy in (PROBATION, BASE_PROMPT)
+        library = calls.assumed.library - len(self._library)
         if self._measures:  # no more can enter than is decided about
-            ahead = len(plan.problems.train) * plan.settings.epochs * plan.settings.group_size
+            ahead = len(plan.problems.train) * settings.epochs * settings.group_size
             library = min(library, candidates.capacity(ahead, ahead))
-        full = max(0.0, library) * LESSON
-        cap = plan.settings.library_tokens
+        full, cap = max(0.0, library) * LESSON, settings.library_tokens
         self._room = full if cap is None else min(full, float(cap))
         there = count(prompt_text(self._library))
-        self._known = min(there, 8 * LESSON) if plan.settings.top_k else there
+        self._known = min(there, 8 * LESSON) if settings.top_k else there
         right = sum(count(one.problem + one.answer) for one in plan.problems.train)
-        self._examples = min(examples.MOST_TOKENS, right) if plan.settings.examples else 0
+        self._examples = min(examples.MOST_TOKENS, right) if settings.examples else 0
 
-    def stages(self) -> Stages:
-        """What the whole run takes."""
-        settings, steps = self._run, plan_steps(self._problems.train, self._run)
-        left = len(self._problems.train) * settings.epochs
-        for number, (_, batch) in enumerate(steps):
-            left -= len(batch)
-            self._step(batch, self._room * number / len(steps), left * settings.group_size)
-        checked = self._problems.heldout[: settings.heldout_problems]
-        samples, problems = settings.heldout_samples, (*checked, *self._problems.sealed)
-        for more in (0.0, self._shown(self._room)):  # with the empty library, and with the last
-            self.attempts(PlannedAttempts(self._library, problems, samples), "evaluation", more)
-        gate = self._problems.gate[: settings.heldout_problems]
-        trials = round(3 + len(steps) * self._assumed.places * 3)  # of steps that change something
-        trial = PlannedAttempts(self._library, gate, samples * trials)
-        self.attempts(trial, "evaluation", self._shown(self._room / 2))
-        return super().stages()
+    def add(self, done: int) -> None:
+        """Adds all that comes after so many steps."""
+        settings, steps, problems = self._settings, self._steps, self._problems
+        for number, (_, batch) in enumerate(steps[done:], done):
+            after = sum(len(later) for _, later in steps[number + 1 :])
+            grown = self._room * number / len(steps)
+            self._add_step(batch, grown, after * settings.group_size)
+        compared = (*problems.heldout[: settings.heldout_problems], *problems.sealed)
+        for grown in (0.0, self._room):  # with the empty library, and with the last
+            self._evaluate(compared, settings.heldout_samples, grown)
+        # Trials are of steps that change something.
+        trials = round(3 + len(steps[done:]) * self._calls.assumed.share * 3)
+        gate = problems.gate[: settings.heldout_problems]
+        self._evaluate(gate, settings.heldout_samples * trials, self._room / 2)
+
+    def _evaluate(self, problems: Sequence[Problem], samples: int, grown: float) -> None:
+        planned = PlannedAttempts(self._library, problems, samples)
+        self._calls.add_attempts(planned, "evaluation", self._shown(grown))
 
     def _shown(self, grown: float) -> float:
         """The tokens in a prompt of a library that has grown by so many."""
-        return min(grown, self._run.top_k * LESSON) if self._run.top_k else grown
+        top_k = self._settings.top_k
+        return min(grown, top_k * LESSON) if top_k else grown
 
-    def _step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
+    def _add_step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
         """Adds a step whose library has grown by so many tokens, before so many attempts."""
-        assumed, groups, size = self._assumed, len(batch), self._run.group_size
-        more = self._shown(grown)
+        size, assumed, more = self._settings.group_size, self._calls.assumed, self._shown(grown)
         if self._measures:  # half of the candidates, and of the examples, that belong
-            shown = self._examples / 2 if grown else 0.0
-            more += 2 * LESSON + shown * assumed.places
-        self.attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
-        teaching = groups * assumed.teaching * (1.0 if left or not self._measures else 0.0)
-        free = candidates.capacity(left, groups * size) * assumed.places if left else 0.0
-        askings = propose.askings(round(free), groups) if self._measures else 1
-        read = self._template("lesson" if self._measures else "comparison") + self._known + grown
-        compared = min(size, 2 * propose.OF_EACH) if self._measures else size
-        transcript = self.transcript
-        if transcript * CHARACTERS > self._reflection.manner.summarise_over:
-            transcript = self.length("summary", ANSWER["summary"], 400)
-            prompt = self._template("summary") + self.transcript
-            self.add("summary", "reflection", teaching * compared, prompt, transcript)
-        problem = fmean(count(one.problem) for one in batch)
-        if self._measures:  # with those beside it
-            problem, compared = (1 + propose.NEAR) * problem, compared + propose.NEAR
-        usual = ANSWER["lesson" if self._measures else "comparison"]
-        answer = self.length("comparison", usual, propose.LESSON_TOKENS if self._measures else 1200)
-        prompt = read + problem + compared * transcript
-        calls = teaching * askings * assumed.tries
-        self.add("comparison", "reflection", calls, prompt, answer)
-        if self._measures and left:
-            races = min(free * candidates.RACES, teaching * askings * assumed.lessons)
-            tries = round(races * candidates.TRIES * (1 + assumed.places) / 2)
-            self.attempts(PlannedAttempts(self._library, batch[:1], tries), "rollout", more)
-        elif not self._measures:
-            lessons = teaching * assumed.lessons
+            more += 2 * LESSON + (self._examples / 2 * assumed.share if grown else 0.0)
+        self._calls.add_attempts(PlannedAttempts(self._library, batch, size), "rollout", more)
+        if not self._measures:
+            lessons = self._add_comparisons(batch, 1, size, grown) * assumed.lessons
             prompt = self._template("plan") + self._known + grown + lessons * LESSON
-            planned = lessons * PLANNED * assumed.longer
-            self.add("controller", "reflection", assumed.tries, prompt, planned)
+            self._calls.add("controller", 1.0, prompt, lessons * SHORT * assumed.longer)
+        elif left:
+            free = candidates.capacity(left, len(batch) * size) * assumed.share
+            askings, shown = propose.askings(round(free), len(batch)), 2 * propose.OF_EACH
+            lessons = self._add_comparisons(batch, askings, min(size, shown), grown)
+            if self._settings.policy == BASE_PROMPT and left >= candidates.NEEDED:
+                self._add_wordings(batch)
+            tried = min(free * candidates.RACES, lessons * assumed.lessons)
+            tries = round(tried * candidates.TRIES * (1 + assumed.share) / 2)
+            race = PlannedAttempts(self._library, batch[:1], tries)
+            self._calls.add_attempts(race, "rollout", more)
+
+    def _add_comparisons(
+        self, batch: Sequence[Problem], askings: int, attempts: int, grown: float
+    ) -> float:
+        """Adds comparisons of attempts, with summaries of long ones, and returns their number."""
+        calls, teaching = self._calls, len(batch) * self._calls.assumed.share
+        problem, transcript = fmean(count(one.problem) for one in batch), calls.transcript
+        if transcript * CHARACTERS > self._reflection.manner.summarise_over:
+            prompt = self._template("summary") + transcript
+            transcript = calls.length("summary", ANSWER["summary"], 2 * ANSWER["summary"])
+            calls.add("summary", teaching * attempts, prompt, transcript)
+        if self._measures:  # with those beside it
+            name, usual, most, beside = "lesson", SHORT, propose.LESSON_TOKENS, propose.NEAR
+        else:
+            name, usual, most, beside = "comparison", ANSWER["comparison"], 1_200, 0
+        prompt = self._template(name) + self._known + grown
+        prompt += (1 + beside) * problem + (attempts + beside) * transcript
+        length = calls.length("comparison", usual, most)
+        calls.add("comparison", teaching * askings, prompt, length)
+        return teaching * askings
+
+    def _add_wordings(self, batch: Sequence[Problem]) -> None:
+        """Adds the askings for another base prompt, each beside some attempts."""
+        calls, words = self._calls, count(self._settings.agent_objective)
+        problem = fmean(count(one.problem) for one in batch)
+        prompt = self._template("lesson") + words
+        prompt += base_prompt.SHOWN * (problem + 2 * calls.transcript)
+        calls.add("comparison", base_prompt.PLACES, prompt, words)
 
     def _template(self, name: str) -> float:
         """The tokens of a prompt of reflection without what is put into it."""
-        template = getattr(self._reflection, name)
-        objectives = count(self._run.learning_objective + self._run.agent_objective)
-        return sum(count(text) for _, text in template.parts) + float(objectives)
+        objectives = self._settings.learning_objective + self._settings.agent_objective
+        parts = getattr(self._reflection, name).parts
+        return float(count(objectives) + sum(count(text) for _, text in parts))
 
 
 def summed(stages: Iterable[StageEstimate]) -> StageEstimate:
@@ -432,76 +415,31 @@ def summed(stages: Iterable[StageEstimate]) -> StageEstimate:
 def _merged(stages: Iterable[StageEstimate]) -> Stages:
     total: dict[str, StageEstimate] = {}
     for one in stages:
-        total[one.stage] = total[one.stage].plus(one) if one.stage in total else one
+        if one.calls > 0:
+            total[one.stage] = total[one.stage].plus(one) if one.stage in total else one
     return tuple(total.values())
 
 
-def _rest(estimate: RunEstimate, spent: Sequence[Spent], done: int, plan: RunPlan) -> RunEstimate:
-    """What is left of a run after so many steps."""
-    left = max(0, estimate.steps - done)
-    so_far = _by_stage((one for one in spent if one.step is not None and one.step < done), plan)
-    evaluated = _by_stage((one for one in spent if one.step is None), plan).get("evaluation")
-    begun = _by_stage((one for one in spent if one.step is not None and one.step >= done), plan)
-
-    def rest(planned: Stages, factor: float) -> Stages:
-        stages = []
-        for name in dict.fromkeys([*so_far, *(one.stage for one in planned)]):
-            if name == "evaluation":
-                one = next(one for one in planned if one.stage == name)
-                stages.append(one if evaluated is None else one.plus(evaluated, -1.0))
-            elif name in so_far:
-                one = so_far[name].times(left / done)
-                one = one.plus(begun[name], -1.0) if name in begun else one
-                stages.append(one.times(factor))
-        return tuple(one for one in stages if one.calls > 0)
-
-    total = summed(_by_stage(spent, plan).values())
-    return replace(
-        estimate,
-        expected=rest(estimate.expected, 1.0),
-        most=rest(estimate.most, ONE_STEP if done == 1 else MORE_STEPS),
-        steps=left,
-        steps_done=done,
-        spent_dollars=total.dollars,
-        spent_tokens=round(total.prompt_tokens + total.completion_tokens),
-    )
+def _less(stages: Stages, begun: Stages) -> Stages:
+    """What is left of stages of which something is spent already."""
+    gone = {one.stage: one for one in begun}
+    left = (one.plus(gone[one.stage], -1.0) if one.stage in gone else one for one in stages)
+    return tuple(one for one in left if one.calls > 0)
 
 
-def _by_stage(spent: Iterable[Spent], plan: RunPlan) -> dict[str, StageEstimate]:
-    """Stage → what its calls have come to."""
+def _spent(spent: Iterable[Spent], prices: ModelPrices) -> Stages:
+    """What calls have come to."""
     stages = []
     for one in spent:
         usage = one.usage
-        own = one.stage in ("rollout", "evaluation")
-        price = plan.prices.policy if own else plan.prices.reflection
         sizes = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
-        cost = None if price is None else price.of(*sizes)
-        stages.append(StageEstimate(one.stage, usage.calls, sizes[0], sizes[2], cost))
-    return {one.stage: one for one in _merged(stages)}
+        dollars = _dollars(prices, one.stage, *sizes)
+        stages.append(StageEstimate(one.stage, usage.calls, sizes[0], sizes[2], dollars))
+    return _merged(stages)
 
 
-def _timed(settings: Settings, estimate: RunEstimate, seen: Seen) -> RunEstimate:
-    """An estimate with how long its calls take, as many at once as may be."""
-    local = settings.models.model.startswith(LOCAL)
-    at_once = local_slots(settings.concurrency) if local else settings.concurrency
-    batch = at_once
-    if isinstance(settings, TrainSettings):
-        batch = settings.batch_size * settings.group_size
-
-    def seconds(stages: Stages) -> float:
-        total = 0.0
-        for one in stages:
-            if one.stage in seen.paces:
-                taken = one.completion_tokens * seen.paces[one.stage]
-            elif local:
-                read = one.prompt_tokens * READ_ANEW / LOCAL_PROMPT
-                taken = (read + one.completion_tokens / LOCAL_SPEED) * at_once
-            else:
-                taken = one.calls * HOSTED_LATENCY + one.completion_tokens / HOSTED_SPEED
-            wide = 1 if one.stage == "controller" else min(at_once, batch)
-            total += taken / wide
-        return total
-
-    return replace(
-        estimate, seconds=seconds(estimate.expected), most_seconds=seconds(estimate.most)
-    )
+def _dollars(
+    prices: ModelPrices, stage: str, prompt: float, cached: float, completion: float
+) -> float | None:
+    price = prices.policy if _kind(stage) == "rollout" else prices.reflection
+    return None if price is None else price.of(prompt, cached, completion)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from tfgrpo.local.fetch_lock import locked
+from tfgrpo.local.cache import locked
 from tfgrpo.local.local_errors import LocalModelError, SourceUnavailable, disk_full
 from tfgrpo.local.model_list import LocalModel
 from tfgrpo.local.partial_download import Partial

@@ -12,6 +12,7 @@ from tfgrpo.model import error_bodies, secrets
 from tfgrpo.model.error_bodies import Refusal
 from tfgrpo.model.event_streams import Event, events_of, is_stream, stream_failure
 from tfgrpo.model.response import field
+from tfgrpo.rendering.request_placement import GEMINI_SYSTEM
 from tfgrpo.store.records import Json
 
 CHAT, RESPONSES, MESSAGES = "/chat/completions", "/responses", "/messages"
@@ -28,6 +29,22 @@ STOPS = {
     "max_output_tokens": "length",
     "model_context_window_exceeded": "length",
 }
+
+
+def request_turns(body: Json) -> list[Any] | None:
+    """The turns of a request of any route in its provider's shape, with what it says of the system
+    first; None where it has none."""
+    system = [body[name] for name in ("instructions", "system") if body.get(name)]
+    gemini = (body[name] for name in GEMINI_SYSTEM if isinstance(body.get(name), dict))
+    system += [content.get("parts") for content in gemini]
+    turns = body.get("messages", body.get("input", body.get("contents")))
+    if isinstance(turns, str):
+        turns = [{"role": "user", "content": turns}]
+    if not isinstance(turns, list):
+        if not system:
+            return None
+        turns = []
+    return [*({"role": "system", "content": content} for content in system), *turns]
 
 
 def limit_of(wire: Json) -> int | None:

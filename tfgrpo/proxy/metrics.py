@@ -14,9 +14,34 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tfgrpo.proxy import metric_names
 from tfgrpo.rendering.request_placement import place_of
 from tfgrpo.store.activity.traffic import CallRecord, Feedback
+
+CALLS = "tfgrpo_calls_total"
+TOKENS = "tfgrpo_tokens_total"
+CALL_SECONDS = "tfgrpo_call_duration_seconds"
+ADDED_SECONDS = "tfgrpo_proxy_added_seconds"
+SCORES = "tfgrpo_feedback_score"
+LOST = "tfgrpo_calls_lost_total"
+UNDER_WAY = "tfgrpo_open_requests"
+STALE = "tfgrpo_library_stale"
+PASSED = "tfgrpo_requests_without_library"
+
+HELP = {
+    CALLS: ("counter", "Calls that were answered, by library, version, model, route and status."),
+    TOKENS: ("counter", "Tokens by the providers' count; cached ones are among the input."),
+    CALL_SECONDS: ("histogram", "Seconds from a whole request to the last byte of its answer."),
+    ADDED_SECONDS: ("histogram", "Seconds that a request waited in the proxy."),
+    SCORES: ("summary", "Scores of feedback, by library and version."),
+    LOST: ("counter", "Calls that were lost with workers that were killed."),
+    UNDER_WAY: ("gauge", "Requests under way in the worker that answers this."),
+    PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
+    STALE: ("gauge", "1 while a library cannot be read and its last version goes on."),
+}
+CALL_BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+ADDED_BUCKETS = (0.0001, 0.0002, 0.0004, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0)
+"""Upper bounds of histograms, in seconds."""
+
 
 MOST_LABELS = 100
 """Values of one label that callers choose."""
@@ -60,21 +85,17 @@ def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
         tokens[library, version, model, "input"] += sum(x.prompt_tokens or 0 for x in alike)
         tokens[library, version, model, "cached"] += sum(x.cached_tokens or 0 for x in alike)
         tokens[library, version, model, "output"] += sum(x.completion_tokens or 0 for x in alike)
-        seconds[metric_names.CALL_SECONDS, library, version] += [x.latency / 1e6 for x in alike]
-        seconds[metric_names.ADDED_SECONDS, library, version] += [x.added / 1e6 for x in alike]
+        seconds[CALL_SECONDS, library, version] += [x.latency / 1e6 for x in alike]
+        seconds[ADDED_SECONDS, library, version] += [x.added / 1e6 for x in alike]
     for values, number in counts.items():
         pairs = zip(("library", "version", "model", "route", "status"), values, strict=True)
-        sums[metric_names.CALLS, _key(dict(pairs))] = number
+        sums[CALLS, _key(dict(pairs))] = number
     for of_kind, number in tokens.items():
         pairs = zip(("library", "version", "model", "type"), of_kind, strict=True)
         if number:
-            sums[metric_names.TOKENS, _key(dict(pairs))] = number
+            sums[TOKENS, _key(dict(pairs))] = number
     for (name, library, version), durations in seconds.items():
-        buckets = (
-            metric_names.CALL_BUCKETS
-            if name == metric_names.CALL_SECONDS
-            else metric_names.ADDED_BUCKETS
-        )
+        buckets = CALL_BUCKETS if name == CALL_SECONDS else ADDED_BUCKETS
         _observe(sums, name, {"library": library, "version": version}, durations, buckets)
     return sums
 
@@ -85,8 +106,8 @@ def sums_of_feedback(feedback: Feedback, call: CallRecord) -> Sums:
         return {}
     key = _key({"library": call.library or "", "version": call.version or ""})
     return {
-        (f"{metric_names.SCORES}_sum", key): feedback.score,
-        (f"{metric_names.SCORES}_count", key): 1.0,
+        (f"{SCORES}_sum", key): feedback.score,
+        (f"{SCORES}_count", key): 1.0,
     }
 
 
@@ -95,7 +116,7 @@ def exposition(
 ) -> str:
     """Returns everything in Prometheus's text format (version 0.0.4)."""
     lines: list[str] = []
-    for name, (kind, help) in metric_names.HELP.items():
+    for name, (kind, help) in HELP.items():
         lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
         samples = {
             key: value

@@ -20,16 +20,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.proxy import metric_names
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
-from tfgrpo.proxy.metrics import exposition, sums_of_feedback
+from tfgrpo.proxy.metrics import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.traffic import (
     FeedbackRefused,
     UnknownCall,
     checked_feedback,
-    recent_call,
 )
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
@@ -155,16 +153,16 @@ def metrics(proxy: Proxy) -> str:
         try:
             for key, value in {
                 **traffic.totals(),
-                (metric_names.LOST, "{}"): traffic.lost(),
+                (LOST, "{}"): traffic.lost(),
             }.items():
                 totals[key] = totals.get(key, 0.0) + value
         finally:
             traffic.close()
-    gauges: dict[tuple[str, str], float] = {(metric_names.OPEN, "{}"): proxy.open}
+    gauges: dict[tuple[str, str], float] = {(UNDER_WAY, "{}"): proxy.open}
     for path, count in list(proxy.passed.items()):
-        gauges[metric_names.PASSED, json.dumps({"path": path})] = count
+        gauges[PASSED, json.dumps({"path": path})] = count
     for name, source in proxy.chooser.served.items():
-        gauges[metric_names.STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
+        gauges[STALE, json.dumps({"library": name})] = float(bool(source.live.trouble))
     return exposition(totals, gauges)
 
 
@@ -193,7 +191,7 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
         recorder.flush()  # it may be about a call of a moment ago
         traffic = open_traffic(recorder.path)
         try:
-            call = recent_call(traffic, given["call"])
+            call = traffic.call(given["call"])
             if call.id != given["call"]:
                 raise UnknownCall(f"no call {given['call']!r} is on record")
             sender = caller(traffic.secret(), request.index)

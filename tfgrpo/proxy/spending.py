@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from threading import Thread
 from typing import Any, NamedTuple
 
-from tfgrpo.costs.proxy_calls import Dollars
+from tfgrpo.costs.accounts import Dollars
 from tfgrpo.production.webhook import post_webhook
 from tfgrpo.proxy.keys_and_limits import today
 from tfgrpo.store.activity.key_ledger import Budget

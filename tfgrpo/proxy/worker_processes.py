@@ -110,6 +110,7 @@ def _work(
         watching = asyncio.create_task(_end_with(supervisor, stop))
         await stop.wait()
         watching.cancel()
+        listener.close()  # or connections that nobody takes wait in it until the end
         await proxy.close()
 
     run_loop(serve())
@@ -187,6 +188,7 @@ def _supervise(
             reload()
         elif number in STOPS:
             stopping = True
+            listener.close()
             tell(signal.SIGTERM)
         for child, status in _ended():
             children.discard(child)

@@ -66,10 +66,13 @@ def candidates(store: Store, run: Run) -> list[Candidate]:
     if run.branch in branches:
         for version in islice(store.log(store.tip(run.branch)), MOST):
             for event in store.events(version):
-                known = now.get(event.experience)
+                changed = (event.evidence or {}).get("candidate")  # whose text it took
+                id = changed or event.experience
+                known = now.get(id)
                 measured = _measured(event.evidence)
-                if known is not None and known.measured is None and measured is not None:
-                    now[event.experience] = known._replace(version=version, measured=measured)
+                if known is not None and measured is not None and (changed or not known.measured):
+                    known = known._replace(version=version, measured=measured)
+                    now[id] = known._replace(state="entered") if changed else known
     return [one for one in now.values() if one.text]
 
 

@@ -56,7 +56,7 @@ def issues(version: Version) -> tuple[Issue, ...]:
 
 def nothing_learned(store: Store, run: Run) -> str | None:
     """Why a run's versions changed nothing in the library, in words; else None."""
-    from tfgrpo.settings import PROBATION, TRIAL
+    from tfgrpo.settings import BASE_PROMPT, PROBATION, TRIAL
 
     versions = versions_of(store, run)
     counts = [store.counts(version) for version in versions]
@@ -83,7 +83,7 @@ def nothing_learned(store: Store, run: Run) -> str | None:
         return (
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
         )
-    if len(versions) == 1 and run.config.get("policy") == PROBATION:
+    if len(versions) == 1 and run.config.get("policy") in (PROBATION, BASE_PROMPT):
         return f"{mixture}, and a run of one step has none left to measure a lesson in (--epochs 2)"
     candidates = [store.counts(version) for version in pool_versions(store, run)]
     tried, gone = (sum(count.get(op, 0) for count in candidates) for op in ("ADD", "DELETE"))

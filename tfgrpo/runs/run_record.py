@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from tfgrpo.evaluation.sealed_problems import Seal, seal
+from tfgrpo.evaluation.statistics import Estimate
+from tfgrpo.runs.own_estimate import gain_record, recorded_gain
 from tfgrpo.runs.run_issues import RunReport, report, request_notes
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.activity.runs import Run, RunState, Usage
@@ -29,8 +31,8 @@ class ListedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What is on record of a run: also how models had to be `asked`, and `sealed` problems if
-    any."""
+    """What is on record of a run: also how models had to be `asked`, `sealed` problems if any, and
+    the `gain` by its own attempts."""
 
     run: Run
     state: str
@@ -40,6 +42,7 @@ class RunRecord:
     sealed: Seal | None
     usage: dict[str, Usage]
     states: tuple[RunState, ...]
+    gain: Estimate | None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -61,6 +64,7 @@ class RunRecord:
             "config": run.config,
             "steps": [version.name for version in self.versions],
             "sealed": self._seal_object(),
+            "gain": None if self.gain is None else gain_record(self.gain),
             "issues": [m._asdict() | {"version": m.version.name} for m in self.report.issues],
             "repaired": self.report.repaired,
             "asked": list(self.asked),
@@ -86,6 +90,7 @@ def run_record(store: Store, run: Run) -> RunRecord:
         seal(store, run),
         store.runs.usage(run),
         tuple(store.runs.states(run)),
+        recorded_gain(store, run),
     )
 
 

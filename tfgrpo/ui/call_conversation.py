@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from tfgrpo.improvement.exchange import read_json
+from tfgrpo.model.wire_formats import request_turns
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
-from tfgrpo.rendering.request_placement import GEMINI_SYSTEM, KEYS, addition, place_of
+from tfgrpo.rendering.request_placement import KEYS, addition, place_of
 from tfgrpo.rendering.retrieve import Part
 from tfgrpo.runs.group_details import PromptPart, highlighted
 from tfgrpo.store.activity.traffic import CallContent, CallRecord
@@ -44,13 +45,6 @@ def turns_of(body: object) -> list[Turn] | None:
     of a known shape."""
     if not isinstance(body, dict):
         return None
-    turns: list[Turn] = []
-    for name in ("instructions", "system"):
-        if body.get(name):
-            turns.append(Turn("system", _words(body[name])))
-    for name in GEMINI_SYSTEM:
-        if isinstance(body.get(name), dict):
-            turns.append(Turn("system", _words(body[name].get("parts"))))
     choices = body.get("choices")
     if isinstance(choices, list):
         listed: object = [one.get("message") for one in choices[:1] if isinstance(one, dict)]
@@ -61,13 +55,11 @@ def turns_of(body: object) -> list[Turn] | None:
     elif isinstance(body.get("content"), list | str):
         listed = [{"role": body.get("role", "assistant"), "content": body["content"]}]
     else:
-        output = body.get("output", body.get("contents"))
-        listed = body.get("messages", body.get("input", output))
+        turns = request_turns(body)
+        listed = body.get("output") if turns is None else turns
     if isinstance(listed, str):
         listed = [{"role": "user", "content": listed}]
-    if not isinstance(listed, list):
-        return turns or None
-    return turns + [turn for one in listed for turn in _turns(one)]
+    return [turn for one in listed for turn in _turns(one)] if isinstance(listed, list) else None
 
 
 def _turns(item: object) -> Iterator[Turn]:

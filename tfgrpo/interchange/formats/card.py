@@ -12,6 +12,7 @@ from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
 from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.store.canonical import canonical, digest, is_id
+from tfgrpo.store.history.signed_outside import signature
 from tfgrpo.store.records import SIGNATURE, Experience
 from tfgrpo.store.store import Store
 
@@ -79,8 +80,8 @@ def write(out: Outgoing) -> Iterator[str]:
         "calls": sum(one.calls for one in usage),
         "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
     }
-    signature = None if store.signer is None else store.signer(payload(digest_of(card)))
-    yield from _rendered(card if signature is None else {**card, SIGNATURE: signature})
+    signed = signature(store, payload(digest_of(card)))
+    yield from _rendered(card if signed is None else {**card, SIGNATURE: signed})
 
 
 def _measured(store: Store, experience: Experience) -> dict[str, Any]:

@@ -21,9 +21,8 @@ from typing import ClassVar
 from tfgrpo.learn.candidates import Proposals, free_places
 from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.contrast import contrasted
-from tfgrpo.learn.decide import ByChance, Rule, settle
+from tfgrpo.learn.decide import ByChance, Rule, Settling, settle, without_rivals
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.library_draft import split_fitting
 from tfgrpo.learn.measure import Measurement
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import open_pool
@@ -50,21 +49,28 @@ class Probation:
     async def learn(self, step: Step) -> Learned:
         """Learns from one step. See `Policy`."""
         pool = open_pool(self._store, self._run, step.base)
-        tried = self._measurement.tried(step, pool)
+        rivals = self._measurement.rivals(pool)
+        tried = self._measurement.tried(step, pool, rivals)
         batch = Batch(step.number, step.batch, pool.library, step.is_last, step.base.number, tried)
         free = free_places(step, pool, self._settings.group_size)
         contrast = proposing(self._parts, step, pool.in_force, free)
         groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
         self._measurement.add(step.number, groups)
-        effects = self._measurement.effects(pool.names[1])
-        rule = self._rule or (AT_THE_END if step.is_last else ByChance())
-        decided = rule.decide(effects, *pool.names)
-        settled = settle(self._store, pool, decided, effects, step.origin)
-        operations, _ = split_fitting(settled.operations, pool.in_force, self._cap)
+        effects = self._measurement.effects(pool, rivals)
+
+        def rule(number: int) -> Rule:
+            is_last = step.is_last and number == step.number
+            return self._rule or (AT_THE_END if is_last else ByChance())
+
+        promoted = rule(step.number).decide(effects, *pool.names)
+        decided = without_rivals(promoted, effects, rivals)
+        about = Settling(pool, effects, rivals, self._cap)
+        settled = settle(self._store, about, decided, step.origin)
+        operations = settled.operations
         leaving = (*operations, *settled.candidates)
         self._parts.progress.enter("controller")
         self._parts.progress.announce()
-        entering = await self._proposals.enter(step, pool, contrasts, leaving)
+        entering = await self._proposals.enter(step, pool, rivals, contrasts, leaving)
         examples = self._proposals.examples(step, pool, groups)
         return Learned(
             tuple(groups),
@@ -72,4 +78,5 @@ class Probation:
             (*operations, *entering.votes),
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
+            gain=self._measurement.gain(step, groups, rule) if step.is_last else None,
         )

@@ -1,9 +1,10 @@
 """How a step learns: policies, each a class in a file of its own.
 
 A policy makes a step's attempts with the run's collector and says what is to be done to the
-library. `probation.py` measures what each lesson does and is the default. `paper.py` is the
-method as it was published. Another one is named `module:Class`, or registered as an entry point of
-the group `tfgrpo.policies`; it needs the methods of `Policy`.
+library. `probation.py` measures what each lesson does and is the default; `base_prompt.py` does so
+for the base prompt too. `paper.py` is the method as it was published. Another one is named
+`module:Class`, or registered as an entry point of the group `tfgrpo.policies`; it needs the methods
+of `Policy`.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.data.problems import Problem
+from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.reflection import Advantage, Failure, Lesson, StepOrigin
 from tfgrpo.rollout.attempt import Group
-from tfgrpo.settings import PAPER, PROBATION, TRIAL
+from tfgrpo.settings import BASE_PROMPT, PAPER, PROBATION, TRIAL
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library, Operation, Version
 
 GROUP = "tfgrpo.policies"
 BUILT_IN = {
     PROBATION: "tfgrpo.learn.policies.probation:Probation",
+    BASE_PROMPT: "tfgrpo.learn.policies.base_prompt:BasePrompt",
     PAPER: "tfgrpo.learn.policies.paper:Published",
     TRIAL: "tfgrpo.learn.policies.trial:Trial",
 }
@@ -61,7 +64,8 @@ class Refusal:
 class Learned:
     """What a step came to: its groups in the order of the batch, what each of those that teach
     taught, the operations on the run's branch and those on the branch of candidates, and what was
-    refused, failed or repaired. With `is_over` the run needs no further step."""
+    refused, failed or repaired. With `is_over` the run needs no further step. The last step may say
+    what the run gains, by its own attempts."""
 
     groups: tuple[Group, ...] = ()
     comparisons: tuple[Advantage, ...] = ()
@@ -71,6 +75,7 @@ class Learned:
     failures: tuple[Failure, ...] = ()
     repaired: int = 0
     is_over: bool = False
+    gain: Estimate | None = None
 
 
 class Policy(Protocol):

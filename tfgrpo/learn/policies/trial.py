@@ -27,6 +27,7 @@ from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.store.activity.runs import RolloutRow, Run
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.merge import change, side, three_way
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
 
@@ -260,7 +261,8 @@ def conclude(store: Store, run: Run, model: str) -> tuple[Version, list[Tried]]:
             "attempts": len(recorded(store, run)),
         },
     }
-    with store.operation(message):
-        version = store.commit(run.branch, adds, message=message, expected=tip, meta=meta)
-        append_to_pool(store, run, version, gone, message)
+    for recording in recordings(store, message):
+        with recording:
+            version = store.commit(run.branch, adds, message=message, expected=tip, meta=meta)
+            append_to_pool(store, run, version, gone, message)
     return version, tried

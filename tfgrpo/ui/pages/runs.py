@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
+from subprocess import DEVNULL, STDOUT
 from weakref import WeakKeyDictionary
 
 from starlette.responses import Response, StreamingResponse
@@ -11,20 +16,84 @@ from tfgrpo import wording
 from tfgrpo.evaluation.learning_curves import score_curves
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.runs.live_run import ask_to_stop
+from tfgrpo.runs.own_estimate import gain_words
 from tfgrpo.runs.run_issues import issue_counts, nothing_learned
 from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, run_figures
 from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.store import child_processes
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.address import is_address, project_root, with_password
+from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.store import Store
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import Visit, event
-from tfgrpo.ui.resume_run import go_on, last_words
 from tfgrpo.ui.shown_project import project_of
 from tfgrpo.ui.sortable_tables import Column, file_of, table
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.watched_runs import Watches
 from tfgrpo.wording import plural
+
+SHOWN = 4_000
+"""The characters of what a process said that a page shows."""
+BEGINNING = 15.0
+"""Seconds that are waited for a process to be at work: it loads models' clients first."""
+ALIVE = ("running", "finished")
+
+
+def output_path(store: Store, run: Run) -> Path:
+    """Returns the file of what the process said that last went on with a run from a page."""
+    return store.runs.lock_path(run).with_suffix(".said")
+
+
+def go_on(store: Store, run: Run, author: str) -> int:
+    """Begins a process that goes on with a run, in the name of `author`; returns its number once
+    it is at work, has ended, or takes its time.
+
+    Raises InvalidOperation where the run is at work or finished, and OSError.
+    """
+    state = store.runs.state(run)
+    if state in ALIVE:
+        raise InvalidOperation(f"run {run.name} is {state}: there is nothing to go on with")
+    path = Path(store.path).absolute()
+    opens = with_password(str(path))  # a password is no part of a command line: `ps` shows it
+    main = "from tfgrpo.cli.main import main; main()"
+    named = [] if is_address(opens) else ["--store", opens]
+    command = child_processes.python("-c", main, *named, "train", "--resume", run.name)
+    output = output_path(store, run)
+    output.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+    handle = os.open(output, flags, 0o600)
+    try:
+        process = child_processes.start(
+            command,
+            child_processes.whole(TFGRPO_STORE=opens, TFGRPO_AUTHOR=author, NO_COLOR="1"),
+            cwd=project_root(path),
+            stdin=DEVNULL,
+            stdout=handle,
+            stderr=STDOUT,
+            start_new_session=True,
+        )
+    finally:
+        os.close(handle)
+    threading.Thread(target=process.wait, daemon=True).start()  # so that none is left behind
+    until = time.monotonic() + BEGINNING
+    while time.monotonic() < until and process.poll() is None:
+        if store.runs.state(run) == "running":
+            break
+        time.sleep(0.05)
+    return process.pid
+
+
+def last_words(store: Store, run: Run) -> str | None:
+    """Returns the end of what that process said; None where there is nothing."""
+    try:
+        text = output_path(store, run).read_text(errors="replace")
+    except OSError:
+        return None
+    return text.strip()[-SHOWN:] or None
+
 
 COLUMNS: tuple[Column[ListedRun], ...] = (
     Column("run", "Run", lambda one: one.run.name, False),
@@ -67,6 +136,7 @@ def show(visit: Visit) -> Response:
         figures=figures,
         run=run,
         record=record,
+        gain=None if record.gain is None else gain_words(record.gain),
         issue_counts=issue_counts(record.report),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from tfgrpo.display.event_lines import events_of
 from tfgrpo.display.order_changes import change_counts, left_in_place, moves_of
-from tfgrpo.display.version_rows import StandingNames, scores, signed
+from tfgrpo.display.version_rows import StandingNames, scores, signature_lines, signed
 from tfgrpo.runs.run_issues import issues
 from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.log_filter import subject
@@ -37,6 +37,7 @@ def show(visit: Visit) -> Response:
         title=f"Version {version.name}",
         version=version,
         signed=signed(store, version),
+        signatures=signature_lines(store, version),
         subject=subject(store, version),
         names=StandingNames(store)[version.number],
         counts=change_counts(store, version),

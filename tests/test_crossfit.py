@@ -1,0 +1,220 @@
+"""What a run gains by its own attempts: the estimate knows what was planted, and says so."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from conftest import Cli
+from desk import Desk, steps
+from desk import made as made_desk
+from scripted import ScriptedEndpoint, write_problems
+from test_probation import planted
+
+from tfgrpo.domains.verifier import Verifier
+from tfgrpo.evaluation.statistics import Estimate
+from tfgrpo.learn.advantage import Advantages, Observation
+from tfgrpo.learn.assign import Belonging, hidden, tried
+from tfgrpo.learn.crossfit import Choosing, crossfitted, folds, gains, within_groups
+from tfgrpo.learn.decide import ByChance, Rule
+from tfgrpo.runs.own_estimate import gain_words, recorded_gain
+from tfgrpo.store import Store
+
+GROUP, LEAK = 6, 0.3
+
+
+class PlayedRun:
+    """A run by the product's own parts, with lessons of planted worth at one kind of problems of
+    four. A lesson gives away the answer of the problem that taught it."""
+
+    def __init__(
+        self, seed: int, helpful: float, harmful: float, *, problems: int = 24, epochs: int = 4
+    ) -> None:
+        self._dice = random.Random(seed)
+        self._base = {f"p{n}": self._dice.betavariate(2, 3) for n in range(problems)}
+        self._kind = {problem: n % 4 for n, problem in enumerate(self._base)}
+        self._worth: dict[str, float] = {}
+        self._teacher: dict[str, str] = {}
+        self._attempts: dict[str, list[Observation]] = {problem: [] for problem in self._base}
+        batches = problems // 12
+        self._last = batches * epochs - 1
+        self._in_force: list[str] = []
+        pool: list[str] = []
+        sums, effects = Advantages(), {}
+        for step in range(self._last + 1):
+            if step % batches == 0:
+                order = self._dice.sample(list(self._base), len(self._base))
+            batch = order[12 * (step % batches) :][:12]
+            for problem in batch:
+                texts = {c: chr(0x4E00 + int(c)) * 8 for c in pool if self.is_near(c, problem)}
+                there = Belonging(
+                    tuple(self._in_force), tried(texts, effects, seed, (step, problem)), {}
+                )
+                self._attempts[problem] += self._group(step, problem, there, seed)
+            sums.add(o for p in batch for o in self._attempts[p][-GROUP:])
+            effects = sums.effects()
+            decided = self._rule(step).decide(effects, pool, self._in_force)
+            pool = [c for c in pool if c not in decided.promoted + decided.retired]
+            self._in_force = [c for c in self._in_force if c not in decided.dropped]
+            self._in_force += decided.promoted
+            for _ in range(3):
+                name, roll = str(len(self._worth)), self._dice.random()
+                self._worth[name] = 0.3 * ((roll < helpful) - (roll > 1 - harmful))
+                self._teacher[name] = self._dice.choice(batch)
+                pool.append(name)
+
+    def _rule(self, step: int) -> Rule:
+        return ByChance(promote=0.8) if step == self._last else ByChance()
+
+    def _group(self, step: int, problem: str, there: Belonging, seed: int) -> list[Observation]:
+        made = []
+        for sample in range(GROUP):
+            shown = set(there.factors) - hidden(there, seed, (step, problem), sample)
+            reward = float(self._dice.random() < self._chance(problem, shown, LEAK))
+            own = {c: c if self.is_near(c, problem) else f"{c} there" for c in there.factors}
+            names = frozenset(own[c] for c in shown)
+            made.append(Observation(f"{step}/{problem}", tuple(own.values()), names, reward))
+        return made
+
+    def _chance(self, problem: str, shown: Sequence[str] | set[str], leak: float = 0.0) -> float:
+        missing, left = 1 - self._base[problem], 1.0
+        for one in sorted(shown):
+            own = leak if self._teacher[one] == problem else 0.0
+            worth = self._worth[one] if self.is_near(one, problem) else 0.0
+            missing *= 1 - max(worth, own, 0.0)
+            left *= 1 - max(-worth, 0.0)
+        return (1 - missing) * left
+
+    def is_near(self, experience: str, problem: str) -> bool:
+        return self._kind[self._teacher[experience]] == self._kind[problem]
+
+    def taught_by(self, experience: str) -> list[str]:
+        return [self._teacher[experience]]
+
+    @property
+    def gain(self) -> float:
+        """What is in force in the end adds to the chance of a reward, without what it gives
+        away."""
+        rewards = (self._chance(p, self._in_force) - base for p, base in self._base.items())
+        return fmean(rewards)
+
+    @property
+    def estimate(self) -> Estimate:
+        choosing = Choosing(self._rule, set)
+        return crossfitted(self._attempts, list(self._worth), choosing, self, 0)
+
+    @property
+    def flattering(self) -> float:
+        """The estimate that takes what is in force for chosen by others."""
+        return fmean(gains(self._attempts, self._in_force, self))
+
+
+def test_where_nothing_helps_the_interval_covers_nothing_at_its_level() -> None:
+    estimates = [PlayedRun(seed, 0.0, 0.2).estimate for seed in range(400)]
+    covered = sum(one.low <= 0 <= one.high for one in estimates)
+    assert covered >= 0.95 * 400
+    assert abs(fmean(one.mean for one in estimates)) < 0.003
+
+
+def test_where_lessons_help_its_mean_is_near_what_they_gain_and_rather_below() -> None:
+    runs = [PlayedRun(seed, 0.3, 0.2, problems=48, epochs=6) for seed in range(40)]
+    estimates = [run.estimate.mean for run in runs]
+    true = fmean(run.gain for run in runs)
+    assert true > 0.1
+    assert 0.75 * true < fmean(estimates) < true
+    assert fmean(run.flattering for run in runs) > true
+
+
+def test_every_problem_is_in_one_fold_by_the_seed() -> None:
+    problems = [f"p{n}" for n in range(50)]
+    dealt = folds(problems, 1)
+    assert sorted(one for fold in dealt for one in fold) == sorted(problems)
+    assert {len(fold) for fold in dealt} <= {2, 3}
+    assert dealt == folds(problems[::-1], 1)
+    assert dealt != folds(problems, 2)
+    assert folds(problems[:2], 1) in ([["p0"], ["p1"]], [["p1"], ["p0"]])
+
+
+def attempts(*rows: tuple[str, set[str], float]) -> list[Observation]:
+    return [
+        Observation(group, ("a", "b"), frozenset(shown), reward) for group, shown, reward in rows
+    ]
+
+
+def test_a_problem_measures_what_it_did_not_teach_within_its_groups() -> None:
+    first = attempts(
+        ("0/p", {"a"}, 1.0), ("0/p", set(), 0.0), ("1/p", {"a"}, 0.0), ("1/p", {"a"}, 0.0)
+    )
+    assert within_groups(first, "a") == pytest.approx(1.0), "a group that is shown it whole is none"
+    assert within_groups(first, "b") is None
+
+    class Near:
+        def is_near(self, experience: str, problem: str) -> bool:
+            return problem != "away"
+
+        def taught_by(self, experience: str) -> list[str]:
+            return ["teacher"]
+
+    there = {"p": first, "teacher": first, "away": attempts(("0/away", set(), 1.0))}
+    assert gains(there, ["a"], Near()) == [2.0, 0.0, 0.0], "it speaks for the one beside it"
+
+
+# runs:
+
+
+@pytest.fixture
+def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
+    values = {"policy": "probation", "count": 16, "batch_size": 8, "group_size": 6, "epochs": 4}
+    return partial(made_desk, tmp_path, verifier, **values)
+
+
+def test_the_last_version_of_a_run_has_its_gain_on_record(make: Callable[..., Desk]) -> None:
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+        calls = len(server.requests)
+    *before, last = steps(desk.path)
+    assert not any("gain" in version.meta for version in before)
+    assert last.meta["gain"]["problems"] == 16
+    with Store.open(desk.path) as store:
+        run = store.runs.get("run")
+        gain = recorded_gain(store, run)
+        assert gain is not None
+        assert 0.1 < gain.mean < 0.7
+        assert sum(usage.calls for usage in store.runs.usage(run).values()) == calls
+
+
+def test_a_doubtful_gain_is_told_as_such() -> None:
+    assert gain_words(Estimate(0.1, -0.1, 0.3, 24)).startswith("the run gains +0.100 [-0.100")
+    for one in (Estimate(0.0, 0.0, 0.0, 24), Estimate(-0.2, -0.3, -0.1, 24)):
+        assert gain_words(one).startswith("warning: not shown to help")
+
+
+def test_train_tells_the_gain_where_nothing_else_does(cli: Cli, tmp_path: Path) -> None:
+    write_problems(tmp_path / "problems.jsonl", 16)
+    write_problems(tmp_path / "heldout.jsonl", 4, start=40)
+    sizes = ("--batch-size", "8", "--group-size", "6", "--epochs", "4")
+    with ScriptedEndpoint(planted) as server:
+        model = ("--model", "m", "--base-url", server.base_url)
+
+        def told(*more: str) -> list[str]:
+            done = cli("train", "problems.jsonl", *model, *sizes, "--new", *more)
+            return [one for one in done.stdout.splitlines() if "on its own attempts" in one]
+
+        (line,) = told("--run", "alone", "--policy", "probation")
+        assert "the run gains " in line
+        assert told("--run", "held", "--policy", "probation", "--heldout", "heldout.jsonl") == []
+        assert told("--run", "published", "--policy", "paper") == []
+    shown = cli("runs", "alone").stdout
+    assert " ".join(line.split()) in " ".join(shown.split())
+    objects = {
+        name: json.loads(cli("runs", name, "--json").stdout) for name in ("alone", "published")
+    }
+    assert objects["alone"]["gain"]["problems"] == 16
+    assert objects["published"]["gain"] is None

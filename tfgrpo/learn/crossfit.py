@@ -1,0 +1,121 @@
+"""What a run's way of choosing gains, by its own attempts: an estimate where no problems are set
+aside for that, at no further call.
+
+The attempts that a library was chosen by flatter it. So problems are dealt into folds, each problem
+with all its attempts of all steps. What the rule takes from the attempts at the other folds alone
+is measured by those at the one (cross-fitting: Chernozhukov et al., Econometrics Journal, 2018):
+attempts were shown a random part of what was tried, so what a thing does is a difference within
+groups. A problem that taught a lesson does not measure it, for it may give away the answer. Effects
+at a problem are summed; each is a mean over halves of the others, so the sum is near what they do
+together. The interval is over problems. A choice from fewer attempts takes less, so the estimate is
+rather too low.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+from tfgrpo.evaluation.statistics import Estimate, interval
+from tfgrpo.learn.advantage import Advantages, Observation
+from tfgrpo.learn.decide import Rule
+from tfgrpo.learn.rivals import of_name
+from tfgrpo.store.canonical import digest
+
+FOLDS = 20
+"""Folds at most: the more, the nearer is what is taken to what the whole run takes."""
+LOOKS = 12
+"""How often decisions are played again for a fold at most, the last step among them."""
+Attempts: TypeAlias = Mapping[str, Sequence[Observation]]
+"""The attempts at each problem, by its id. Their groups are called `STEP/PROBLEM`."""
+
+
+class Choosing(NamedTuple):
+    """How a run chooses: the rule of each step, from 0, and which of some names, the surest first,
+    may be in force together."""
+
+    rule: Callable[[int], Rule]
+    compatible: Callable[[Sequence[str]], Collection[str]]
+
+
+class Known(Protocol):
+    """What is known of candidates beside attempts, by id."""
+
+    def is_near(self, experience: str, problem: str) -> bool:
+        """Returns whether one belongs to a problem."""
+
+    def taught_by(self, experience: str) -> Collection[str]:
+        """Returns the problems that taught one."""
+
+
+def crossfitted(
+    attempts: Attempts, names: Sequence[str], choosing: Choosing, known: Known, seed: int
+) -> Estimate:
+    """Returns the gain over what was in force when the run began: the mean over its problems with a
+    95 % interval. `names` are the effects of all that was ever tried."""
+    values: list[float] = []
+    for fold in folds(list(attempts), seed):
+        others = [one for problem in attempts if problem not in fold for one in attempts[problem]]
+        taken = chosen(others, names, choosing)
+        values += gains({problem: attempts[problem] for problem in fold}, taken, known)
+    return interval(values)
+
+
+def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
+    """Returns problems dealt into folds, by a seed."""
+    dealt = sorted(problems, key=lambda one: digest(["tfgrpo.crossfit", seed, one]))
+    return [dealt[n::FOLDS] for n in range(min(FOLDS, len(dealt)))]
+
+
+def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choosing) -> list[str]:
+    """Returns what is in force after the last step where decisions follow from these attempts."""
+    steps: dict[int, list[Observation]] = {}
+    for one in attempts:
+        steps.setdefault(int(one.group.partition("/")[0]), []).append(one)
+    advantages, taken = Advantages(), list[str]()
+    apart = -(-len(steps) // LOOKS)
+    for left, step in zip(range(len(steps))[::-1], sorted(steps), strict=True):
+        advantages.add(steps[step])
+        if left % apart:
+            continue
+        effects = advantages.effects()
+        there = [name for name in names if name in effects and name not in taken]
+        decided = choosing.rule(step).decide(effects, there, taken)
+        surest = sorted(decided.promoted, key=lambda name: -effects[name].chance)
+        taken = [name for name in (*taken, *surest) if name not in decided.dropped]
+        fitting = choosing.compatible(taken)
+        taken = [name for name in taken if name in fitting]
+    return taken
+
+
+def gains(attempts: Attempts, taken: Sequence[str], known: Known) -> list[float]:
+    """Returns what things do at each of some problems. One that was tried at a part of those that
+    it belongs to does at the others what it does there."""
+    values = dict.fromkeys(attempts, 0.0)
+    for name in taken:
+        id = of_name(name)
+        teachers = known.taught_by(id)
+        effects = {
+            problem: effect
+            for problem, there in attempts.items()
+            if problem not in teachers and (effect := within_groups(there, name)) is not None
+        }
+        places = sum(known.is_near(id, problem) for problem in attempts)
+        for problem, effect in effects.items():
+            values[problem] += effect * max(places, len(effects)) / len(effects)
+    return list(values.values())
+
+
+def within_groups(attempts: Sequence[Observation], name: str) -> float | None:
+    """Returns what showing a thing did in the groups of a problem, by least squares; None where
+    each group was shown it in all attempts, or in none."""
+    groups: dict[str, list[Observation]] = {}
+    for one in attempts:
+        if name in one.belongs:
+            groups.setdefault(one.group, []).append(one)
+    moment = spread = 0.0
+    for group in groups.values():
+        share = sum(name in one.shown for one in group) / len(group)
+        moment += sum(((name in one.shown) - share) * one.reward for one in group)
+        spread += len(group) * share * (1 - share)
+    return moment / spread if spread else None

@@ -1,0 +1,141 @@
+"""Texts that are nearly alike, and so may say the same: one of them is tried, and one enters.
+
+A candidate that is nearly like an experience in force is its challenger: where it is shown, it
+stands in that one's place, so what is measured is what its wording adds to the other's. It is tried
+where either belongs, for what promotes it changes the experience in both. Two rules that are worded
+alike and belong to other problems are no rivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Protocol
+
+from tfgrpo.learn.advantage import Effect
+from tfgrpo.rendering.instruction_texts import instruction
+from tfgrpo.rendering.similarity_ngrams import NgramIndex, similarity
+from tfgrpo.store.canonical import digest
+
+ALIKE = 0.6
+"""The similarity from which on two texts are nearly alike."""
+COMMON = 0.5
+"""The share of the problems of either that rivals have in common. Words alone do not tell: ways to
+say one rule are .65 to .9 alike, and rules for other things, said in one pattern, .55 to .7."""
+LOOKED_AT = 8
+"""Of a library, the experiences that fit a text best, which it is compared with."""
+FOR = " for "
+"""Between a challenger and the experience that it stands in for, in the name of its effect."""
+
+
+class Places(Protocol):
+    """Where experiences belong, by their ids."""
+
+    def is_near(self, experience: str, problem: str) -> bool:
+        """Returns whether an experience belongs to a problem."""
+
+    def common(self, one: str, other: str) -> float:
+        """Returns the share of the problems of either of two that are of both."""
+
+
+def is_like(text: str, others: Iterable[str]) -> bool:
+    """Returns whether a text is nearly like another one, and may say the same."""
+    return any(are_alike(text, other) for other in others)
+
+
+def are_alike(one: str, other: str) -> bool:
+    """Returns whether two texts are nearly alike. Two that take the place of the same words of a
+    prompt are, and one that does so and one that does not are never."""
+    words, others = instruction(one), instruction(other)
+    if words is None and others is None:
+        return similarity(one, other) >= ALIKE
+    return words is not None and others is not None and words[0] == others[0]
+
+
+class Rivals:
+    """Which of some candidates are rivals, and what each stands in for; both as id → text."""
+
+    def __init__(
+        self, candidates: Mapping[str, str], in_force: Mapping[str, str], places: Places
+    ) -> None:
+        self._texts, self._in_force, self._places = candidates, in_force, places
+        self._names: dict[str, str] = {}
+        self._pairs: dict[tuple[str, str], bool] = {}
+
+    def stands_for(self, candidate: str) -> str | None:
+        """Returns the experience in force that a candidate would change; None for most."""
+        return replaced(self.name(candidate))
+
+    def name(self, candidate: str) -> str:
+        """Returns what the effect of a candidate is called: a challenger's is another one than its
+        own, and with the wording that it is measured against."""
+        if candidate not in self._names:
+            there = self._incumbent(candidate)
+            mark = there and digest([self._in_force[there]])[:4].hex()
+            self._names[candidate] = f"{candidate}{FOR}{there}@{mark}" if there else candidate
+        return self._names[candidate]
+
+    def is_near(self, candidate: str, problem: str) -> bool:
+        """Returns whether a candidate is to be tried at a problem."""
+        others = (one for one in (candidate, self.stands_for(candidate)) if one is not None)
+        return any(self._places.is_near(one, problem) for one in others)
+
+    def known(self, ids: Iterable[str], effects: Mapping[str, Effect]) -> dict[str, Effect]:
+        """Returns the effect that counts of each of some candidates, of all effects by name."""
+        names = ((id, self.name(id)) for id in ids)
+        return {id: effects[name] for id, name in names if name in effects}
+
+    def one_of_each(self, ranked: Sequence[str]) -> list[str]:
+        """Returns candidates without those that are rivals of one before them."""
+        chosen: list[str] = []
+        for one in ranked:
+            if not any(self._are_rivals(one, other) for other in chosen):
+                chosen.append(one)
+        return chosen
+
+    def compatible(self, names: Sequence[str]) -> set[str]:
+        """Returns which of some effects, the surest first, may be had together: one of rivals, and
+        one of the challengers of each that is there."""
+        alone = self.one_of_each([name for name in names if not replaced(name)])
+        there = {*alone, *self._in_force}
+        changes = {place: name for name in names[::-1] if (place := replaced(name)) in there}
+        return {*alone, *changes.values()}
+
+    def _are_rivals(self, one: str, other: str) -> bool:
+        pair = (min(one, other), max(one, other))
+        if pair not in self._pairs:
+            place = self.stands_for(one)
+            texts = [self._texts[id] for id in pair if id in self._texts]
+            self._pairs[pair] = (place is not None and place == self.stands_for(other)) or (
+                len(texts) == 2 and self._places.common(one, other) >= COMMON and are_alike(*texts)
+            )
+        return self._pairs[pair]
+
+    def like(self, text: str) -> list[str]:
+        """Returns the experiences in force that a text is nearly like, the nearest first."""
+        if instruction(text) is not None:  # of those that are there the last one counts
+            return [id for id, there in self._in_force.items() if are_alike(text, there)][::-1]
+        nearest = self._index.ranked(text)[:LOOKED_AT]
+        alike = [id for id in nearest if are_alike(text, self._in_force[id])]
+        return sorted(alike, key=lambda id: -similarity(text, self._in_force[id]))
+
+    def _incumbent(self, candidate: str) -> str | None:
+        """Returns what a candidate is most like of what belongs to the same problems; None for all
+        examples, which are one."""
+        alike = self.like(self._texts[candidate]) if candidate in self._texts else []
+        return next((id for id in alike if self._places.common(candidate, id) >= COMMON), None)
+
+    @cached_property
+    def _index(self) -> NgramIndex:
+        return NgramIndex(self._in_force)
+
+
+def replaced(name: str) -> str | None:
+    """Returns whose place a factor takes, by its name; None for one that takes none."""
+    _, there, rest = name.partition(FOR)
+    return rest.partition("@")[0] if there else None
+
+
+def of_name(name: str) -> str:
+    """Returns the id of the candidate whose effect is called so."""
+    return name.partition(FOR)[0]
