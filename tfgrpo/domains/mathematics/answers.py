@@ -20,6 +20,7 @@ from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import expressions, lists, parsing, units
 from tfgrpo.domains.mathematics.bases import based
 from tfgrpo.domains.mathematics.calculation import flaw
+from tfgrpo.domains.mathematics.compounds import compound, same_compound
 from tfgrpo.domains.mathematics.dates import clock, date
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending
 from tfgrpo.domains.mathematics.literal import literal
@@ -162,6 +163,7 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
     gold, answer = _as_products(plainly(gold), plainly(answer))
     for rule, same in (
         ("date", _same_date),
+        ("compound", same_compound),
         ("number", lambda one, other: equal(one, other, rules)),
         ("time", _same_time),
         ("base", _same_base),
@@ -204,7 +206,8 @@ def check_gold(gold: str, rules: Rules = USUAL) -> str | None:
 def judgeable(gold: str) -> str | None:
     """Returns what is wrong with a ground truth that holds no box, or None."""
     gold, _ = _as_products(plainly(gold), "")
-    if any(kind(gold) is not None for kind in (quantity, clock, date, based, choice, in_words)):
+    kinds = (quantity, clock, date, based, choice, in_words, compound)
+    if any(kind(gold) is not None for kind in kinds):
         return None
     if (
         literal(gold)

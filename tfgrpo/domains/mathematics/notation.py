@@ -242,7 +242,7 @@ BUILDER = re.compile(
 """A set that a condition on a real number describes: `\\{x \\mid x > 2\\}`."""
 ENDS = re.compile(r"([\[\]])([^\[\]()]*[,;](?:[^\[\]()]|\([^()]*\))*)([\[\]])")
 SIDE = re.compile(r"\\(?:left|right)\s*(?=[\[\]])")
-DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))")
+DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d)|\\overline)")
 GERMAN = re.compile(r"(?<=\d)(\.\d{3})\{,\}(?=\d)")
 DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.])")
 THIN = re.compile(r"(?<=\d)\\[ ,;:]\s*(?=\d+/\d)")

@@ -166,10 +166,10 @@ FLATTENED = (
 )  # fmt: skip
 """How a unit that is set as text becomes plain, in order."""
 FACTOR = re.compile(
-    rf"\s*(?:(?P<sign>[/()]|(?:per|an?|each|every)\b)|(?:(?P<square>square|sq|cubic)\b\.?\s*)?(?P<word>{WORD}(?:-{WORD})*)\.?"
+    rf"\s*(?:(?P<sign>[/()]|(?:per|pro|par|por|an?|each|every)\b)|(?:(?P<square>square|sq|cubic)\b\.?\s*)?(?P<word>{WORD}(?:-{WORD})*)\.?"
     r"(?:\s*\^\s*(?P<power>-?\d))?(?:\s+(?P<squared>squared|cubed)\b)?)\s*"
 )
-QUOTIENT = re.compile(r"/|\s(?:per|an?|each|every)\s")
+QUOTIENT = re.compile(r"/|\s(?:per|pro|par|por|an?|each|every)\s")
 DEGREE = re.compile(
     r"\s*(?:\\(?:text|mathrm)\s*\{\s*)?(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree)\s*"
     r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
