@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -501,6 +502,18 @@ def test_names_say_what_a_value_is() -> None:
                 wrong.append(f"{file}:{line} {name}")
     assert wrong == []
     assert not any(remaining.values()), f"named so no longer: {remaining}"
+
+
+def test_no_name_of_a_module_is_given_twice() -> None:
+    """Where two modules became one, the second of two constants would be what both read."""
+    twice = []
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        body = ast.parse(path.read_text()).body
+        single = [node.target for node in body if isinstance(node, ast.AnnAssign)]
+        several = [to for node in body if isinstance(node, ast.Assign) for to in node.targets]
+        given = Counter(to.id for to in single + several if isinstance(to, ast.Name))
+        twice += [f"{path.relative_to(ROOT)} {name}" for name, count in given.items() if count > 1]
+    assert twice == []
 
 
 def test_the_learner_knows_no_words_of_any_language() -> None:

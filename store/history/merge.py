@@ -252,13 +252,17 @@ def _each(
     resolve: Resolve | None,
 ) -> list[Version]:
     verb = work.__name__.replace("_", "-")
+
+    def applied(one: Version) -> Version:
+        words = message or f"{verb} {one.name}: {one.message}"
+        return work(store, branch, one, message=words, resolve=resolve)
+
+    if len(versions) == 1:  # others may write until it is committed
+        return [applied(versions[0])]
     several = f"{verb} {', '.join(version.name for version in versions)}"
-    for recording in recordings(store, several if len(versions) > 1 else None):
+    for recording in recordings(store, several):
         with recording:
-            appended = []
-            for one in versions:
-                words = message or f"{verb} {one.name}: {one.message}"
-                appended.append(work(store, branch, one, message=words, resolve=resolve))
+            appended = [applied(one) for one in versions]
     return appended
 
 

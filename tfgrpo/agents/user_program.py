@@ -79,7 +79,6 @@ if __name__ == "__main__":
 LOOK = 0.2
 """Seconds between two looks at how much memory a program has."""
 LAST_WORDS = 400
-PROC = Path("/proc")
 MARK = "TFGRPO_ATTEMPT"
 """The variable that every process of an attempt has."""
 

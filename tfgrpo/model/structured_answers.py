@@ -26,7 +26,7 @@ from tfgrpo.store.records import Json
 
 SECONDS = 1.0
 """What one text may take."""
-LONGEST = 1_000_000
+LONGEST_REPAIR = 1_000_000
 """Characters of a text beyond which it is not tried."""
 
 
@@ -37,8 +37,8 @@ class _TimeIsUp(BaseException):
 def load_repaired(text: str) -> object:
     """The JSON that json-repair sees in a text. Blocks for `SECONDS` at most. Raises ValueError,
     for half a character and for what takes too long among others, or RecursionError."""
-    if len(text) > LONGEST:
-        raise ValueError(f"more than {LONGEST:,} characters cannot be repaired")
+    if len(text) > LONGEST_REPAIR:
+        raise ValueError(f"more than {LONGEST_REPAIR:,} characters cannot be repaired")
     outcome: list[object] = []
 
     def work() -> None:

@@ -29,7 +29,7 @@ NAME = re.compile(
     rf"|(?P<infinite>{INFINITE}))(?![a-zA-Z{{]|(?:2|10)\s*\()"
 )
 CALL = re.compile(rf"{ALONE}(exp|sqrt|cbrt|abs|log2|log10)\s*\(|\^\s*\(")
-ROOT = re.compile(rf"{ALONE}sqrt\s*(\d+(?:\.\d+)?)(?![\w.])")
+NAMED_ROOT = re.compile(rf"{ALONE}sqrt\s*(\d+(?:\.\d+)?)(?![\w.])")
 CALLS = {
     "exp": "e^{%s}",
     "sqrt": "\\sqrt{%s}",
@@ -51,7 +51,7 @@ def in_latex(text: str) -> str:
     words = WORD.findall(SET_AS_TEXT.sub(" ", text))
     if any(not re.fullmatch(KNOWN, word) for word in words):
         return text
-    text = ROOT.sub(r"\\sqrt{\1}", NAME.sub(_command, text))
+    text = NAMED_ROOT.sub(r"\\sqrt{\1}", NAME.sub(_command, text))
     at = 0
     while (call := CALL.search(text, at)) is not None:
         end = _closing(text, call.end())
