@@ -8,6 +8,7 @@ the values (`differ`), with SymPy where they are formulas; no text is read for i
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -323,6 +324,11 @@ def radical(pick: Dice) -> Drawn:
     )
 
 
+def plain(value: Any) -> str:
+    """Returns a value as a program prints it, with the names that people write."""
+    return re.sub(r"\bE\b", "e", str(value)).replace("log", "ln")
+
+
 def constant(pick: Dice) -> Drawn:
     """Multiples of π, powers of e, logarithms."""
     p, q = pick.randint(1, 9), pick.choice([1, 2, 3, 4, 6])
@@ -343,8 +349,8 @@ def constant(pick: Dice) -> Drawn:
         lambda v: ln(v, fold_short_frac=True),
         lambda v: ln(v, mul_symbol="dot"),
         lambda v: ln(v, ln_notation=True),
-        lambda v: str(v).replace("log", "ln"),
-        lambda v: str(v).replace("**", "^").replace("pi", "π").replace("log", "ln"),
+        plain,
+        lambda v: plain(v).replace("**", "^").replace("pi", "π"),
         lambda v: ln(v).replace("frac", "dfrac"),
         lambda v: rf"{ln(2 * v)} \cdot \frac12" if shape != "exp" else ln(v),
         lambda v: rf"\frac{{{ln(3 * v)}}}{{3}}",

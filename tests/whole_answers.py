@@ -108,7 +108,8 @@ def _filled(form: str, answer: str, other: str) -> str:
 
 def response(pick: random.Random, answer: str, other: str, endings: list[str] = ENDINGS) -> str:
     """Returns a response that ends in an answer; another value may stand before it."""
-    before = pick.choice(REASONING)
+    several = "\\boxed" in answer + other
+    before = pick.choice([one for one in REASONING if "«" not in one] if several else REASONING)
     end = pick.choice(endings)
     if "\\boxed" in answer:  # an answer of several boxes brings its own
         end = pick.choice([one for one in endings if "boxed{«A»}" in one])

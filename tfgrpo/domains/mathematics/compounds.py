@@ -25,7 +25,8 @@ LOOKS = re.compile(
 DOT = re.compile(r"\\cdot(?![a-zA-Z])|[·•*]")
 ARROW = re.compile(r"\\(?:long)?rightarrow|\\to(?![a-zA-Z])|\\rightleftharpoons|<?[-=]>|[→⟶⇌]")
 PLUS = re.compile(r"(?<!\^)(?<!\^\d)\+(?=\S)")
-SURE = re.compile(r"\^|[a-z].*\d|\d.*[a-z]")
+ELEMENTAL = re.compile(rf"\d*{ELEMENT}")
+"""One element, which may be a unit as well: `5\\,\\mathrm{H}`."""
 
 
 class Compound(NamedTuple):
@@ -44,9 +45,8 @@ def compound(text: str) -> Compound | None:
     species = [PLUS.split(side) for side in sides]
     if not all(SPECIES.match(one) for side in species for one in side) or len(sides[0]) < 2:
         return None
-    sure = (
-        len(sides) > 1 or bool(SET.search(text)) or re.search(r"\^|[a-z]\d", sides[0]) is not None
-    )
+    looks = SET.search(text) and not ELEMENTAL.fullmatch(sides[0])
+    sure = len(sides) > 1 or bool(looks or re.search(r"\^|[a-z]\d", sides[0]))
     return Compound(tuple(tuple(sorted(side)) for side in species), sure)
 
 

@@ -15,6 +15,8 @@ from functools import cache, reduce
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
+from tfgrpo.domains.mathematics.notation import GREEK
+
 TABLE: dict[str, dict[str, str]] = {
     "length": {
         "micron": "1e-6",
@@ -199,6 +201,9 @@ class Unit(NamedTuple):
 COUNTED = Unit(frozenset({("what is counted", 1)}), Fraction(1))
 """Words behind a number that are no unit: `12\\text{ marbles}`."""
 NEUTRAL = re.compile(r"\bunits?\b", re.IGNORECASE)
+IN_FORMULA = re.compile(rf"(?:(?<![a-zA-Z])(?:[a-z]|{GREEK})(?![a-zA-Z])|[\W\d_])+")
+PRODUCT = re.compile(r"[a-z]{2}(?![a-zA-Z])")
+"""Words behind a number that are part of the formula: `3+4\\,\\mathrm{i}`."""
 
 
 class Measured(NamedTuple):
@@ -280,7 +285,10 @@ def _in_text(text: str) -> Measured | None:
         return Measured(match["before"], units)
     if not re.match(r"\(?[^\W\d_]", words):
         return None
-    if SYMBOL.search(match["unit"]):  # a sign of a unit, and no word that counts
+    is_sign = SYMBOL.search(match["unit"])  # and no word that counts
+    if IN_FORMULA.fullmatch(words) or (is_sign and PRODUCT.match(words)):
+        return None
+    if is_sign:
         own = frozenset({(f"?{words.casefold().removesuffix('s')}", 1)})
         return Measured(match["before"], (Unit(own, Fraction(1)),))
     return Measured(match["before"], () if NEUTRAL.search(words) else (COUNTED,))
