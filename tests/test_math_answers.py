@@ -42,6 +42,10 @@ EXTRACTED = [
     (r"<think>\boxed{4}</think>\boxed{5}<think>wait", None),
     (r"thinking that began in the prompt: \boxed{4}</think>\boxed{5}", "5"),
     (r"\boxed{x = \boxed{7}}", "7"),
+    (r"\boxed{\boxed{7} + 1}", "7 + 1"),
+    (r"\boxed{\frac{\boxed{3}}{\fbox{4}}}", r"\frac{3}{4}"),
+    (r"\boxed{\text{not } \boxed{7}}", r"\text{not } 7"),
+    (r"\boxed{\boxed{3}, \boxed{4}}", "4"),
 ]
 
 

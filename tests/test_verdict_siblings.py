@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 from other_meanings import FORMULA, WHOLE, other_meanings
+from whole_answers import KINDS as DRAWN
+from whole_answers import whole_answers
 
 from tfgrpo.domains.choice import Labels, read
 from tfgrpo.domains.mathematics.answers import judge
 from tfgrpo.domains.mathematics.extract import bare
 
 HERE = Path(__file__).parent
-KINDS = ("symbol", "complex", "plain-names", "units", "notation", "begun", "other")
+KINDS = (*("symbol", "complex", "plain-names", "units", "notation", "begun", "arguments"), "other")
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -55,6 +57,17 @@ def test_no_answer_that_means_something_else_earns_a_reward() -> None:
     assert set(Counter(pair.kind for pair in sample)) == FORMULA.keys() | WHOLE.keys()
     rewarded = [pair for pair in sample if _reward(pair.gold, rf"\boxed{{{pair.answer}}}") == 1.0]
     assert rewarded == []
+
+
+def test_a_whole_response_earns_a_reward_for_the_value_that_it_ends_in_alone() -> None:
+    """Words of other languages are refused: names of months, units and numbers."""
+    pairs = list(whole_answers(330, seed=7))
+    assert {pair.kind.partition(",")[0] for pair in pairs} == DRAWN.keys()
+    wrong = [pair for pair in pairs if not pair.right and _reward(pair.gold, pair.answer) == 1.0]
+    assert wrong == []
+    refused = [pair for pair in pairs if pair.right and _reward(pair.gold, pair.answer) != 1.0]
+    assert {pair.kind for pair in refused} <= {"dates", "counted", "units"}
+    assert len(refused) <= 330 / 30
 
 
 def _reward(gold: str, response: str) -> float | None:

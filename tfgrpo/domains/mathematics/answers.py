@@ -20,6 +20,7 @@ from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import expressions, lists, parsing, units
 from tfgrpo.domains.mathematics.bases import based
 from tfgrpo.domains.mathematics.calculation import flaw
+from tfgrpo.domains.mathematics.compounds import compound, same_compound
 from tfgrpo.domains.mathematics.dates import clock, date
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending
 from tfgrpo.domains.mathematics.literal import literal
@@ -159,9 +160,12 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
     if len(answer) > LONGEST:
         return Verdict(0.0, one_line(answer[:SHOWN]), f"unread: {differs(answer, gold)}")
     gold, answer = as_decided(gold, rules, gold=True), as_decided(answer, rules, gold=False)
-    gold, answer = _as_products(plainly(gold), plainly(answer))
+    gold, answer = plainly(gold), plainly(answer)
+    if not same_compound(gold, answer):
+        gold, answer = _as_products(gold, answer)
     for rule, same in (
         ("date", _same_date),
+        ("compound", same_compound),
         ("number", lambda one, other: equal(one, other, rules)),
         ("time", _same_time),
         ("base", _same_base),
@@ -204,7 +208,8 @@ def check_gold(gold: str, rules: Rules = USUAL) -> str | None:
 def judgeable(gold: str) -> str | None:
     """Returns what is wrong with a ground truth that holds no box, or None."""
     gold, _ = _as_products(plainly(gold), "")
-    if any(kind(gold) is not None for kind in (quantity, clock, date, based, choice, in_words)):
+    kinds = (quantity, clock, date, based, choice, in_words, compound)
+    if any(kind(gold) is not None for kind in kinds):
         return None
     if (
         literal(gold)
@@ -326,6 +331,7 @@ def _has_inner_capital(text: str) -> bool:
 def _same_words(gold: str, answer: str) -> bool | None:
     """Compares words without their case, which counts where a capital stands within one."""
     right = _same(in_words)(gold, answer)
+    gold, answer = written(gold), written(answer)
     if right and _has_inner_capital(answer) and LETTERS.match(gold):
         return gold == answer
     blanks = BLANKS.sub("", answer)
@@ -448,7 +454,7 @@ def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
     if factor is None:
         return Verdict(0.0, one_line(answer), f"unit: {differs(answer, gold)}")
     if factor != 1:
-        have = have * _rational(factor)
+        have = expressions.scaled(have, factor)
     right = _same_region(gold, answer)
     rule = "set" if right is not None else "formula"
     if right is None:
@@ -467,12 +473,6 @@ def _one_is_relation(gold: str, answer: str, want: Any, have: Any) -> bool:
 
     relation = bool(INEQUALITY.search(gold)), bool(INEQUALITY.search(answer))
     return relation[0] != relation[1] and not isinstance(have if relation[0] else want, Set)
-
-
-def _rational(number: Fraction) -> Any:
-    from sympy import Rational
-
-    return Rational(number.numerator, number.denominator)
 
 
 def _same_region(gold: str, answer: str) -> bool | None:

@@ -57,6 +57,19 @@ def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules
     return confirmed(gold, answer) and (not _has_steps(gold, answer) or _verified(gold, answer))
 
 
+def scaled(expression: Any, factor: Fraction) -> Any:
+    """Returns an expression with every value in it multiplied, as for another unit."""
+    from sympy import Eq, Expr, MatrixBase, Rational, Set, Tuple
+
+    if isinstance(expression, Expr | MatrixBase):
+        return expression * Rational(factor.numerator, factor.denominator)
+    if isinstance(expression, Eq):
+        return Eq(expression.lhs, scaled(expression.rhs, factor), evaluate=False)
+    if isinstance(expression, Set | Tuple):
+        return expression.func(*(scaled(part, factor) for part in expression.args))
+    return expression
+
+
 def _with_imaginary_unit(gold: Any, answer: Any) -> tuple[Any, Any]:
     """Returns two expressions with the imaginary unit for i, where the ground truth means that.
 
@@ -146,8 +159,10 @@ def confirmed(gold: Any, answer: Any) -> bool:
         point = _coordinates(one) if isinstance(one, MatrixBase) else _in_order(one)
         column = _coordinates(other)
         if point is not None and column is not None:
-            size = len(point)
-            return not any(column[size:]) and _all(point, (*column, *[S.Zero] * size)[:size])
+            if not isinstance(other, MatrixBase):  # 2i + 3j is (2, 3) and (2, 3, 0)
+                size = len(point)
+                point, column = (*point, *[S.Zero] * (3 - size)), (*column, *[S.Zero] * (size - 3))
+            return len(point) == len(column) and _all(point, column)
     if isinstance(gold, Relational) and isinstance(answer, Relational):
         return _same_relations(gold, answer)
     if isinstance(gold, And) and isinstance(answer, And):
@@ -427,9 +442,12 @@ def _is_constant(expression: Any) -> bool:
 
 
 def _exact(expression: Any) -> Any:
-    """Returns an expression with its decimals as fractions, as they are written."""
-    from sympy import Float, MatrixBase, Rational
+    """Returns an expression with its decimals as fractions, as they are written, and matrices
+    multiplied."""
+    from sympy import Float, MatrixBase, MatrixExpr, Rational
 
+    if isinstance(expression, MatrixExpr):
+        expression = expression.doit()
     if isinstance(expression, MatrixBase):
         return expression.applyfunc(_exact)
     if not hasattr(expression, "xreplace"):

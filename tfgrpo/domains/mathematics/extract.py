@@ -8,6 +8,7 @@ no answer.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from typing import NamedTuple
 
 TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
@@ -171,9 +172,11 @@ def _tag(text: str) -> tuple[int, str] | None:
 
 
 def _boxes(text: str) -> tuple[list[tuple[int, int, str]], int]:
-    """Returns every innermost `\\boxed{…}` that is closed: where it begins and ends, and its body.
+    """Returns every `\\boxed{…}` that is closed: where it begins and ends, and its body.
 
-    Beside them is where the last one was begun that is not closed, or -1.
+    A box in a box is part of its body: `\\boxed{\\boxed{7} + 1}` holds 7 + 1. Where an outer one
+    holds boxes alone, these count. Beside them is where the last one was begun that is not closed,
+    or -1.
 
     An `\\fbox{…}` is one too, and a `\\framebox{…}`. One pass over the braces, so that a long
     malformed text takes no longer than a good one.
@@ -185,9 +188,21 @@ def _boxes(text: str) -> tuple[list[tuple[int, int, str]], int]:
         at = match.start()
         if match[0] == "{":
             opened.append(at)
-        elif opened:
-            begin = opened.pop()
-            if begin in starts and (not boxes or boxes[-1][0] < begin):  # it holds no other
-                boxes.append((starts[begin], at + 1, text[begin + 1 : at]))
+        elif opened and (begin := opened.pop()) in starts:
+            first = bisect_left(boxes, (begin,))
+            body = _unboxed(text, begin + 1, at, boxes[first:])
+            if body is not None:
+                boxes[first:] = [(starts[begin], at + 1, body)]
     unended = [starts[begin] for begin in opened if begin in starts]
     return boxes, max(unended, default=-1)
+
+
+def _unboxed(text: str, at: int, end: int, inner: list[tuple[int, int, str]]) -> str | None:
+    """Returns the body of a box without the boxes in it; None where it holds nothing else."""
+    pieces = []
+    for start, stop, body in inner:
+        pieces += [text[at:start], body]
+        at = stop
+    pieces.append(text[at:end])
+    only_boxes = inner and all(map(JOINED.fullmatch, pieces[::2]))
+    return None if only_boxes else "".join(pieces)

@@ -155,7 +155,8 @@ def region(text: str, parse: Callable[[str], Any | None]) -> tuple[Any, frozense
 
     "or" unites and "and" intersects, unless nothing would be left; a comma unites, unless that
     would be every number. `parse` gives a part's expression, or None. None for anything that is
-    no such set, or hard to find. May raise whatever sympy does.
+    no such set, or hard to find, or two of which one holds the other. May raise whatever sympy
+    does.
     """
     from sympy import Intersection, S, Union
 
@@ -171,6 +172,8 @@ def region(text: str, parse: Callable[[str], Any | None]) -> tuple[Any, frozense
         symbols |= expression.free_symbols
         both = union[-1].intersect(there) if joint == "and" else S.EmptySet
         if both == S.EmptySet:
+            if any(one.is_subset(there) or there.is_subset(one) for one in union):
+                return None
             union.append(there)
         else:
             union[-1] = both

@@ -130,6 +130,9 @@ SIGNS = str.maketrans(
         "−": "-",
         "‐": "-",
         "‑": "-",
+        "٪": "%",
+        "٫": ".",
+        "٬": ",",
         "×": "\\times ",
         "÷": "/",
         "·": "\\cdot ",
@@ -144,6 +147,20 @@ SIGNS = str.maketrans(
         "±": "\\pm ",
     }
 )
+EDGES = r"(?:[\s~]|\\[,;:! ]|\\q?quad(?![a-zA-Z])|\\(?:display|text)style(?![a-zA-Z]))+"
+"""Spaces and styles, which say nothing before an answer or behind it."""
+AROUND = re.compile(rf"\A{EDGES}|{EDGES}\Z")
+DELIMITED = re.compile(
+    r"\A(?:(\$\$?)(?P<one>(?:[^$\\]|\\.)+)\1|\\\((?P<two>(?:(?!\\\)).)+)\\\)"
+    r"|\\\[(?P<three>(?:(?!\\\]).)+)\\\])\Z",
+    re.DOTALL,
+)
+PER_CENT = re.compile(
+    r"\s*(?:\\(?:text|mathrm|textrm|mbox)\s*\{\s*)?(?:\\?%|(?<![a-zA-Z])(?:percent|per\s?cent|pct"
+    r"|Prozent|pour\s?cent|por\s?cien(?:to)?|por\s?cento|procent|процент(?:а|ов)?))\s*\.?\s*\}?\Z",
+    re.IGNORECASE,
+)
+"""Per cent as a sign in a text, and in words."""
 DASH = re.compile(r"(?:(?<=[({\[,;=^+*/])|(?<=\A))\s*[–—](?=\s*[\d.\\$(a-z])")
 """A dash that is a sign, and no range."""
 RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n")
@@ -220,20 +237,20 @@ ANGLES = re.compile(r"(?:\\left\s*)?\\langle(?![a-zA-Z])(.*?)(?:\\right\s*)?\\ra
 BUILDER = re.compile(
     r"\A\s*(?:\\left\s*)?\\\{\s*([a-zA-Z])\s*(?:\\in\s*\\mathbb\s*\{?\s*R\s*\}?\s*)?"
     r"(?:\\[,;: ])*(?:\\mid|\\vert|\\colon|:|\|)(?:\\[,;: ]|\s)*"
-    r"((?=[^{}]*\1)[^{}]*?)\s*(?:\\right\s*)?\\\}\s*\Z"
+    r"((?=[^{}]*\1)(?:[^{}]|\\text\s*\{[^{}]*\})*?)\s*(?:\\right\s*)?\\\}\s*\Z"
 )
 """A set that a condition on a real number describes: `\\{x \\mid x > 2\\}`."""
 ENDS = re.compile(r"([\[\]])([^\[\]()]*[,;](?:[^\[\]()]|\([^()]*\))*)([\[\]])")
 SIDE = re.compile(r"\\(?:left|right)\s*(?=[\[\]])")
-DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d))")
+DECIMAL_COMMA = re.compile(r"(?<=\d)\{,\}(?=(?:\d{1,2}|\d{4,})(?!\d)|\\overline)")
 GERMAN = re.compile(r"(?<=\d)(\.\d{3})\{,\}(?=\d)")
 DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.])")
 THIN = re.compile(r"(?<=\d)\\[ ,;:]\s*(?=\d+/\d)")
 JOINTS = (
-    (re.compile(r"(?<![^\W\d_])(?:oder|ou|или)(?![^\W\d_])|或者?|または|또는"), " or "),
-    (re.compile(r"(?<![^\W\d_])(?:und|et|и)(?![^\W\d_])|和|以及|且"), " and "),
-    (re.compile(r"(?<=\d)\s+(?:\\text\s*\{)?\s*o\s*\}?\s+(?=-?\d)"), " or "),
-    (re.compile(r"(?<=\d)\s+(?:\\text\s*\{)?\s*y\s*\}?\s+(?=-?\d)"), " and "),
+    (re.compile(r"(?<![^\W\d_])(?:oder|ou|или|أو)(?![^\W\d_])|或者?|または|또는"), " or "),
+    (re.compile(r"(?<![^\W\d_])(?:und|et|и|و)(?![^\W\d_])|和|以及|且"), " and "),
+    (re.compile(r"(?<=\d)\s+(?:\\text\s*\{)?\s*o\s*\}?\s+(?=-?\d|[a-z]\w*\s*=)"), " or "),
+    (re.compile(r"(?<=\d)\s+(?:\\text\s*\{)?\s*y\s*\}?\s+(?=-?\d|[a-z]\w*\s*=)"), " and "),
 )
 """What joins two answers in languages whose word for it is no letter of a formula, or stands as one
 between two numbers."""
@@ -248,8 +265,10 @@ WORD_AND_DIGIT = re.compile(r"\d.*[^\W\d_].*\d", re.DOTALL)
 
 def plainly(text: str) -> str:
     """Returns an answer in the notation that is compared."""
-    text = TRAILING.sub("", re.sub(r"(\s)\s+", r"\1", text.strip()))
-    text = WHOLE.sub(r"\1", text)
+    text = AROUND.sub("", re.sub(r"(\s)\s+", r"\1", text))
+    if (within := DELIMITED.match(text)) is not None:
+        text = AROUND.sub("", within["one"] or within["two"] or within["three"])
+    text = PER_CENT.sub(r"\\%", WHOLE.sub(r"\1", TRAILING.sub("", text)))
     if "\\begin" not in text:
         text = CONSTANT.sub("", JOINED.sub(r" \1 ", DOUBLED.sub(r"\\", text)))
     if not text.isascii():
@@ -272,7 +291,7 @@ def _others(text: str) -> str:
     """Returns an answer without colours and spaces of rows, and with brackets, separators and
     joints as they are compared."""
     text = FACED.sub(r"\1", DRESS.sub("", ROW_SPACE.sub(r"\1 ", ROW_END.sub(r"\\\\ ", text))))
-    text = COLUMN.sub(r"\1", SYSTEM.sub(_joined, text))
+    text = COLUMN.sub(r"\1", SYSTEM.sub(_joined, text.replace("smallmatrix", "matrix")))
     text = BRACED.sub(r"\1", BUILDER.sub(r"\2", ANGLES.sub(r"(\1)", text)))
     sided = SIDE.sub("", text)
     if any((one, other) != ("[", "]") for one, _, other in ENDS.findall(sided)):

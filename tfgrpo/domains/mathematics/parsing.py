@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from tfgrpo.domains.mathematics import arithmetic
+from tfgrpo.domains.mathematics.arguments import with_brackets
 from tfgrpo.domains.mathematics.symbols import as_variables
 
 DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
@@ -125,7 +126,7 @@ def rewritten(text: str) -> str:
         if not changed:
             break
     text = ROOT.sub(r"\1{\2}", text)
-    return as_variables(text)
+    return as_variables(with_brackets(text))
 
 
 def _braced(match: re.Match[str]) -> str:

@@ -28,7 +28,7 @@ HEDGE = re.compile(
 SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "dozen": 12}
 SCALE = re.compile(rf"\s+({'|'.join(SCALES)})\Z", re.I)
 SCALE_TEXT = re.compile(rf"\s*\\text\{{\s*({'|'.join(SCALES)})\s*\}}\Z", re.I)
-PERCENT = re.compile(r"\s*(?:\\?%|\b(?:percent(?:age)?|pct))[\s.$}]*\Z", re.I)
+PERCENT = re.compile(r"\s*\\?%[\s.$}]*\Z")
 EUROPEAN = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+),(\d+)(?![\d.,])")
 COMMA = re.compile(r"(?<=\d),(?=(?:\d{1,2}|\d{4,})(?!\d))|(?<=\b0),(?=\d{3}(?!\d))")
 DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?[+-]?\d+\}?)?\Z")
@@ -107,10 +107,10 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
     An answer `1,5` is 1.5 where that is asked for, and 50 % are 0.5.
     """
     want, have = quantity(gold), quantity(answer)
-    if want is not None and have is None and answer.count(",") == 1:
-        have = quantity(EUROPEAN.sub(_with_point, answer))
+    if want is not None and have is None and (text := _unwrapped(answer)).count(",") == 1:
+        have = quantity(EUROPEAN.sub(_with_point, text))
         if have is None and "." in gold:
-            have = quantity(COMMA.sub(".", answer))
+            have = quantity(COMMA.sub(".", text))
     if want is None or have is None:
         return None
     factor = unit_factor(want.units, have.units, rules)
@@ -119,9 +119,11 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
     if not isinstance(want.value, Fraction) or not isinstance(have.value, Fraction):
         return _extremes(want.value, have.value)
     scaled = have._replace(value=have.value * factor)
-    if _same(want, scaled, rules):
+    written_alike = want.percent == have.percent
+    as_number = written_alike or want.percent or abs(want.value) > 1  # 0.5 is no 0.5 %
+    if as_number and _same(want, scaled, rules):
         return True
-    if want.percent == have.percent:
+    if written_alike:
         return False
     hundredth = Fraction(1, 100)
     if want.percent:
@@ -136,8 +138,9 @@ def unit_factor(
 ) -> Fraction | None:
     """Returns what an answer's number is multiplied with to be in the ground truth's unit.
 
-    None where the two do not measure the same.
+    None where the two do not measure the same: words that are no unit are none of metres either.
     """
+    want = tuple(unit for unit in want if unit != units.COUNTED)
     if not want or not have:
         return None if want and rules.units == "strict" else Fraction(1)
     for one in want:

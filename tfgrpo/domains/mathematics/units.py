@@ -8,11 +8,14 @@ it is set as text: `3 m` and `3\\text{m}` are metres, `3m` and `2\\pi r h` are p
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import product
 from typing import NamedTuple, TypeAlias
+
+from tfgrpo.domains.mathematics.notation import GREEK
 
 TABLE: dict[str, dict[str, str]] = {
     "length": {
@@ -30,8 +33,13 @@ TABLE: dict[str, dict[str, str]] = {
         "oz ounce": "0.028349523125",
         "u dalton amu": "1.66053906660e-27",
     },
-    "time": {"minute min": "60", "h hour hr": "3600", "day": "86400", "week": "604800"},
-    "years": {"month": "1/12", "year yr": "1"},
+    "time": {
+        "minute min minuten minuto": "60",
+        "h hour hr stunde stunden heure hora": "3600",
+        "day tag tage jour dia": "86400",
+        "week woche wochen semaine semana": "604800",
+    },
+    "years": {"month monat monate mois mes meses": "1/12", "year yr jahr jahre ans ano": "1"},
     "dollars": {"cent": "1/100", "dollar buck usd": "1"},
     "pounds": {"pence penny": "1/100", "gbp": "1"},
     "euros": {"euro eur": "1"},
@@ -41,7 +49,7 @@ TABLE: dict[str, dict[str, str]] = {
     "won": {"won krw": "1"},
     "roubles": {"rouble ruble rub": "1"},
     "francs": {"franc chf": "1"},
-    "degrees": {"degree deg": "1"},
+    "degrees": {"degree deg grad degre grado": "1"},
     "radians": {"radian rad": "1"},
     "turns": {"rev revolution turn": "1"},
     "parts": {"ppm": "1e-6", "ppb": "1e-9"},
@@ -52,14 +60,14 @@ TABLE: dict[str, dict[str, str]] = {
 VOLUMES = {"l": "1/1000", "ml": "1/1000000", "gallon": "0.003785411784"}
 Kinds: TypeAlias = dict[str, int]
 SI: dict[str, tuple[Kinds, str]] = {
-    "m meter metre": ({"length": 1}, "1"),
-    "g gram": ({"mass": 1}, "1/1000"),
-    "s second sec": ({"time": 1}, "1"),
+    "m meter metre metro": ({"length": 1}, "1"),
+    "g gram gramm gramme gramo": ({"mass": 1}, "1/1000"),
+    "s second sec sekunde sekunden seconde segundo": ({"time": 1}, "1"),
     "A ampere amp": ({"current": 1}, "1"),
     "K kelvin": ({"kelvin": 1}, "1"),
     "mol mole": ({"amount": 1}, "1"),
     "cd candela": ({"light": 1}, "1"),
-    "L liter litre": ({"length": 3}, "1/1000"),
+    "L liter litre litro": ({"length": 3}, "1/1000"),
     "N newton": ({"mass": 1, "length": 1, "time": -2}, "1"),
     "J joule": ({"mass": 1, "length": 2, "time": -2}, "1"),
     "W watt": ({"mass": 1, "length": 2, "time": -3}, "1"),
@@ -98,8 +106,9 @@ SI: dict[str, tuple[Kinds, str]] = {
 }
 """Units with prefixes: a symbol, whose case counts, and its words."""
 PREFIXES = {
-    "p pico": "1e-12", "n nano": "1e-9", "u micro": "1e-6", "m milli": "1e-3", "c centi": "1e-2",
-    "d deci": "1e-1", "k kilo": "1e3", "M mega": "1e6", "G giga": "1e9", "T tera": "1e12",
+    "p pico": "1e-12", "n nano": "1e-9", "u micro": "1e-6", "m milli mili": "1e-3",
+    "c centi zenti": "1e-2", "d deci": "1e-1", "k kilo": "1e3", "M mega": "1e6", "G giga": "1e9",
+    "T tera": "1e12",
 }  # fmt: skip
 SPEEDS = {"mph": "0.44704", "kmh kph kmph": "5/18"}
 FORMULA_WORD = re.compile(
@@ -121,7 +130,7 @@ MONEY = f"[{''.join(SIGNS)}]"
 LETTERS = frozenset("mgslhL")
 POWERS = {"square": 2, "sq": 2, "cubic": 3, "squared": 2, "cubed": 3}
 
-WORD = r"[a-zA-Z]+"
+WORD = "[a-zA-Z\u00c0-\u00ff]+"
 POWER = r"(?:\s*\^\s*\{?\s*-?[1-6]\s*\}?)?"
 ONE = rf"(?:(?:square|sq\.?|cubic)\s+)?{WORD}\.?{POWER}(?:\s+(?:squared|cubed)\b)?"
 END = re.compile(
@@ -155,12 +164,14 @@ FLATTENED = (
     (re.compile(r"\\cdot|\\times|\\[,;:! ]|[~*\u00b7\u22c5]"), " "),
     (re.compile(r"\\%"), "%"),
     (re.compile(r"[{}$]"), ""),
+    (re.compile(r"\bdegrees?\s+(?=(?:celsius|fahrenheit|kelvin)\b)", re.I), ""),
 )  # fmt: skip
 """How a unit that is set as text becomes plain, in order."""
 FACTOR = re.compile(
-    rf"\s*(?:(?P<sign>[/()]|per\b)|(?:(?P<square>square|sq|cubic)\b\.?\s*)?(?P<word>{WORD}(?:-{WORD})*)\.?"
+    rf"\s*(?:(?P<sign>[/()]|(?:per|pro|par|por|an?|each|every)\b)|(?:(?P<square>square|sq|cubic)\b\.?\s*)?(?P<word>{WORD}(?:-{WORD})*)\.?"
     r"(?:\s*\^\s*(?P<power>-?\d))?(?:\s+(?P<squared>squared|cubed)\b)?)\s*"
 )
+QUOTIENT = re.compile(r"/|\s(?:per|pro|par|por|an?|each|every)\s")
 DEGREE = re.compile(
     r"\s*(?:\\(?:text|mathrm)\s*\{\s*)?(?:\^\s*\{?\s*\\circ\s*\}?|°|\\degree)\s*"
     r"(?:\\(?:text|mathrm)\s*\{\s*)?(?P<scale>[CF])?\s*\}?\s*\Z"
@@ -187,6 +198,14 @@ class Unit(NamedTuple):
         return self.kinds == other.kinds
 
 
+COUNTED = Unit(frozenset({("what is counted", 1)}), Fraction(1))
+"""Words behind a number that are no unit: `12\\text{ marbles}`."""
+NEUTRAL = re.compile(r"\bunits?\b", re.IGNORECASE)
+IN_FORMULA = re.compile(rf"(?:(?<![a-zA-Z])(?:[a-z]|{GREEK})(?![a-zA-Z])|[\W\d_])+")
+PRODUCT = re.compile(r"[a-z]{2}(?![a-zA-Z])")
+"""Words behind a number that are part of the formula: `3+4\\,\\mathrm{i}`."""
+
+
 class Measured(NamedTuple):
     """A text without its unit or the words that count in its place, and the unit, if it is one."""
 
@@ -208,12 +227,12 @@ def _known() -> dict[str, Unit]:
         for word in words.split()
     }
     for prefix, factor in PREFIXES.items():
-        short, long = prefix.split()
+        short, *longs = prefix.split()
         for words in SI:
             symbol, *names = words.split()
             unit = known[symbol]
             larger = unit._replace(size=unit.size * Fraction(factor))
-            for word in (short + symbol, *(long + name for name in names)):
+            for word in (short + symbol, *map("".join, product(longs, names))):
                 known.setdefault(word, larger)
     return known
 
@@ -261,15 +280,18 @@ def _in_text(text: str) -> Measured | None:
     words = " ".join(words.split())
     if CHANGES.search(words) or re.search(r"\d", re.sub(r"\^\s*-?\d", "", words)):
         return None
-    units = named(words, as_text=True)
+    units = _leading(words, as_text=True)
     if units:
         return Measured(match["before"], units)
-    if not re.match(r"[^\W\d_]", words):
+    if not re.match(r"\(?[^\W\d_]", words):
         return None
-    if SYMBOL.search(match["unit"]):  # a sign of a unit, and no word that counts
+    is_sign = SYMBOL.search(match["unit"])  # and no word that counts
+    if IN_FORMULA.fullmatch(words) or (is_sign and PRODUCT.match(words)):
+        return None
+    if is_sign:
         own = frozenset({(f"?{words.casefold().removesuffix('s')}", 1)})
         return Measured(match["before"], (Unit(own, Fraction(1)),))
-    return Measured(match["before"])
+    return Measured(match["before"], () if NEUTRAL.search(words) else (COUNTED,))
 
 
 def _in_words(text: str) -> Measured | None:
@@ -286,10 +308,17 @@ def _in_words(text: str) -> Measured | None:
     units = named(re.sub(r"[{}]", "", words))
     if units:
         return Measured(before, units)
-    plain = re.search(r"\d\Z", before) and re.fullmatch(r"[a-zA-Z]{3,}", words)
+    plain = re.search(r"\d\Z", before) and re.fullmatch(rf"{WORD}(?<=...)", words)
     if match["blank"] and plain and not (CHANGES.search(words) or FORMULA_WORD.fullmatch(words)):
-        return Measured(before)
+        return Measured(before, () if NEUTRAL.search(words) else (COUNTED,))
     return None
+
+
+def _leading(words: str, *, as_text: bool) -> tuple[Unit, ...]:
+    """Returns the units that words begin with: `kg of rope` is a mass."""
+    pieces = words.split()
+    starts = (" ".join(pieces[:count]) for count in range(len(pieces), 0, -1))
+    return next(filter(None, (named(start, as_text=as_text) for start in starts)), ())
 
 
 def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
@@ -298,7 +327,7 @@ def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
     None where they name none; "pounds" are two: money and mass. Beside a quotient a word that is no
     unit is a kind of its own. A single capital is a unit only where it was set `as_text`.
     """
-    quotient = "/" in words or " per " in words
+    quotient = QUOTIENT.search(words) is not None
     units: list[tuple[Unit, ...]] = [(Unit(frozenset(), Fraction(1)),)]
     levels, over, at, known = [1], 1, 0, False
     while at < len(words):
@@ -321,7 +350,7 @@ def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
             known = known or bool(word)
             own = Unit(frozenset({(f"?{name.removesuffix('s')}", 1)}), Fraction(1))
             units.append(tuple(_power(unit, levels[-1] * over * power) for unit in word or (own,)))
-        over = -1 if match["sign"] in ("/", "per") else 1
+        over = 1 if match["sign"] in (None, "(", ")") else -1
     return tuple(reduce(_product, factors) for factors in product(*units)) if known else ()
 
 
@@ -331,7 +360,7 @@ def _word(word: str, as_text: bool) -> tuple[Unit, ...]:
         return ()
     if word in known:
         return (known[word],)
-    lower = word.lower()
+    lower = unicodedata.normalize("NFD", word.lower()).encode("ascii", "ignore").decode()
     if lower in ("pound", "pounds"):
         return _unit("gbp"), _unit("lb")
     for form in (lower, lower.removesuffix("s")):
