@@ -231,8 +231,9 @@ def rollback(app: App, name: str, why: str | None) -> None:
         store, name, evidence=recorded(store, records.experiment(store, name)), why=why
     )
     _moved(app, done)
-    tip = store.tip(done.control.revision)
-    text.echo(f"rolled back {name}: everybody gets {done.control.revision} ({tip.name})")
+    branch, number = done.control.revision, store.branches().get(done.control.revision)
+    gone = f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
+    text.echo(f"rolled back {name}: {gone}")
 
 
 @experiment.command()

@@ -431,6 +431,13 @@ def test_help_fits_a_terminal_and_no_sentence_is_cut_off() -> None:
     assert [line for line in lines if re.search(r"[a-z],? ?\.\.\.$", line)] == []
 
 
+def test_no_page_has_both_sides_of_a_merge() -> None:
+    """A page with markers of a conflict is still a page, and nothing else complains of it."""
+    command = ["git", "grep", "-lE", "^(<{7}|>{7}) ", "--", ":!tests/vendor"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+
+
 def test_ci_runs_the_readmes_test_command() -> None:
     ci = (ROOT / ".ci/run").read_text()
     assert "<!-- test command -->" in ci

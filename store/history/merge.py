@@ -81,6 +81,10 @@ class MergeConflict(TfgrpoError):
         self.conflicts = tuple(conflicts)
 
 
+class NothingToChange(TfgrpoError):
+    """A merge, cherry-pick or revert that would change nothing."""
+
+
 def side(which: Side) -> Resolve:
     """A resolution that always takes one side."""
     return lambda conflict: conflict.ours if which == "ours" else conflict.theirs
@@ -300,7 +304,7 @@ def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version
         order = None if order is None else tuple(id for id in order if id not in out)
     reordered = order is not None and list(order) != ids_of(our_library)
     if not brought and not reordered and merged is None:
-        raise TfgrpoError(
+        raise NothingToChange(
             f"{branch} has nothing of {(theirs if base.number < theirs.number else base).name} "
             "left to change",
             hint="`tfgrpo diff` shows how the two differ",

@@ -159,6 +159,11 @@ def contained(versions: Versions, tips: Iterable[int], candidates: AbstractSet[i
     return there
 
 
+def has_in_history(versions: Versions, tip: Version, version: Version) -> bool:
+    """Whether a version is another, or in its history."""
+    return bool(contained(versions, {tip.number}, {version.number}))
+
+
 def common_ancestor(versions: Versions, a: Version, b: Version) -> Version:
     """The newest version that both have in their history. v0 is in every history."""
     sides: dict[int, set[str]] = {a.number: {"a"}}

@@ -53,7 +53,16 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
-from tfgrpo.store.errors import BUSY, ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.errors import (
+    BUSY,
+    InvalidOperation,
+    ProtectedName,
+    SettingsError,
+    TfgrpoError,
+)
+from tfgrpo.store.history.merge import MergeConflict
+from tfgrpo.store.history.name_moves import check_branch
+from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -265,8 +274,7 @@ class Improving:
         begun = self.begun()
         if request.new:
             for one in begun:
-                improvement_record.end(store, one, "given up")
-                self._forget_branch(one)
+                self._end(one, "given up")
             begun = []
         if begun:
             return await self._work(begun[0])
@@ -284,13 +292,11 @@ class Improving:
         try:
             version = await self._train(one)
             if store.library(version) == store.library(base):
-                with store.operation(f"{one.name} learned nothing"):
-                    improvement_record.end(store, one, "nothing learned")
-                    self._forget_branch(one)
+                self._end(one, "nothing learned")
                 return Improvement("nothing learned", one.target, count, least, one.name)
             effect = await self._effect(one, (base, version))
         except BudgetReached as error:
-            improvement_record.end(store, one, "over budget")
+            self._end(one, "over budget")
             raise BudgetReached(
                 str(error),
                 hint=f"{one.name} is over; which of its {plural(count, 'problem')} were in no "
@@ -298,28 +304,38 @@ class Improving:
                 "takes",
             ) from None
         if effect is not None and effect.verdict == "worse":
-            with store.operation(f"{one.name} is worse: not proposed"):
-                improvement_record.end(store, one, "worse", effect=effect._asdict())
-                store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
-                self._forget_branch(one)
+            self._end(one, "worse", effect)
             return Improvement("worse", one.target, count, least, one.name, effect)
         sizes = improvement_record.sizes(store, one).items()
         details = {"run": one.name, "problems": count} | {PARTS[name]: n for name, n in sizes}
         draft = Draftsman(one.branch, one.target, "improve", base, effect, details)
-        with store.port.transaction():
-            proposal = propose(store, draft)
-            improvement_record.end(store, one, "proposed", proposal=proposal.id)
-        outcome: Outcome = "proposed"
-        if self.request.accept and effect is not None and effect.verdict == "better":
-            try:
-                proposal = accept(store, proposal.id, why=f"better on held-out problems: {effect}")
-                outcome = "accepted"
-            except (ProtectedName, OnTrial) as error:
-                guarded = isinstance(error, ProtectedName)
-                why = f"{one.target} is protected" if guarded else str(error)
-                by_hand = f"`tfgrpo proposal accept {proposal.id} --force` accepts it"
-                self.on_progress(WarningNotice(f"{why}, so it waits for a decision: {by_hand}"))
+        proposal = self._propose(one, draft)
+        outcome: Outcome = "accepted" if proposal.state == "accepted" else "proposed"
         return Improvement(outcome, one.target, count, least, one.name, effect, proposal)
+
+    def _propose(self, one: Round, draft: Draftsman) -> Proposal:
+        """Records a proposal, the end of its improvement and, where that is asked for and nothing
+        is in the way, that it is accepted: whole or not at all."""
+        store, effect = self.store, draft.effect
+        better = effect is not None and effect.verdict == "better"
+        for recording in recordings(store):
+            refused: TfgrpoError | None = None
+            with recording:
+                proposal = propose(store, draft)
+                improvement_record.end(store, one, "proposed", proposal=proposal.id)
+                if self.request.accept and better:
+                    try:
+                        check_branch(store, one.target)
+                        why = f"better on held-out problems: {effect}"
+                        proposal = accept(store, proposal.id, why=why)
+                    except (ProtectedName, InvalidOperation, MergeConflict) as error:
+                        refused = error
+        if refused is not None:
+            force = " --force" if isinstance(refused, ProtectedName | OnTrial) else ""
+            why = f"{one.target} is protected" if isinstance(refused, ProtectedName) else refused
+            by_hand = f"`tfgrpo proposal accept {proposal.id}{force}` is how it is accepted"
+            self.on_progress(WarningNotice(f"{why}, so it waits for a decision: {by_hand}"))
+        return proposal
 
     async def _train(self, one: Round) -> Version:
         """Trains on the branch of an improvement, or goes on, and returns what it comes to."""
@@ -406,6 +422,14 @@ class Improving:
             for plan in missing:
                 await evaluate(session, plan.versions, plan.task, run=run, progress=progress)
 
-    def _forget_branch(self, one: Round) -> None:
-        if one.branch in self.store.branches() and self.store.head.branch != one.branch:
-            self.store.delete_branch(one.branch)
+    def _end(self, one: Round, state: str, worse: Effect | None = None) -> None:
+        """Records an end without a proposal, and takes the branch out of the way: one with what is
+        `worse` is called `rejected/…`."""
+        store = self.store
+        with store.operation(f"{one.name}: {state}"):
+            effect = {} if worse is None else {"effect": worse._asdict()}
+            improvement_record.end(store, one, state, **effect)
+            if worse is not None:
+                store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
+            if one.branch in store.branches() and store.head.branch != one.branch:
+                store.delete_branch(one.branch)

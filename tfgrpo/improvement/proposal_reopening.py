@@ -1,15 +1,21 @@
 """Taking a decision about a proposal back: its branch has its name again, and what it brought
-leaves the target, by a move back or a revert. All of it stays on record."""
+leaves the target, by a move back or a revert, where it is there still. All of it stays on
+record."""
 
 from __future__ import annotations
 
-from tfgrpo.improvement.proposals import Proposal, get_proposal
+from contextlib import suppress
+from typing import NamedTuple
+
+from tfgrpo.improvement.proposals import Proposal, check_trial, get_proposal
 from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.production.tested_proposals import accepted_by
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges
-from tfgrpo.store.history.merge import Resolve
+from tfgrpo.store.history.merge import NothingToChange, Resolve
+from tfgrpo.store.history.signed_outside import recordings
+from tfgrpo.store.history.walks import has_in_history
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
@@ -24,43 +30,67 @@ def reopen(
 ) -> Proposal:
     """Takes the decision about a proposal back, as one operation. `resolve` decides about what
     later versions changed, `seen` is how many decisions were known. Raises InvalidOperation
-    where nothing was decided, MergeConflict, StaleVersion and ProtectedName."""
-    proposal = get_proposal(store, id)
+    where nothing was decided, MergeConflict, StaleVersion, OnTrial and ProtectedName."""
+    for recording in recordings(store, f"reopen proposal {get_proposal(store, id).id}"):
+        with recording:
+            _reopen(store, get_proposal(store, id), Reopening(why, resolve, seen))
+    return get_proposal(store, id)
+
+
+class Reopening(NamedTuple):
+    """How a decision is taken back: `reopen` says what each is."""
+
+    why: str | None
+    resolve: Resolve | None
+    seen: int | None
+
+
+def _reopen(store: Store, proposal: Proposal, how: Reopening) -> None:
     if len(proposal.waiting) == len(proposal.changes):
         raise InvalidOperation(
             f"proposal {proposal.id} is open: there is no decision to take back",
             hint="`tfgrpo proposal list --all` lists what was decided",
         )
-    if seen is not None and seen != proposal.decisions:
+    if how.seen is not None and how.seen != proposal.decisions:
         raise StaleVersion(
             f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
             hint="nothing was recorded: look at what was decided",
         )
     tested_by = accepted_by(store, proposal.id)
-    if tested_by is not None:
+    if tested_by is not None and _has(store, proposal, proposal.candidate):
         raise InvalidOperation(
             f"proposal {proposal.id} was accepted with experiment {tested_by}",
             hint=f"`tfgrpo experiment rollback {tested_by}` takes both back",
         )
-    with store.operation(f"reopen proposal {proposal.id}"):
-        for name in reversed(proposal.versions):
-            _take_back(store, proposal, store.resolve(name), resolve)
-        branches = store.branches()
-        if proposal.branch not in branches:
-            store.create_branch(proposal.branch, proposal.candidate)
-        for name, number in branches.items():
-            aside = name.startswith(f"rejected/{proposal.branch}")
-            if aside and number == proposal.candidate.number:
-                store.delete_branch(name)
-        content = {"state": "open", "took_back": proposal.state}
-        decide(store, PROPOSAL, proposal.id, content, why=why)
-    return get_proposal(store, proposal.id)
+    for name in reversed(proposal.versions):
+        _take_back(store, proposal, store.resolve(name), how.resolve)
+    branches = store.branches()
+    if proposal.branch not in branches:
+        store.create_branch(proposal.branch, proposal.candidate)
+    for name, number in branches.items():
+        aside = name.startswith(f"rejected/{proposal.branch}")
+        if aside and number == proposal.candidate.number:
+            store.delete_branch(name)
+    content = {"state": "open", "took_back": proposal.state}
+    decide(store, PROPOSAL, proposal.id, content, why=how.why)
 
 
 def _take_back(store: Store, proposal: Proposal, version: Version, resolve: Resolve | None) -> None:
+    """Takes a version out of the target, unless that was moved to before it, or reverted it."""
+    if not _has(store, proposal, version):
+        return
+    check_trial(store, proposal)
     if store.tip(proposal.target).number == version.number:
         assert version.parent is not None, "it has changes"
         store.move_branch(proposal.target, store.version(version.parent), expected=version)
         return
     message = f"take back proposal {proposal.id}: {version.message}"
-    merges.revert(store, proposal.target, version, message=message, resolve=resolve)
+    with suppress(NothingToChange):
+        merges.revert(store, proposal.target, version, message=message, resolve=resolve)
+
+
+def _has(store: Store, proposal: Proposal, version: Version) -> bool:
+    """Whether the target is there, and a version in its history."""
+    if proposal.target not in store.branches():
+        return False
+    return has_in_history(store, store.tip(proposal.target), version)

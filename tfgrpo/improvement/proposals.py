@@ -16,7 +16,7 @@ from tfgrpo.evaluation import statistics
 from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.learn.library_draft import plain
 from tfgrpo.learn.turned_down import PROPOSAL, REJECTED
-from tfgrpo.production.experiment import at_work
+from tfgrpo.production.experiment import at_work, experiments
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
@@ -29,7 +29,7 @@ from tfgrpo.wording import plural, sampled
 
 
 class OnTrial(InvalidOperation):
-    """An experiment is running on the branch that would move."""
+    """An experiment is running on the branch that would move, or with what is turned down."""
 
 
 State: TypeAlias = Literal["open", "accepted", "rejected"]
@@ -286,12 +286,10 @@ def review(store: Store, id: str, what: Review) -> Proposal:
 
 
 def _record(store: Store, proposal: Proposal, what: Review) -> None:
-    running = at_work(store, proposal.target) if what.accept and not store.is_forced else None
-    if running is not None:
-        raise OnTrial(
-            f"experiment {running.name} is running on {proposal.target}, which would move under it",
-            hint=f"`tfgrpo experiment stop {running.name}`, or promote it; --force accepts now",
-        )
+    if what.accept:
+        check_trial(store, proposal)
+    if what.reject:
+        check_tested(store, proposal)
     if what.seen is not None and what.seen != proposal.decisions:
         raise StaleVersion(
             f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
@@ -304,6 +302,7 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
     waits = len(proposal.waiting) > len(taken) + len(down)
     every = [one.experience for one in proposal.changes]
     whole = taken == every and not words
+    nothing_lost = {*proposal.accepted, *taken} == {*every} and not {*proposal.edited, *words}
     state = "open" if waits else "accepted" if taken or proposal.accepted else REJECTED
     verb = "review" if taken and down else "accept" if taken else "reject"
     reasons = [why for why in ((what.why,) if taken else dict.fromkeys(down.values())) if why]
@@ -334,7 +333,30 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
                 also=record,
             )
         if not waits:
-            _put_away(store, proposal, keep=not whole)
+            _put_away(store, proposal, keep=not nothing_lost)
+
+
+def check_trial(store: Store, proposal: Proposal) -> None:
+    """Raises OnTrial where the proposal's target must not move, for an experiment is at work on
+    it, unless the store is forced."""
+    running = None if store.is_forced else at_work(store, proposal.target)
+    if running is not None:
+        raise OnTrial(
+            f"experiment {running.name} is running on {proposal.target}, which would move under it",
+            hint=f"`tfgrpo experiment stop {running.name}`, or promote it; --force does it now",
+        )
+
+
+def check_tested(store: Store, proposal: Proposal) -> None:
+    """Raises OnTrial where an experiment is running with what is proposed as its candidate, unless
+    the store is forced."""
+    candidate = proposal.candidate.digest.hex()
+    for one in () if store.is_forced else experiments(store):
+        if one.state == "running" and one.candidate.digest == candidate:
+            raise OnTrial(
+                f"experiment {one.name} is trying proposal {proposal.id}",
+                hint=f"`tfgrpo experiment rollback {one.name}` first; --force turns it down now",
+            )
 
 
 def _check_review(
@@ -374,7 +396,10 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
     edited: list[str] = []
     down: dict[str, str | None] = {}
     versions: list[str] = []
+    withdrawn = {one.content.get("withdrew") for one in about} - {None}
     for one in about[1:]:
+        if one.content.get("experiment") in withdrawn:
+            continue
         if "took_back" in one.content:
             taken, edited, down, versions = [], [], {}, []
         taken += one.content.get("accepted", ())
@@ -403,7 +428,7 @@ def _read(store: Store, about: Sequence[Decision]) -> Proposal:
         last.author,
         last.time,
         last.why,
-        tuple(taken),
+        tuple(dict.fromkeys(taken)),
         tuple(versions),
         tuple(edited),
         len(about),

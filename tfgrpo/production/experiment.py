@@ -20,7 +20,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.production.tested_proposals import accept_tested, reopen_tested
+from tfgrpo.production.tested_proposals import accept_tested, take_back_tested
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
@@ -131,9 +131,9 @@ def running_on(store: Store, branch: str) -> Experiment | None:
 def at_work(store: Store, branch: str) -> Experiment | None:
     """Returns the experiment on a branch if the branch stands where it stood when it began."""
     running = running_on(store, branch)
-    if running is None or store.tip(branch).digest.hex() != running.control.digest:
+    if running is None or branch not in store.branches():
         return None
-    return running
+    return running if store.tip(branch).digest.hex() == running.control.digest else None
 
 
 def start(
@@ -220,7 +220,7 @@ def promote(
     store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
 ) -> Experiment:
     """Moves the control's branch to the candidate's version, and ends the experiment, on record.
-    A proposal of that version for that branch is accepted with it.
+    A proposal of that version for that branch is accepted with it, whatever was decided before.
 
     Raises StaleVersion where the branch has moved since the experiment began, unless the store
     is forced; ProtectedName; InvalidOperation for an experiment that is over.
@@ -249,8 +249,8 @@ def roll_back(
     only_running: bool = False,
 ) -> Experiment:
     """Ends an experiment in favour of the control: everybody gets it at the next request. One
-    that was promoted is taken back, its branch moves to the control's version, or, with
-    `only_running`, left alone.
+    that was promoted is taken back: its branch moves to the control's version, unless it stands
+    there again. With `only_running` it is left alone.
 
     Raises StaleVersion where the branch has moved on from what was promoted, unless the store is
     forced; ProtectedName; InvalidOperation for an experiment that is over otherwise.
@@ -260,14 +260,15 @@ def roll_back(
         if ended.state != PROMOTED or only_running:
             return _end(store, name, "rollback", evidence, why)
         branch, tip = ended.control.revision, store.tip(ended.control.revision)
-        if tip.digest.hex() != ended.candidate.digest and not store.is_forced:
+        tested, version = version_of(store, ended.candidate), version_of(store, ended.control)
+        if tip.number not in (tested.number, version.number) and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",
                 hint=f"`tfgrpo branch --back {branch} REVISION` moves it anywhere",
             )
-        version = version_of(store, ended.control)
-        store.move_branch(branch, version)
-        reopen_tested(store, name, version_of(store, ended.candidate))
+        if version.number != tip.number:
+            store.move_branch(branch, version)
+        take_back_tested(store, name, tested)
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
 
 

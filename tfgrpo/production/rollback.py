@@ -83,6 +83,7 @@ def before_that(store: Store, branch: str) -> Version:
             stood.append(move.version)
     if len(stood) < 2:
         raise UnknownRevision(
-            f"{branch} stood nowhere before", hint="--to names a revision to go back to"
+            f"{branch} stood nowhere before",
+            hint=f"`tfgrpo branch --back {branch} REVISION` names where it goes back to",
         )
     return store.version(stood[-2])

@@ -1,7 +1,7 @@
 """Proposals whose candidate an experiment tested: what ends the one decides the other.
 
 A promotion brings the candidate into the branch, which is what accepting its proposal would have
-done. So the proposal counts as accepted, and as waiting again when the promotion is taken back.
+done. So the proposal counts as accepted, and as it was decided before when that is taken back.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from tfgrpo.store.store import Store
 
 
 def accept_tested(store: Store, experiment: str, branch: str, version: Version) -> list[str]:
-    """Records that the open proposals of a version for a branch were accepted by an experiment's
-    promotion, and takes their branches out of the way; returns their ids."""
+    """Records that the proposals of a version for a branch, but those that were accepted before,
+    are accepted by an experiment's promotion, and takes their branches out of the way; returns
+    their ids."""
     accepted = []
     for first, last in _proposals(store):
         content = first.content
         of_this = (content["target"], content["candidate"]) == (branch, version.digest.hex())
-        if not of_this or last.content["state"] != "open":
+        if not of_this or last.content["state"] == "accepted":
             continue
         base = store.resolve(content["base"])
         taken = [change.experience for change in store.diff(base, version)]
@@ -28,6 +29,7 @@ def accept_tested(store: Store, experiment: str, branch: str, version: Version) 
             "accepted": taken,
             "version": version.digest.hex(),
             "experiment": experiment,
+            "before": last.content["state"],
         }
         decide(store, PROPOSAL, first.subject, decided, why=f"promoted by {experiment}")
         own = content["branch"]
@@ -37,19 +39,20 @@ def accept_tested(store: Store, experiment: str, branch: str, version: Version) 
     return accepted
 
 
-def reopen_tested(store: Store, experiment: str, version: Version) -> list[str]:
-    """Records that the proposals which an experiment's promotion accepted wait again, with their
-    branches; returns their ids."""
-    reopened = []
+def take_back_tested(store: Store, experiment: str, version: Version) -> list[str]:
+    """Records that what an experiment's promotion decided about proposals counts no longer; those
+    that wait again have their branches. Returns their ids."""
+    taken_back = []
     for first, last in _proposals(store):
         if last.content.get("experiment") != experiment:
             continue
-        if first.content["branch"] not in store.branches():
+        state = last.content["before"]
+        if state == "open" and first.content["branch"] not in store.branches():
             store.create_branch(first.content["branch"], version)
-        decided = {"state": "open", "took_back": last.content["state"]}
+        decided = {"state": state, "withdrew": experiment}
         decide(store, PROPOSAL, first.subject, decided, why=f"{experiment} was taken back")
-        reopened.append(first.subject)
-    return reopened
+        taken_back.append(first.subject)
+    return taken_back
 
 
 def accepted_by(store: Store, proposal: str) -> str | None:
