@@ -186,6 +186,9 @@ def generates(problem: Problem, context: AgentContext) -> Any:
         (takes_one, "does not take a problem and a context"),
         (generates, "is a generator"),
         ("'unclosed", "is no command"),
+        ("", "run is given, and empty"),
+        ("  ", "run is given, and empty"),
+        ("json.py:loads", "cannot load the agent json.py:loads"),
     ],
 )
 def test_an_agent_that_is_none_is_refused_before_a_call(
@@ -196,6 +199,37 @@ def test_an_agent_that_is_none_is_refused_before_a_call(
     assert refused.value.hint
     assert not endpoint.requests
     assert not (folder / ".tfgrpo").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"workspace": ""}, "workspace is given, and empty"),
+        ({"workspace": ".", "answer_file": ""}, "answer_file is given, and empty"),
+        ({"workspace": ".", "answer_file": "/etc/passwd"}, "is no file in the workspace"),
+        ({"workspace": ".", "answer_file": "a/../../b"}, "is no file in the workspace"),
+        ({"workspace": ".", "answer_file": "."}, "is no file in the workspace"),
+        ({"reward": "no-such"}, "there is no command no-such for the reward"),
+    ],
+)
+def test_what_an_agent_is_given_is_refused_before_a_call(
+    folder: Path, endpoint: ScriptedEndpoint, more: dict[str, str], why: str
+) -> None:
+    with pytest.raises(tfgrpo.TfgrpoError, match=why) as refused:
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent="cat", **more))
+    assert refused.value.hint
+    assert "--agent 'python" not in refused.value.hint
+    assert not endpoint.requests
+    assert not (folder / ".tfgrpo").exists()
+
+
+def test_a_function_that_raises_is_named(folder: Path, endpoint: ScriptedEndpoint) -> None:
+    def breaks(problem: Problem, context: AgentContext) -> str:
+        raise KeyError("no such price")
+
+    with pytest.raises(tfgrpo.TfgrpoError, match="the agent breaks raised KeyError") as refused:
+        tfgrpo.train_sync("problems.jsonl", **where(endpoint, ".", agent=breaks))
+    assert "the code of the agent" in str(refused.value.hint)
 
 
 def test_a_command_that_is_none_is_refused_on_one_line(cli: Cli, folder: Path) -> None:

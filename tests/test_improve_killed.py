@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from collections import Counter
@@ -19,13 +20,18 @@ from pathlib import Path
 
 import pytest
 from scripted import LESSON, Numbered, ScriptedEndpoint, teachable
-from store_helpers import child
+from store_helpers import child, fixed
+from test_decision_joins import ROWS, STATES, VERBS, begun, stands  # noqa: F401
+from test_decision_joins import run as decide
 from test_improve import SETTINGS, wrong_calls
+from test_regress import ADD_ONE, BRIEF, Models
+from test_regress import SETTINGS as REGRESS_SETTINGS
 from test_training import LONG, identity, journalled
 
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.fsck import fsck
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="commands are forked")
@@ -94,15 +100,46 @@ def folder(tmp_path: Path, script: Numbered) -> Iterator[Path]:
         yield base
 
 
-def copies(base: Path, ways: int) -> Iterator[tuple[int, int, Path]]:
+def copies(base: Path, ways: int, name: str = "at") -> Iterator[tuple[int, int, Path]]:
     """Yields points, a way to go on from each, and a copy of the project, without an end."""
     point = 0
     while True:
         point += 1
         for way in range(ways) if LONG else (point % ways,):
-            folder = base.parent / f"at-{point}-{way}"
+            folder = base.parent / f"{name}-{point}-{way}"
             shutil.copytree(base, folder)
             yield point, way, folder
+
+
+@pytest.mark.parametrize("state", ["open", "accepted", "on trial", "promoted", "rejected"])
+def test_a_decision_killed_at_each_write_is_whole_or_not_there(
+    state: str,
+    begun: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    verbs = {
+        "open": ("accept", "accept G2", "reject", "start"),
+        "accepted": ("reopen", "back"),
+        "on trial": ("promote", "rollback"),
+        "promoted": ("rollback", "back"),
+        "rejected": ("reopen",),
+    }[state]
+    base = Path(shutil.copytree(begun, tmp_path / "base/.tfgrpo")).parent
+    for line in STATES[state]:
+        assert decide(base / ".tfgrpo/store.db", line) is None
+    before = stands(base / ".tfgrpo/store.db")
+    for verb in verbs:
+        comes_to = ROWS[state].split("; ")[list(VERBS).index(verb)]
+        for point, _, there in copies(base, 1, verb.replace(" ", "-")):
+            path, command = there / ".tfgrpo/store.db", shlex.split(VERBS[verb])
+            code, _ = run(there, point, *command)
+            assert stands(path) in (before, comes_to), (verb, point)
+            if stands(path) == before:
+                assert run(there, END, *command)[0] == 0
+            assert stands(path) == comes_to, (verb, point)
+            if code == 0:
+                break
+        assert point > 1, verb
 
 
 def check_store(folder: Path) -> None:
@@ -139,7 +176,9 @@ def test_an_improvement_killed_at_each_write_comes_to_the_same(
     if first:
         assert run(folder, 14, *GOING_ON[0])[0] != 0
     for point, way, there in copies(folder, len(GOING_ON)):
-        begun = len(script.requests)
+        if first and way and not LONG:
+            continue
+        asked = len(script.requests)
         code, _ = run(there, point, *GOING_ON[0], *first)
         killed = len(script.requests)
         if code == 0:
@@ -148,7 +187,7 @@ def test_an_improvement_killed_at_each_write_comes_to_the_same(
         ends = [run(there, END, *GOING_ON[way]) for _ in range(2)]
         assert [code for code, _ in ends] == [0, 0], (point, way)
         if way == 0:
-            paid = {identity(script.requests[n - 1]) for n in paid_before if n > begun}
+            paid = {identity(script.requests[n - 1]) for n in paid_before if n > asked}
             again = paid & {identity(one) for one in script.requests[killed:]}
             assert not again, (point, way)
         check_store(there)
@@ -172,3 +211,32 @@ def test_an_improvement_killed_at_each_write_comes_to_the_same(
         assert proposal.state == ("accepted" if better else "open"), (point, way, ends)
         assert texts == (["Be brief.", LESSON] if better else ["Be brief."]), (point, way)
     assert point > 15
+
+
+def test_a_regression_killed_at_each_write_proposes_once(tmp_path: Path) -> None:
+    models, base = Models(), tmp_path / "base"
+    base.mkdir()
+    rows = [{"problem": f"What is {n} op {n + 3}?", "answer": str(2 * n + 4)} for n in range(20)]
+    (base / "heldout.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ("regress", "heldout.jsonl", "--model", "new", "--propose", "prod", "--json")
+    with ScriptedEndpoint(models) as endpoint:
+        (base / "tfgrpo.toml").write_text(REGRESS_SETTINGS.format(base_url=endpoint.base_url))
+        with Store.init(base / ".tfgrpo/store.db", author="ann") as store:
+            store.commit("main", map(fixed, (ADD_ONE, BRIEF)), message="learned")
+            store.create_branch("prod")
+        for point, _, there in copies(base, 1):
+            if point % 2 and not LONG:
+                continue
+            code, _ = run(there, point, *command)
+            if code != 0:
+                assert run(there, END, *command)[0] == 0, point
+            with Store.open(there / ".tfgrpo/store.db") as store:
+                proposals = list_proposals(store)
+                looks = [one.content["model"] for one in decisions(store, kind="regression")]
+                left = [name for name in store.branches() if name.startswith("proposal/")]
+                assert fsck(store).problems == ()
+            assert len(proposals) == len(left) == 1, point
+            assert looks == ["new"], point
+            if code == 0:
+                break
+        assert point > 4

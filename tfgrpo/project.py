@@ -221,6 +221,12 @@ class Project:
         if task is not None:
             given |= self._inspected(str(task))
         agent = {**self.table("agent"), **given.pop("agent", {})}
+        for name in ("run", "workspace", "answer_file"):
+            if name in agent and not str(agent[name]).strip():
+                raise SettingsError(
+                    f"agent: {name} is given, and empty",
+                    hint="a variable of the shell may not be set; leave out what there is none of",
+                )
         if isinstance(agent.get("workspace"), str):
             agent["workspace"] = self.record_path(agent["workspace"])
         return {**layer, "agent": agent} if agent else layer

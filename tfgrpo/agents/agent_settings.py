@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from pathlib import PurePath
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -55,6 +56,10 @@ class AgentSettings(BaseModel):
                 "an answer file is a command's, in a workspace, where each attempt has its own: "
                 "--agent COMMAND --workspace FOLDER"
             )
+        if self.answer_file is not None:
+            path = PurePath(self.answer_file)
+            if path.is_absolute() or ".." in path.parts or not path.name:
+                raise ValueError(f"the answer file {self.answer_file} is no file in the workspace")
         if self.reward == OWN_REWARD and not self.run:
             raise ValueError("the reward `agent` needs --agent, which tells it")
         if self.workspace is not None and not self.run:

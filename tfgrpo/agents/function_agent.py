@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 
 from tfgrpo.agents.context import AgentContext, Attempt, Place
 from tfgrpo.data.problems import Problem
+from tfgrpo.domains.base import describe_error
 from tfgrpo.model.caller_threads import OutOfTime, Threads, is_async
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.function_identity import identity
-from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.errors import SettingsError, TfgrpoError
 
 Run: TypeAlias = "Callable[[Problem, AgentContext], str | Attempt | Awaitable[str | Attempt]]"
 SHAPE = "async def run(problem, context) -> str"
@@ -43,8 +44,8 @@ class FunctionAgent:
         return identity(self._function)
 
     async def run(self, place: Place) -> Attempt:
-        """Makes one attempt. Raises CallFailed for one that takes too long or gives no answer, and
-        whatever the function raises."""
+        """Makes one attempt. Raises CallFailed for one that takes too long, gives no answer or
+        raises something else, and TfgrpoError."""
         context = place.agent_context(sync=self._sync)
         problem = without_answer(place.desk.context.problem)
         try:
@@ -53,6 +54,10 @@ class FunctionAgent:
             )
         except OutOfTime:
             raise CallFailed(f"the agent gave no answer in {place.seconds:g} s") from None
+        except TfgrpoError:
+            raise
+        except Exception as error:  # whatever the function does
+            raise CallFailed(f"the agent {self.name} raised {describe_error(error)}") from error
         if isinstance(outcome, str):
             return Attempt(outcome)
         if isinstance(outcome, Attempt) and isinstance(outcome.response, str):
@@ -96,7 +101,9 @@ def find_function(spec: str, folders: Sequence[Path]) -> Any:
     except (Exception, SystemExit) as error:  # whatever a module of the user's does
         raise SettingsError(
             f"cannot load the agent {spec}: {type(error).__name__}: {error}",
-            hint="write module:function, importable from the current folder",
+            hint=f"name the module without its ending: {module.removesuffix('.py')}:{attribute}"
+            if module.endswith(".py")
+            else "write module:function, importable from the current folder",
         ) from None
     for part in attribute.split("."):
         if not hasattr(target, part):

@@ -114,7 +114,7 @@ def check_command(command: Sequence[str], folder: Path, what: str) -> None:
         raise SettingsError(f"the {what} {name} cannot be run", hint=f"chmod +x {name}")
     raise SettingsError(
         f"there is no command {name} for the {what}",
-        hint="write it as in a shell, such as --agent 'python my_agent.py'",
+        hint=f"write it as in a shell, such as --{what} 'python my_{what}.py'",
     )
 
 

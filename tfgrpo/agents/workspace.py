@@ -76,9 +76,15 @@ class Workspace:
             raise SettingsError(f"the workspace {named} is no folder", hint="--workspace FOLDER")
         size = 0
         for count, path in enumerate(_walk(self.folder), 1):
-            mode = path.lstat().st_mode
             name = path.relative_to(self.folder)
-            if stat.S_ISLNK(mode) and not path.resolve().is_relative_to(self.folder):
+            try:
+                mode, leads_to = path.lstat().st_mode, path.resolve()
+            except OSError as error:
+                raise SettingsError(
+                    f"{name} in the workspace {named} cannot be read: {error.strerror}",
+                    hint="each attempt gets a copy: name a folder whose files you may read",
+                ) from None
+            if stat.S_ISLNK(mode) and not leads_to.is_relative_to(self.folder):
                 raise SettingsError(
                     f"{name} in the workspace {named} is a link that leads out of it",
                     hint="put a copy in its place",

@@ -131,7 +131,7 @@ class Collector:
             raise EndpointError(
                 f"every attempt in step {batch.step + 1} failed: {rollouts[0].reason}",
                 hint="nothing was learned; check --max-tokens, --task-timeout and the model, "
-                "or the code of the domain",
+                "or the code of the agent or domain",
             )
         return groups
 
