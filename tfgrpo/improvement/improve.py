@@ -277,7 +277,14 @@ class Improving:
                 self._end(one, "given up")
             begun = []
         if begun:
-            return await self._work(begun[0])
+            one = begun[0]
+            if one.branch not in store.branches() and store.runs.find(one.name) is not None:
+                raise SettingsError(
+                    f"{one.name} was cut off, and its branch {one.branch} is gone",
+                    hint="`tfgrpo improve --new` gives it up, and what it did not learn from is "
+                    "new; `tfgrpo undo` brings a branch back that was just deleted",
+                )
+            return await self._work(one)
         rows = self.new_rows()
         if len(rows) < max(1, request.least):
             return Improvement("nothing new", request.target, len(rows), request.least)
