@@ -285,6 +285,20 @@ def test_a_workspace_that_is_none_is_refused_before_the_first_attempt(tmp_path: 
         AgentSettings(run=agent, answer_file="answer.txt")
 
 
+def test_an_answer_file_that_never_comes_ends_a_run_at_its_first_attempts(
+    cli: Cli, tmp_path: Path
+) -> None:
+    write_problems(tmp_path / "problems.jsonl", 40)
+    (tmp_path / "there").mkdir()
+    (tmp_path / "agent.py").write_text(AGENT)
+    command = ("train", "problems.jsonl", "--model", "m", "--group-size", "5", "--concurrency", "4")
+    agent = ("--agent", f"{PYTHON} agent.py", "--workspace", "there", "--answer-file", "out.txt")
+    with ScriptedEndpoint() as server:
+        done = cli(*command, "--base-url", server.base_url, *agent, ok=False)
+        assert "attempts failed: there is no answer file out.txt" in done.stderr
+        assert len(server.requests) == 50
+
+
 AGENT = """
 import json, os, sys, urllib.request
 task = json.load(sys.stdin)

@@ -396,6 +396,22 @@ def test_a_model_is_named_or_the_one_on_record_is_told(
     assert not model.requests
 
 
+def test_one_that_was_cut_off_and_lost_its_branch_says_how_to_go_on(
+    store: Store, model: ScriptedEndpoint
+) -> None:
+    wrong_calls(store, range(12))
+    refusal = Reply(status=401, body={"error": {"message": "no"}})
+    model.script = lambda request: refusal if len(model.requests) > 5 else teachable(request)
+    assert isinstance(improve("--patience", "1").exception, TfgrpoError)
+    with store.forced():
+        store.delete_branch("proposal/improve-1")
+    model.script = teachable
+    refused = improve()
+    assert "improve-1 was cut off, and its branch" in str(refused.exception)
+    assert "tfgrpo improve --new" in str(getattr(refused.exception, "hint", None))
+    assert json.loads(improve("--new", "--json").output)["new"] == 12
+
+
 def test_without_the_branch_there_is_a_hint(store: Store, model: ScriptedEndpoint) -> None:
     done = improve("--target", "shop")
     assert isinstance(done.exception, TfgrpoError)

@@ -277,7 +277,14 @@ class Improving:
                 self._end(one, "given up")
             begun = []
         if begun:
-            return await self._work(begun[0])
+            one = begun[0]
+            if one.branch not in store.branches() and store.runs.find(one.name) is not None:
+                raise SettingsError(
+                    f"{one.name} was cut off, and its branch {one.branch} is gone",
+                    hint="`tfgrpo improve --new` gives it up, and what it did not learn from is "
+                    "new; `tfgrpo undo` brings a branch back that was just deleted",
+                )
+            return await self._work(one)
         rows = self.new_rows()
         if len(rows) < max(1, request.least):
             return Improvement("nothing new", request.target, len(rows), request.least)
@@ -332,7 +339,8 @@ class Improving:
                         refused = error
         if refused is not None:
             force = " --force" if isinstance(refused, ProtectedName | OnTrial) else ""
-            why = f"{one.target} is protected" if isinstance(refused, ProtectedName) else refused
+            is_protected = isinstance(refused, ProtectedName)
+            why = f"{one.target} is protected" if is_protected else str(refused)
             by_hand = f"`tfgrpo proposal accept {proposal.id}{force}` is how it is accepted"
             self.on_progress(WarningNotice(f"{why}, so it waits for a decision: {by_hand}"))
         return proposal
@@ -427,9 +435,10 @@ class Improving:
         `worse` is called `rejected/…`."""
         store = self.store
         with store.operation(f"{one.name}: {state}"):
-            effect = {} if worse is None else {"effect": worse._asdict()}
-            improvement_record.end(store, one, state, **effect)
-            if worse is not None:
+            if worse is None:
+                improvement_record.end(store, one, state)
+            else:
+                improvement_record.end(store, one, state, effect=worse._asdict())
                 store.create_branch(f"rejected/{one.branch}", store.tip(one.branch))
             if one.branch in store.branches() and store.head.branch != one.branch:
                 store.delete_branch(one.branch)

@@ -127,12 +127,8 @@ class Collector:
             if warning is not None:
                 self._on_progress(WarningNotice(warning))
         rollouts = [rollout for group in groups for rollout in group.rollouts]
-        if rollouts and all(rollout.outcome == "failed" for rollout in rollouts):
-            raise EndpointError(
-                f"every attempt in step {batch.step + 1} failed: {rollouts[0].reason}",
-                hint="nothing was learned; check --max-tokens, --task-timeout and the model, "
-                "or the code of the agent or domain",
-            )
+        if rollouts:
+            _check_failures(rollouts, f"every attempt in step {batch.step + 1}")
         return groups
 
     async def wins(self, race: Race) -> bool:
@@ -212,6 +208,8 @@ class Collector:
         groups = [*self._first, *(gathering.group for gathering in gatherings)]
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         problems = list({group.problem.id: group.problem for group in groups}.values())
+        if not self._keep_going and len(rollouts) >= nothing_to_learn.ENOUGH["unjudged"]:
+            _check_failures(rollouts, f"each of the first {len(rollouts)} attempts")
         self._tell(nothing_to_learn.look(rollouts, problems, self._settings, whole=whole))
 
     async def _look_back(self, batch: Sequence[Problem], recorded: Recorded) -> None:
@@ -242,3 +240,13 @@ class Collector:
         self._on_progress(notice)
         if not self._keep_going:
             raise nothing_to_learn.StoppedEarly(notice, self._run.name)
+
+
+def _check_failures(rollouts: Sequence[Rollout], which: str) -> None:
+    """Raises EndpointError where all attempts have failed: nothing can be learned of them."""
+    if all(rollout.outcome == "failed" for rollout in rollouts):
+        raise EndpointError(
+            f"{which} failed: {rollouts[0].reason}",
+            hint="nothing was learned; check --max-tokens, --task-timeout and the model, "
+            "or the code of the agent or domain",
+        )
