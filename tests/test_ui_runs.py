@@ -157,6 +157,9 @@ def test_two_evaluations_are_paired_problem_by_problem(visitor: Visitor) -> None
     group = next(one for one in links(visitor.get(pair)) if one.startswith("/evaluation-group/1/"))
     assert "<mark>" in visitor.get(group), "the experience in the prompt stands out"
     assert "/evaluation/1/" in visitor.get(group)
+    whole = next(one for one in links(visitor.get(group)) if one.startswith("/evaluation/1/"))
+    for path in (group, whole):
+        assert 'href="/evaluations" aria-current' in visitor.get(path), "where the page is"
     for path in ("/paired/0/99/abc", "/evaluation/x/y", "/evaluation/1/0000"):
         visitor.get(path, status=404)
 

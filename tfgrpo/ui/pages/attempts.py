@@ -237,6 +237,4 @@ def evaluation_of(store: Store, version: str, digest: str) -> Evaluation:
 ROUTES = (
     Route("/attempts/{run:path}", listed),
     Route("/group/{run:path}", group),
-    Route("/evaluation/{version}/{digest}", of_evaluation),
-    Route("/evaluation-group/{version}/{digest}", evaluation_group),
 )

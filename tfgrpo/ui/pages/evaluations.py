@@ -9,7 +9,7 @@ from tfgrpo.evaluation.by_problem import ProblemPair
 from tfgrpo.evaluation.comparison import compared
 from tfgrpo.evaluation.figures_json import conditions_words, verdict_words
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.pages.attempts import evaluation_of
+from tfgrpo.ui.pages.attempts import evaluation_group, evaluation_of, of_evaluation
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -100,4 +100,6 @@ def paired(visit: Visit) -> Response:
 ROUTES = (
     Route("/evaluations", listed),
     Route("/paired/{control}/{version}/{digest}", paired),
+    Route("/evaluation/{version}/{digest}", of_evaluation),
+    Route("/evaluation-group/{version}/{digest}", evaluation_group),
 )
