@@ -13,6 +13,7 @@ from ui_demo import BEGIN, demo
 from ui_rig import Visitor, serving, store_at, watched
 from ui_rig import chromium as chromium
 
+from tfgrpo import ui
 from tfgrpo.store import Store
 from tfgrpo.store.canonical import canonical
 from tfgrpo.ui.ui_settings import reachable
@@ -44,6 +45,16 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_navigation_says_where_a_page_is(address: str, section: str, store: Path) -> None:
     page = Visitor(store).get(address)
     assert re.findall(r'<a href="([^"]+)" aria-current="(?:page|true)">', page)[0] == section
+
+
+def test_a_command_on_a_page_is_set_as_one() -> None:
+    """No template has a command between back quotes, which a browser shows as they are."""
+    templates = Path(ui.__file__).parent / "templates"
+    texts = {
+        one.name: re.sub(r"{#.*?#}", "", one.read_text(), flags=re.DOTALL)
+        for one in templates.glob("*.html")
+    }
+    assert [name for name, text in texts.items() if "`tfgrpo" in text] == []
 
 
 def test_word_diffs_say_in_words_what_was_taken_out_and_put_in(store: Path) -> None:
