@@ -80,9 +80,9 @@ def evidence_words(event: Event) -> str:
     if "run" in evidence:
         step = "" if evidence.get("step") is None else f"step {evidence['step'] + 1} of "
         parts.append(f"{step}run {evidence['run']}")
-    parts += _measured(evidence)
     if "verdict" in evidence:
         parts.append(f"proved on {evidence.get('model')}")
+    parts += _measured(evidence)
     if retried := evidence.get("retried"):
         parts.append(f"tried again in {plural(retried, 'later step')}")
     if "source" in evidence:
