@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.records import Event, Version
 from tfgrpo.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from tfgrpo.store.history.blame import Origin
+    from tfgrpo.store.history.evidence import Evidence, Measured
     from tfgrpo.store.store import Store
 
 
@@ -69,44 +71,33 @@ def life_of(store: Store, experience: str) -> Iterator[ShownEvent]:
 def evidence_words(event: Event) -> str:
     """Who taught an event, and what it was measured to do by then: `from hire-12, 2 of 5 right,
     step 1 of run quick, +0.348 [+0.104, +0.593] by 270 attempts with it and 28 without`."""
-    evidence = event.evidence or {}
-    parts = []
-    if "problem" in evidence:
-        parts.append(f"from {evidence['problem']}")
-    rewards = [reward for _, reward in evidence.get("rollouts", []) if reward is not None]
-    if rewards:
-        right = sum(reward >= 1 for reward in rewards)
-        parts.append(f"{right} of {len(rewards)} right")
-    if "run" in evidence:
-        step = "" if evidence.get("step") is None else f"step {evidence['step'] + 1} of "
-        parts.append(f"{step}run {evidence['run']}")
-    if "verdict" in evidence:
-        parts.append(f"proved on {evidence.get('model')}")
-    parts += _measured(evidence)
-    if retried := evidence.get("retried"):
-        parts.append(f"tried again in {plural(retried, 'later step')}")
-    if "source" in evidence:
-        parts.append(f"imported from {evidence['source']}")
+    evidence = evidence_of(event)
+    parts = [] if evidence.problem is None else [f"from {evidence.problem}"]
+    if evidence.rewards:
+        parts.append(f"{evidence.right} of {len(evidence.rewards)} right")
+    if evidence.run is not None:
+        step = "" if evidence.step is None else f"step {evidence.step + 1} of "
+        parts.append(f"{step}run {evidence.run}")
+    if "verdict" in evidence.facts:
+        parts.append(f"proved on {evidence.facts.get('model')}")
+    if evidence.measured is not None:
+        parts.append(f"{evidence.measured} by {_counted(evidence, evidence.measured)}")
+    if "source" in evidence.facts:
+        parts.append(f"imported from {evidence.facts['source']}")
     return ", ".join(parts)
 
 
-def _measured(evidence: Mapping[str, Any]) -> Iterator[str]:
-    """What a decision was made by: examples are measured together."""
-    match evidence:
-        case {"effect": [effect, low, high], "pairs": pairs}:
-            counts = plural(pairs, "pair") + " of attempts"
-        case {"effect": [effect, low, high], "attempts": [shown, hidden]}:
-            of = "the examples" if evidence.get("kind") == "example" else "it"
-            counts = f"{plural(shown, 'attempt')} with {of} and {hidden} without"
-        case _:
-            return
-    yield f"{effect:+.3f} [{low:+.3f}, {high:+.3f}] by {counts}"
+def _counted(evidence: Evidence, measured: Measured) -> str:
+    if measured.pairs is not None:
+        return plural(measured.pairs, "pair") + " of attempts"
+    of = "the examples" if evidence.facts.get("kind") == "example" else "it"  # all at once
+    return f"{plural(measured.shown, 'attempt')} with {of} and {measured.hidden} without"
 
 
 def credit_words(event: Event, version: Version) -> str:
     """Who an event is owed to: the run that taught it, else whoever signed its version."""
     words = evidence_words(event)
-    if "run" in (event.evidence or {}):
+    if evidence_of(event).run is not None:
         return words
     return f"by {version.author}" + (f", {words}" if words else "")
 

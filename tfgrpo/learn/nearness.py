@@ -15,6 +15,7 @@ from itertools import chain
 from tfgrpo.data.problems import Problem
 from tfgrpo.rendering.similarity_ngrams import NgramIndex
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.history.evidence import read_evidence
 from tfgrpo.store.store import Store
 
 SHARE = 0.25
@@ -42,7 +43,7 @@ class Nearness:
         return 1.0 if places is None else len(places) / len(self._texts)
 
     def common(self, one: str, other: str) -> float:
-        """Returns the share of the problems of either of two experiences that are of both."""
+        """Returns which share of its problems the experience with fewer has in common with the other."""
         places, others = self._belongs_to(one), self._belongs_to(other)
         if places is None or others is None:
             return 1.0
@@ -51,11 +52,9 @@ class Nearness:
     def taught_by(self, experience: str) -> list[str]:
         """Returns the run's problems that taught an experience, as its first event says."""
         events = self._store.history(experience)
-        evidence = (events[0].evidence if events else None) or {}
-        if evidence.get("run") != self._run:
-            return []
-        named = evidence.get("problems") or [evidence.get("problem")]
-        return [one for one in named if one in self._texts]
+        evidence = read_evidence(events[0].evidence if events else None)
+        is_own = evidence.run == self._run
+        return [one for one in evidence.problems if is_own and one in self._texts]
 
     @cached_property
     def _index(self) -> NgramIndex:

@@ -20,8 +20,9 @@ from tfgrpo.store.canonical import digest
 ALIKE = 0.6
 """The similarity from which on two texts are nearly alike."""
 COMMON = 0.5
-"""The share of the problems of either that rivals have in common. Words alone do not tell: ways to
-say one rule are .65 to .9 alike, and rules for other things, said in one pattern, .55 to .7."""
+"""The share that rivals have in common of the problems of the one with fewer. Words alone do not
+tell: ways to say one rule are .65 to .9 alike, and rules for other things, said in one pattern, .55 to
+.7."""
 LOOKED_AT = 8
 """Of a library, the experiences that fit a text best, which it is compared with."""
 FOR = " for "
@@ -35,7 +36,7 @@ class Places(Protocol):
         """Returns whether an experience belongs to a problem."""
 
     def common(self, one: str, other: str) -> float:
-        """Returns the share of the problems of either of two that are of both."""
+        """Returns which share of its problems the experience with fewer has in common."""
 
 
 def is_like(text: str, others: Iterable[str]) -> bool:

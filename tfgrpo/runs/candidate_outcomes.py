@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.runs.run_versions import pool_branch
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.history.evidence import Measured, evidence_of
 
 if TYPE_CHECKING:
     from tfgrpo.store.activity.runs import Run
@@ -16,17 +17,6 @@ if TYPE_CHECKING:
 MOST = 500
 """The last versions that are looked through."""
 State: TypeAlias = Literal["on probation", "entered", "given up"]
-
-
-class Measured(NamedTuple):
-    """An effect with its bounds, its chance to help, and attempts with and without it."""
-
-    effect: float
-    low: float
-    high: float
-    chance: float
-    shown: int
-    hidden: int
 
 
 class Candidate(NamedTuple):
@@ -56,7 +46,7 @@ def candidates(store: Store, run: Run) -> list[Candidate]:
             if id in before:
                 continue
             known = now.get(id)
-            measured = _measured(event.evidence)
+            measured = evidence_of(event).measured
             if known is None:
                 now[id] = Candidate(id, event.text or "", state, version, measured)
             else:
@@ -66,10 +56,11 @@ def candidates(store: Store, run: Run) -> list[Candidate]:
     if run.branch in branches:
         for version in islice(store.log(store.tip(run.branch)), MOST):
             for event in store.events(version):
-                changed = (event.evidence or {}).get("candidate")  # whose text it took
+                evidence = evidence_of(event)
+                changed = evidence.facts.get("candidate")  # whose text it took
                 id = changed or event.experience
                 known = now.get(id)
-                measured = _measured(event.evidence)
+                measured = evidence.measured
                 if known is not None and measured is not None and (changed or not known.measured):
                     known = known._replace(version=version, measured=measured)
                     now[id] = known._replace(state="entered") if changed else known
@@ -80,16 +71,6 @@ def _state(id: str, there: Any, in_force: Any) -> State:
     if id in in_force:
         return "entered"
     return "on probation" if id in there else "given up"
-
-
-def _measured(evidence: Any) -> Measured | None:
-    facts = evidence if isinstance(evidence, dict) else {}
-    try:
-        effect, low, high = (float(value) for value in facts["effect"])
-        shown, hidden = (int(value) for value in facts["attempts"])
-        return Measured(effect, low, high, float(facts["chance"]), shown, hidden)
-    except (KeyError, TypeError, ValueError):  # of a way to learn that measures otherwise
-        return None
 
 
 def lessons(store: Store, run: Run) -> dict[str, str]:

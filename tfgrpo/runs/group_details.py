@@ -16,6 +16,7 @@ from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.runs.run_versions import pool_versions, versions_of
 from tfgrpo.store.activity.runs import Call, Run
 from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.records import Event, Experience, Json, Library, Version
 from tfgrpo.store.store import Store
 
@@ -215,9 +216,8 @@ class _Source(NamedTuple):
 
     def taught(self, event: Event) -> bool:
         """Whether an event came of the group, alone or with others."""
-        evidence = event.evidence or {}
-        problems = (evidence.get("problem"), *evidence.get("problems", ()))
-        return self.problem in problems and evidence.get("step") == self.step
+        evidence = evidence_of(event)
+        return self.problem in evidence.problems and evidence.step == self.step
 
 
 def _decided(
@@ -279,11 +279,9 @@ def _compared(
     decisions: Sequence[GroupDecision],
 ) -> ComparedGroup | None:
     """A group's comparison, by its events or its question; and the others of its step."""
-    sources = [one.event.evidence or {} for one in decisions]
-    every, own = (
-        {str(key) for evidence in part for key in evidence.get("calls", ())}
-        for part in (sources, [one for one in sources if one.get("problem") == of.problem])
-    )
+    sources = [evidence_of(one.event) for one in decisions]
+    every = {key for one in sources for key in one.calls}
+    own = {key for one in sources if one.problem == of.problem for key in one.calls}
     calls = [
         (stage, call)
         for stage in COMPARISONS

@@ -12,6 +12,7 @@ from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
 from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.store.canonical import canonical, digest, is_id
+from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.history.signed_outside import signature
 from tfgrpo.store.records import SIGNATURE, Experience
 from tfgrpo.store.store import Store
@@ -91,9 +92,8 @@ def _measured(store: Store, experience: Experience) -> dict[str, Any]:
     event = store.events_at([experience.row])[experience.row]
     origin = Origins(store).of(event, store.version(event.version)).event
     evidence = origin.evidence or {}
-    return (
-        {key: evidence[key] for key in FIGURES if key in evidence} if "effect" in evidence else {}
-    )
+    is_measured = evidence_of(origin).measured is not None
+    return {key: evidence[key] for key in FIGURES if key in evidence} if is_measured else {}
 
 
 def _runs(out: Outgoing) -> set[str]:

@@ -14,6 +14,7 @@ from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.redaction import redact_everywhere, remaining
 from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.records import Version
 from tfgrpo.store.redact import Target
 from tfgrpo.ui.charts import credit_chart
@@ -111,13 +112,10 @@ def _credit(visit: Visit, version: Version, id: str) -> Credit | None:
 
 def attempts_of(one: ShownEvent) -> Attempts | None:
     """Returns the attempts that an event's evidence names; None where it names none."""
-    evidence = one.origin.event.evidence or {}
-    run, step, problem = (evidence.get(name) for name in ("run", "step", "problem"))
-    rewards = evidence.get("rollouts")
-    if not isinstance(run, str) or not isinstance(step, int) or not isinstance(problem, str):
+    run, step, problem, _, attempts, *_ = evidence_of(one.origin.event)
+    if run is None or step is None or problem is None:
         return None
-    pairs = rewards if isinstance(rewards, list) else []
-    return Attempts(run, step, problem, tuple((sample, reward) for sample, reward in pairs))
+    return Attempts(run, step, problem, attempts)
 
 
 def _keeps(visit: Visit, id: str, version: Version) -> int | None:

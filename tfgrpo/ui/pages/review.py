@@ -19,6 +19,7 @@ from tfgrpo.improvement.proposals import (
     review,
 )
 from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.history.evidence import read_evidence
 from tfgrpo.store.history.merge import MergeConflict, Resolve
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
@@ -67,7 +68,7 @@ def show_proposal(
     context: dict[str, Any] = {}
     if current is not None:
         context["skip"] = ",".join([*skipped, current.id])
-        context["evidence"] = [_evidence(change.evidence) for change in current.changes]
+        context["evidence"] = [read_evidence(change.evidence) for change in current.changes]
         context["facts"] = _facts(visit, current)
     return visit.render(
         "review.html",
@@ -86,18 +87,6 @@ def show_proposal(
         conflicts=conflicts.conflicts if conflicts else (),
         **context,
     )
-
-
-def _evidence(evidence: Any) -> dict[str, Any]:
-    facts = evidence if isinstance(evidence, dict) else {}
-    rewards = [pair[1] for pair in facts.get("rollouts", []) if pair[1] is not None]
-    return {
-        "run": facts.get("run"),
-        "step": facts.get("step"),
-        "problem": facts.get("problem"),
-        "right": sum(reward >= 1 for reward in rewards),
-        "of": len(rewards),
-    }
 
 
 class ProposalFact(NamedTuple):
