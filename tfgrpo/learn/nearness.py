@@ -43,7 +43,7 @@ class Nearness:
         return 1.0 if places is None else len(places) / len(self._texts)
 
     def common(self, one: str, other: str) -> float:
-        """Returns which share of its problems the experience with fewer has in common with the other."""
+        """Returns which share of its problems the experience with fewer has in common."""
         places, others = self._belongs_to(one), self._belongs_to(other)
         if places is None or others is None:
             return 1.0

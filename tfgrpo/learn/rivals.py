@@ -21,8 +21,8 @@ ALIKE = 0.6
 """The similarity from which on two texts are nearly alike."""
 COMMON = 0.5
 """The share that rivals have in common of the problems of the one with fewer. Words alone do not
-tell: ways to say one rule are .65 to .9 alike, and rules for other things, said in one pattern, .55 to
-.7."""
+tell: ways to say one rule are .65 to .9 alike, and rules for other things, said in one pattern, .55
+to .7."""
 LOOKED_AT = 8
 """Of a library, the experiences that fit a text best, which it is compared with."""
 FOR = " for "
