@@ -22,7 +22,7 @@ from scripted import Numbered, ScriptedEndpoint, restless, write_problems
 from test_training import LONG, identity, journalled
 
 import tfgrpo
-from tfgrpo.agents.user_program import RUN_MARK
+from tfgrpo.agents.orphan_guard import RUN_MARK
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 KILLS = 500 if LONG else 24

@@ -20,7 +20,7 @@ from tfgrpo.agents.command_reward import Judged, RewardCommand, judged_as
 from tfgrpo.agents.context import Attempt, Place
 from tfgrpo.agents.function_agent import FunctionAgent, find_function
 from tfgrpo.agents.gateway import Desk, Gateway
-from tfgrpo.agents.user_program import guarded
+from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.wire_conversation import request_messages, transcript
 from tfgrpo.agents.workspace import Workspace, remove
 from tfgrpo.data.problems import REST

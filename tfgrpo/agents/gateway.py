@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import h11
 
-from tfgrpo.agents.user_program import RUN_MARK
+from tfgrpo.agents.orphan_guard import RUN_MARK
 from tfgrpo.agents.wire_conversation import Passed, answer_message, prompt_of, request_messages
 from tfgrpo.domains.base import Context
 from tfgrpo.model import token_counts

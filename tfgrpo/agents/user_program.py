@@ -11,12 +11,10 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -25,57 +23,7 @@ from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import SettingsError
 
-RUN_MARK = "TFGRPO_AGENTS_OF"
-"""The variable that every process of a run's agents has."""
 PROC = Path("/proc")
-ROUNDS = 20
-
-
-def marked(mark: str) -> list[int]:
-    """Returns the processes that have `NAME=VALUE` in their environment."""
-    numbers = []
-    for entry in PROC.iterdir() if PROC.is_dir() else ():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                    numbers.append(int(entry.name))
-    return numbers
-
-
-def end(mark: str) -> None:
-    """Ends the processes that are marked so, and what they start meanwhile."""
-    for _ in range(ROUNDS):
-        numbers = marked(mark)
-        if not numbers:
-            return
-        for number in numbers:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(number, signal.SIGKILL)
-
-
-@contextmanager
-def guarded(token: str) -> Iterator[None]:
-    """Has a guard watch for as long as the block lasts."""
-    process = child_processes.start(
-        child_processes.python("-m", "tfgrpo.agents.user_program", token),
-        child_processes.without_keys(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        yield
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
-
-
-if __name__ == "__main__":
-    sys.stdin.buffer.read()
-    end(f"{RUN_MARK}={sys.argv[1]}")
-
-
 LOOK = 0.2
 """Seconds between two looks at how much memory a program has."""
 LAST_WORDS = 400

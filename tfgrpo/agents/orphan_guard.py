@@ -1,0 +1,68 @@
+"""The guard of a run's agents: ends what they have started when the run's process is gone.
+
+A process that is killed with SIGKILL ends nothing by itself. This one waits for the end of its
+standard input, which the run's process holds open, and then ends every process that has the run's
+mark in its environment.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from tfgrpo.store import child_processes
+
+RUN_MARK = "TFGRPO_AGENTS_OF"
+"""The variable that every process of a run's agents has."""
+PROC = Path("/proc")
+ROUNDS = 20
+
+
+def marked(mark: str) -> list[int]:
+    """Returns the processes that have `NAME=VALUE` in their environment."""
+    numbers = []
+    for entry in PROC.iterdir() if PROC.is_dir() else ():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    numbers.append(int(entry.name))
+    return numbers
+
+
+def end(mark: str) -> None:
+    """Ends the processes that are marked so, and what they start meanwhile."""
+    for _ in range(ROUNDS):
+        numbers = marked(mark)
+        if not numbers:
+            return
+        for number in numbers:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(number, signal.SIGKILL)
+
+
+@contextmanager
+def guarded(token: str) -> Iterator[None]:
+    """Has a guard watch for as long as the block lasts."""
+    process = child_processes.start(
+        child_processes.python("-m", "tfgrpo.agents.orphan_guard", token),
+        child_processes.without_keys(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    end(f"{RUN_MARK}={sys.argv[1]}")
