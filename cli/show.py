@@ -13,8 +13,10 @@ from tfgrpo.cli.start_context import WHAT, App, pass_app
 from tfgrpo.display.event_lines import ShownEvent, event_object, events_of, life_of
 from tfgrpo.display.order_changes import move_objects, moves_of
 from tfgrpo.display.version_rows import StandingNames, signature_objects, signed, version_object
-from tfgrpo.runs.run_issues import Issue, issues
+from tfgrpo.runs.run_issues import Issue, issues, repaired
+from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import UnknownRevision
+from tfgrpo.store.fsck import defects
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
 
@@ -26,8 +28,9 @@ from tfgrpo.store.store import Store
 def show(app: App, what: str, as_json: bool) -> None:
     """Show a version with its events, their reasons and evidence, and the resulting library.
 
-    WHAT may also be an experience: an id, a prefix of one, or a label such as G0 of the library at
-    HEAD. Its whole history is then shown, on every branch.
+    What a version says is checked against its digest first. WHAT may also be an experience: an id,
+    a prefix of one, or a label such as G0 of the library at HEAD. Its whole history is then shown,
+    on every branch.
 
     \b
     Examples:
@@ -45,6 +48,8 @@ def show(app: App, what: str, as_json: bool) -> None:
             raise (no_experience if label else unknown) from None
         show_experience(app, store, experience, as_json)
         return
+    for defect in defects(store, version):
+        raise damage_error(f"{defect.where} {defect.what}")
     library = store.library(version)
     if as_json:
         fields = version_object(store, version, StandingNames(store))
@@ -82,9 +87,9 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     for issue in issues(version):
         yield ""
         yield from issue_lines(issue)
-    if version.meta.get("repaired"):
+    if count := repaired(version):
         yield ""
-        yield printing.plural(version.meta["repaired"], "answer") + " had to be repaired to be read"
+        yield printing.plural(count, "answer") + " had to be repaired to be read"
     yield ""
     yield printing.style(f"the library at {version.name}", bold=True) + (
         f": {printing.plural(len(library), 'experience')}" if library else ": empty"

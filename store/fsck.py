@@ -84,6 +84,17 @@ def _fsck(store: Store) -> Checked:
     return Checked(versions, events, tuple(problems))
 
 
+def defects(store: Store, version: Version) -> list[Defect]:
+    """What is wrong with one version by itself: its seals and its digest. Read-only."""
+    with store.port.reading():
+        family = store.port.chain({version.number, *version.parents})
+        links = {link.version.number: link for link in family}
+        digests = {number: link.version.digest for number, link in links.items()}
+        upto = version.position
+        rows = list(store.port.events(upto - version.events, upto))
+        return list(_version(links[version.number], rows, digests))
+
+
 def repair(store: Store) -> int:
     """Drops snapshots and makes indexes and triggers anew; returns how many snapshots went."""
     count = len(store.port.counts.snapshot_positions())

@@ -17,6 +17,7 @@ from tfgrpo.store.history.walks import row_ranges, row_within, version_of_row, w
 from tfgrpo.store.port import EventRow
 from tfgrpo.store.records import OPS, Event, Experience, Op, Version
 from tfgrpo.store.store import Store, event_of
+from tfgrpo.store.strange_values import whole
 
 Ranges: TypeAlias = Sequence[tuple[int, int]]
 """Where events lie: (after, upto] of rows."""
@@ -256,7 +257,7 @@ def _steps(
     numbers = {n for tag, n in tags.items() if tag.startswith(prefix)}
     versions = [store.version(number) for number in sorted(numbers)]
     return [
-        StepStats(run.name, int(v.meta["step"]), v, store.counts(v))
+        StepStats(run.name, whole(v.meta.get("step")) or 0, v, store.counts(v))
         for v in versions
         if v.events and v.meta.get("run") == run.name and row_within(v.position, ranges)
     ]

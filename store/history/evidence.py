@@ -4,13 +4,10 @@ is not of its kind is not there."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any, NamedTuple
 
 from tfgrpo.store.records import Event
-
-MOST = 1 << 53
-"""No number that is counted is as large."""
+from tfgrpo.store.strange_values import listed, mapping, number, texts, whole
 
 
 class Measured(NamedTuple):
@@ -60,52 +57,30 @@ def evidence_of(event: Event) -> Evidence:
 
 def read_evidence(evidence: object) -> Evidence:
     """Reads evidence as JSON has it. Raises nothing."""
-    given = evidence if isinstance(evidence, dict) else {}
+    given = mapping(evidence)
     facts = {name: value for name, value in given.items() if isinstance(value, str)}
     problem = facts.get("problem")
-    named = [problem, *_texts(given.get("problems"))]
+    named = [problem, *texts(given.get("problems"))]
     problems = tuple(dict.fromkeys(one for one in named if one is not None))
-    pairs = [pair for pair in _list(given.get("rollouts")) if _is_attempt(pair)]
-    attempts = tuple((sample, _number(reward)) for sample, reward in pairs)
-    step, calls = _whole(given.get("step")), _texts(given.get("calls"))
+    pairs = [pair for pair in listed(given.get("rollouts")) if _is_attempt(pair)]
+    attempts = tuple((sample, number(reward)) for sample, reward in pairs)
+    step, calls = whole(given.get("step")), texts(given.get("calls"))
     measured = _measured(given)
     return Evidence(facts.get("run"), step, problem, problems, attempts, calls, measured, facts)
 
 
 def _measured(given: Mapping[str, Any]) -> Measured | None:
-    figures = [_number(one) for one in _list(given.get("effect"))]
-    counts = [_whole(one) for one in _list(given.get("attempts"))]
-    pairs = _whole(given.get("pairs"))
+    figures = [number(one) for one in listed(given.get("effect"))]
+    counts = [whole(one) for one in listed(given.get("attempts"))]
+    pairs = whole(given.get("pairs"))
     if len(figures) != 3 or (len(counts) != 2 and pairs is None):
         return None
     effect, low, high = figures
     shown, hidden = counts if len(counts) == 2 else (0, 0)
     if effect is None or low is None or high is None or shown is None or hidden is None:
         return None
-    return Measured(effect, low, high, shown, hidden, pairs, _number(given.get("chance")))
+    return Measured(effect, low, high, shown, hidden, pairs, number(given.get("chance")))
 
 
 def _is_attempt(pair: object) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and _whole(pair[0]) is not None
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(one for one in _list(value) if isinstance(one, str))
-
-
-def _whole(value: object) -> int | None:
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= MOST:
-        return None
-    return value
-
-
-def _number(value: object) -> float | None:
-    try:
-        number = float(value) if isinstance(value, int | float) else None
-    except OverflowError:
-        return None
-    return number if number is not None and isfinite(number) else None
+    return isinstance(pair, list) and len(pair) == 2 and whole(pair[0]) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.history.library_order import ORDER
+from tfgrpo.store.strange_values import texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,8 +34,7 @@ def change_counts(store: Store, version: Version) -> dict[str, int]:
 
 def left_in_place(version: Version) -> Sequence[str]:
     """The experiences that both sides of a merge had moved, and that stayed with ours."""
-    ids: Sequence[str] = version.meta.get("order_conflicts", ())
-    return ids
+    return texts(version.meta.get("order_conflicts"))
 
 
 def move_objects(moves: Iterable[Move]) -> list[dict[str, Any]]:

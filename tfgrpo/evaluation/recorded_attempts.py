@@ -16,6 +16,7 @@ from tfgrpo.store.canonical import digest
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Experience, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import text
 
 if TYPE_CHECKING:
     from tfgrpo.evaluation.presence_effects import Places
@@ -37,7 +38,7 @@ class RecordedAttempts:
 
     def __init__(self, store: Store, version: Version) -> None:
         self._store = store
-        names = {ancestor.meta.get("run") for ancestor in first_parents(store, version)}
+        names = {text(ancestor.meta.get("run")) for ancestor in first_parents(store, version)}
         self._runs = [run for run in store.runs.all() if run.name in names and measures(run)]
         self.steps: list[RecordedStep] = [
             RecordedStep(run, step, version)

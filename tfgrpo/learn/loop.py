@@ -38,7 +38,7 @@ from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
-from tfgrpo.runs.gate_words import describe_gate
+from tfgrpo.runs.gate_words import read_gate
 from tfgrpo.runs.own_estimate import GAIN, gain_record
 from tfgrpo.runs.run_problems import RunProblems
 from tfgrpo.session import Session
@@ -294,7 +294,7 @@ class Training:
             message = _message(step, self.steps, learned.groups, operations)
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
-                message += f"; {describe_gate(meta['gate'])}"
+                message += f"; {read_gate(meta['gate'])}"
             author = f"tfgrpo ({self._reflector.endpoint.model})"
             try:
                 for recording in recordings(store, f"commit: {message}"):

@@ -7,6 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.runs.step_stats import step_of, step_stats
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import OPS
 from tfgrpo.store.store import Store
@@ -26,8 +27,8 @@ def dynamics(store: Store, run: Run) -> list[Series]:
     """A run's figures by step: reward, mixed groups, rollouts, tokens, tool calls, library,
     events."""
     versions = versions_of(store, run)
-    stats = [version.meta.get("stats", {}) for version in versions]
-    steps = [version.meta.get("step") for version in versions]
+    stats = [step_stats(version) for version in versions]
+    steps = [step_of(version) for version in versions]
     written: dict[object, int] = {}
     tools: dict[object, int] = {}
     for spent in store.runs.spent(run):
@@ -38,13 +39,13 @@ def dynamics(store: Store, run: Run) -> list[Series]:
             tools[spent.step] = tools.get(spent.step, 0) + spent.usage.calls
     counts = [store.counts(version) for version in versions]
     series = [
-        Series("mean reward", tuple(s.get("mean_reward") for s in stats)),
-        Series("mixed groups", tuple(_share(s.get("mixed"), s.get("problems")) for s in stats)),
-        Series("rollouts", tuple(s.get("rollouts") for s in stats)),
+        Series("mean reward", tuple(s.reward for s in stats)),
+        Series("mixed groups", tuple(_share(s.mixed, s.groups) for s in stats)),
+        Series("rollouts", tuple(s.attempts for s in stats)),
         Series(
             "tokens a rollout",
             tuple(
-                _share(written.get(step, 0), s.get("rollouts"))
+                _share(written.get(step, 0), s.attempts)
                 for step, s in zip(steps, stats, strict=True)
             ),
         ),

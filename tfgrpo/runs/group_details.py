@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from tfgrpo.rendering.example_texts import example_parts
 from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
-from tfgrpo.runs.gate_words import describe_figures, gate_word
+from tfgrpo.runs.gate_words import gate_of
 from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.runs.run_versions import pool_versions, versions_of
+from tfgrpo.runs.step_stats import step_of
 from tfgrpo.store.activity.runs import Call, Run
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.evidence import evidence_of
@@ -225,19 +226,19 @@ def _decided(
 ) -> tuple[tuple[GroupDecision, ...], tuple[Issue, ...]]:
     """What came of a group: in its version and later, among what a gate turned down, and
     candidates."""
-    versions = [v for v in versions_of(store, run) if v.meta.get("step", 0) >= step - 1]
-    if not versions or versions[0].meta.get("step") != step - 1:
+    versions = [v for v in versions_of(store, run) if step_of(v) >= step - 1]
+    if not versions or step_of(versions[0]) != step - 1:
         return (), ()
     source = _Source(step - 1, problem)
     decisions: list[GroupDecision] = list(_on_probation(store, run, source))
     for version in versions:
-        gate = version.meta.get("gate")
-        words = None if gate is None else f"{gate_word(gate)} by the gate: {describe_figures(gate)}"
+        gate = gate_of(version)
+        words = None if gate is None else f"{gate.word} by the gate"
+        words = f"{words}: {gate.figures}" if gate is not None and gate.figures else words
         decisions += _of_group(store, version, source, words, accepted=True)
-        candidate = gate and gate.get("candidate")
-        if candidate:
+        if gate is not None and gate.candidate:
             try:
-                aside = store.resolve(candidate)
+                aside = store.resolve(gate.candidate)
             except TfgrpoError:  # the branch of it was deleted, and a clone has not got it
                 continue
             decisions += _of_group(store, aside, source, words, accepted=False)

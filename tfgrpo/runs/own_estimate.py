@@ -9,6 +9,7 @@ from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import listed, mapping, number, whole
 from tfgrpo.wording import plural
 
 GAIN = "gain"
@@ -24,11 +25,13 @@ def recorded_gain(store: Store, run: Run) -> Estimate | None:
     """The gain that a run has on record; None for one that measures nothing, or is at work."""
     versions = versions_of(store, run)
     record = versions[-1].meta.get(GAIN) if versions else None
-    if record is None:
+    given = mapping(record)
+    figures, problems = listed(given.get("gain")), whole(given.get("problems"))
+    mean, low, high = (number(one) for one in figures) if len(figures) == 3 else (None,) * 3
+    if mean is None or problems is None:
         return None
-    mean, low, high = record["gain"]
     bounds = (-math.inf if low is None else low, math.inf if high is None else high)
-    return Estimate(mean, *bounds, record["problems"])
+    return Estimate(mean, *bounds, problems)
 
 
 def gain_words(gain: Estimate) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.model.request_adaptation import Adaptation
+from tfgrpo.runs.gate_words import gate_of
 from tfgrpo.runs.run_versions import pool_versions, versions_of
+from tfgrpo.runs.step_stats import step_stats
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import listed, mapping, text, whole
 from tfgrpo.wording import plural
 
 
@@ -45,13 +48,18 @@ def issues(version: Version) -> tuple[Issue, ...]:
         Issue(
             version,
             kind,
-            item.get("text") or item.get("stage", ""),
-            item.get("problem", ""),
-            item.get("reason", ""),
+            text(item.get("text")) or text(item.get("stage")),
+            text(item.get("problem")),
+            text(item.get("reason")),
         )
         for kind in ("refused", "failed")
-        for item in version.meta.get(kind, [])
+        for item in map(mapping, listed(version.meta.get(kind)))
     )
+
+
+def repaired(version: Version) -> int:
+    """How many answers had to be repaired to be read, as a version has it on record."""
+    return whole(version.meta.get("repaired")) or 0
 
 
 def nothing_learned(store: Store, run: Run) -> str | None:
@@ -62,10 +70,10 @@ def nothing_learned(store: Store, run: Run) -> str | None:
     counts = [store.counts(version) for version in versions]
     if not versions or any(count.get(op) for count in counts for op in ("ADD", "MODIFY", "DELETE")):
         return None
-    stats = [version.meta.get("stats", {}) for version in versions]
-    attempts = sum(one.get("rollouts") or 0 for one in stats)
-    groups, mixed = (sum(one.get(k) or 0 for one in stats) for k in ("problems", "mixed"))
-    means = {one.get("mean_reward") for one in stats} - {None}
+    stats = [step_stats(version) for version in versions]
+    attempts = sum(one.attempts or 0 for one in stats)
+    groups, mixed = sum(one.groups or 0 for one in stats), sum(one.mixed or 0 for one in stats)
+    means = {one.reward for one in stats} - {None}
     if not means:
         return f"none of {attempts} attempts could be scored"
     if not mixed:
@@ -76,9 +84,7 @@ def nothing_learned(store: Store, run: Run) -> str | None:
     if run.config.get("policy") == TRIAL:  # which learns nothing of its own
         return None
     mixture = f"{mixed} of {groups} groups had right and wrong attempts"
-    rejected = sum(
-        version.meta.get("gate", {}).get("verdict") == "rejected" for version in versions
-    )
+    rejected = sum(gate is not None and not gate.is_accepted for gate in map(gate_of, versions))
     if rejected:
         return (
             f"{mixture}, and the gate rejected what {rejected} of {len(versions)} steps had learned"
@@ -114,7 +120,7 @@ def report(store: Store, run: Run) -> RunReport:
     """What went wrong in a run, so far."""
     versions = versions_of(store, run)
     listed = tuple(issue for version in versions for issue in issues(version))
-    return RunReport(listed, sum(version.meta.get("repaired", 0) for version in versions))
+    return RunReport(listed, sum(map(repaired, versions)))
 
 
 def issue_counts(account: RunReport) -> str:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 from tfgrpo.costs.accounts import Pricing, Total, total
 from tfgrpo.evaluation.statistics import Estimate, mean_at_k
 from tfgrpo.rollout.attempt import CONFIRMING
-from tfgrpo.runs.gate_words import gate_word
+from tfgrpo.runs.gate_words import gate_of
 from tfgrpo.runs.live_run import LiveFigures, live_path, read_live
 from tfgrpo.runs.run_issues import Issue, issues
 from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.runs.step_stats import step_of
 from tfgrpo.store.activity.runs import AttemptMark, Run, RunBudget, RunState, Spent, Usage
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
@@ -34,8 +35,8 @@ class LearnedStep(NamedTuple):
     @property
     def gate(self) -> str | None:
         """What the gate did with the step's candidate; None where there was no gate."""
-        gate = self.version.meta.get("gate")
-        return None if gate is None else gate_word(gate)
+        gate = gate_of(self.version)
+        return None if gate is None else gate.word
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,7 @@ class RunFollower:
 
     def _read_versions(self) -> None:
         for version in versions_of(self._store, self._run):
-            step = self._step(int(version.meta.get("step", 0)))
+            step = self._step(step_of(version))
             if step.learned is None or step.learned.version.number != version.number:
                 size = len(self._store.library(version))
                 counts = {str(op): n for op, n in self._store.counts(version).items()}

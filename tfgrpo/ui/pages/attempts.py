@@ -16,6 +16,7 @@ from tfgrpo.runs.attempts import (
 )
 from tfgrpo.runs.group_details import group_view
 from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.runs.step_stats import step_of
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.shown_project import problems_of
@@ -67,7 +68,7 @@ class ListedGroup(NamedTuple):
 def listed(visit: Visit) -> Response:
     """Answers with the groups of a run's step."""
     store, run = visit.store, visit.store.runs.get(visit.path("run"))
-    steps = [int(v.meta.get("step", 0)) + 1 for v in versions_of(store, run)]
+    steps = [step_of(v) + 1 for v in versions_of(store, run)]
     under_way = max(steps, default=0) + 1
     if store.runs.rollouts(run, under_way - 1):
         steps.append(under_way)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from tfgrpo.display.graph_layout import DrawnRow
 from tfgrpo.display.order_changes import change_counts
 from tfgrpo.display.version_rows import StandingNames, scores
+from tfgrpo.runs.gate_words import gate_of
 from tfgrpo.store.history import log_filter
 from tfgrpo.store.history.log_filter import parse_time, shortened, subject
 from tfgrpo.store.records import OPS, Version
@@ -86,7 +87,7 @@ def _shown(
     names: StandingNames,
     beside: tuple[dict[int, str], DrawnRow | None],
 ) -> ShownVersion:
-    (texts, drawn), gate = beside, version.meta.get("gate")
+    (texts, drawn), gate = beside, gate_of(version)
     words, excerpt = subject(visit.store, version), texts.get(version.number, "")
     return ShownVersion(
         version,
@@ -95,7 +96,7 @@ def _shown(
         change_counts(visit.store, version),
         names[version.number],
         scores(visit.store, version),
-        str(gate.get("verdict")) if isinstance(gate, dict) and gate.get("verdict") else None,
+        None if gate is None else "accepted" if gate.is_accepted else "rejected",
         drawn,
     )
 
