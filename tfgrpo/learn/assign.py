@@ -9,17 +9,22 @@ so that its effect stays known. Everything follows from the arguments, so a run 
 a worker elsewhere, shows the same.
 
 What is shown or hidden as one is a factor: an experience by its id, or all examples together. One
-example does too little to be measured by itself. A challenger (`rivals.py`) stands in the place of
-an experience in force: where the one is shown, the other is not.
+example does too little to be measured by itself. Examples are measured at problems that are unlike
+theirs: where a problem repeats the half of an example, the answer can be copied, and that says
+nothing of other problems (block cross-validation; Roberts et al., Ecography 2017). A challenger
+(`rivals.py`) stands in the place of an experience in force: where the one is shown, the other is
+not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from statistics import NormalDist
 from typing import NamedTuple
 
 from tfgrpo.learn.advantage import SPREADS, Effect
+from tfgrpo.learn.nearness import SHARE
 from tfgrpo.learn.rivals import is_like, of_name, replaced
 from tfgrpo.rendering.example_texts import is_example, of_other_problems
 from tfgrpo.rendering.instruction_texts import instruction_ids
@@ -78,10 +83,10 @@ def belonging(
     `pool` holds the experiences whose ids are `in_force`, and the candidates; `shown` is how many
     of the former a prompt gets, None for all, and what ranks them. `tried` names the candidates
     that are tried (`rivals.py`); one stands in for an experience only where that is shown. An
-    example of this very problem does not belong here: it gives the answer away.
+    example of this very problem, or of one most like it, does not belong here.
     """
     top_k, rank = shown
-    pool = of_other_problems(pool, problem)
+    pool = of_unlike_problems(pool, problem)
     there = factors(
         relevant(pool.less({e.id for e in pool if e.id not in in_force}), problem, top_k, rank=rank)
     )
@@ -92,6 +97,17 @@ def belonging(
     challengers = {id: name for id, name in names.items() if replaced(name) in there}
     members = {**there, **{id: candidates[id] for id in names}}
     return Belonging(tuple(there), tuple(names), members, challengers)
+
+
+def of_unlike_problems(library: Library, problem: str) -> Library:
+    """Returns a library without the examples of a problem, and without that share of the others
+    whose problems are most like it."""
+    others = of_other_problems(library, problem)
+    examples = {e.id for e in others.readable if is_example(e.text)}
+    if not examples:
+        return others
+    ranked = (id for id in index(library).ranked(problem) if id in examples)
+    return others.less(frozenset(islice(ranked, round(SHARE * len(examples)))))
 
 
 def texts_of(library: Library) -> dict[str, str]:
