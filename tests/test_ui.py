@@ -147,3 +147,16 @@ def test_an_experiments_arms_are_shown_with_how_many_they_have(tmp_path: Path) -
     assert "clearer" in page
     assert re.search(r"of \d+</span></td><td class=\"number\">", page)
     assert "built-in method" not in page
+
+
+def test_static_files_travel_compressed(tmp_path: Path) -> None:
+    visitor = Visitor(store_at(tmp_path, "Round up."))
+    sizes = {}
+    for name in ("ui.css", "htmx.min.js"):
+        answer = visitor.client.get(f"/static/{name}", headers={"accept-encoding": "gzip"})
+        assert answer.headers["content-encoding"] == "gzip"
+        assert answer.content == (STATIC / name).read_bytes()
+        sizes[name] = int(answer.headers["content-length"])
+        again = {"accept-encoding": "gzip", "if-none-match": answer.headers["etag"]}
+        assert visitor.client.get(f"/static/{name}", headers=again).status_code == 304
+    assert sum(sizes.values()) < 30_000

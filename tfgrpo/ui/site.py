@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
@@ -65,7 +66,7 @@ def create_site(settings: UiSettings) -> Starlette:
         for page in PAGES
         for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES
     ]
-    routes.append(Mount("/static", StaticPart(directory=STATIC)))
+    routes.append(Mount("/static", GZipMiddleware(StaticPart(directory=STATIC))))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
