@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -24,6 +25,7 @@ from tfgrpo.learn.assign import CANDIDATES, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.policies.protocol import find_policy
+from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decide
@@ -342,6 +344,45 @@ def test_examples_are_one_candidate_and_enter_together(make: Callable[..., Desk]
     figures = {json.dumps(event.evidence["effect"]) for event in added if event.evidence}
     assert len(figures) == 1
     assert json.loads(figures.pop())[1] > 0.1
+
+
+KINDS = (
+    "A joiner has {a} boards and buys {b} more. How many boards are there?",
+    "Die Bäckerei backt am Morgen {a} und am Abend {b} Brote. Wie viele sind es am ganzen Tag?",
+    "停车场上午来了{a}辆车，下午又来了{b}辆车，一天一共来了多少辆车？",
+    "El tren sale con {a} viajeros y en la estación suben {b}. ¿Cuántos viajan?",
+)
+
+
+def copied_from(request: dict[str, Any]) -> str:
+    """Attempts are mostly right where the prompt has an example of the same kind, else seldom."""
+    *before, user = [message["content"] for message in request["messages"]]
+    if stage(request) == "rollout":
+        a, b = (int(number) for number in re.findall(r"[0-9]+", user))
+        words = re.sub(r"[0-9]+", "", user)
+        is_near = any(re.sub(r"[0-9]+", "", text) == words for text in before)
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
+        return f"\\boxed{{{a + b + (coin >= (230 if is_near else 60))}}}"
+    return "It gave a number." if stage(request) == "summary" else json.dumps(comparison_of([]))
+
+
+def test_examples_that_are_good_for_copying_alone_do_not_enter(make: Callable[..., Desk]) -> None:
+    desk = make(count=32, batch_size=16)
+    rows = [
+        {
+            "id": str(n),
+            "problem": KINDS[n % 4].format(a=11 + n, b=40 + n),
+            "answer": str(51 + 2 * n),
+        }
+        for n in range(32)
+    ]
+    lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    Path(desk.settings.data).write_text("".join(lines), encoding="utf-8")
+    desk.prepare()
+    with ScriptedEndpoint(copied_from) as server:
+        desk.train(server)
+    assert {op for op, text in pool_events(desk.path) if text and is_example(text)} == {"ADD"}
+    assert libraries(desk.path)[-1] == []
 
 
 def test_what_a_person_turned_down_is_not_proposed_again(make: Callable[..., Desk]) -> None:

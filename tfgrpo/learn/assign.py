@@ -24,7 +24,6 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from tfgrpo.learn.advantage import SPREADS, Effect
-from tfgrpo.learn.nearness import SHARE
 from tfgrpo.learn.rivals import is_like, of_name, replaced
 from tfgrpo.rendering.example_texts import is_example, of_other_problems
 from tfgrpo.rendering.instruction_texts import instruction_ids
@@ -39,6 +38,9 @@ UNKNOWN = NormalDist(0.0, max(SPREADS) / 2)
 """What is thought of a candidate's effect before it was tried."""
 HIDDEN = 0.15
 """The share of attempts that an experience in force is hidden from."""
+UNLIKE = 0.5
+"""The share of examples that are measured at a problem. Problems come in kinds, and a kind may be
+a third of all: with three quarters shown, a fifth of prompts still had one of the same kind."""
 EXAMPLES = "examples"
 """The factor that all examples are."""
 
@@ -83,7 +85,7 @@ def belonging(
     `pool` holds the experiences whose ids are `in_force`, and the candidates; `shown` is how many
     of the former a prompt gets, None for all, and what ranks them. `tried` names the candidates
     that are tried (`rivals.py`); one stands in for an experience only where that is shown. An
-    example of this very problem, or of one most like it, does not belong here.
+    example of this very problem, or of one that is rather like it, does not belong here.
     """
     top_k, rank = shown
     pool = of_unlike_problems(pool, problem)
@@ -100,14 +102,14 @@ def belonging(
 
 
 def of_unlike_problems(library: Library, problem: str) -> Library:
-    """Returns a library without the examples of a problem, and without that share of the others
-    whose problems are most like it."""
+    """Returns a library without the examples of a problem, and of the others with the part alone
+    whose problems are least like it."""
     others = of_other_problems(library, problem)
     examples = {e.id for e in others.readable if is_example(e.text)}
     if not examples:
         return others
     ranked = (id for id in index(library).ranked(problem) if id in examples)
-    return others.less(frozenset(islice(ranked, round(SHARE * len(examples)))))
+    return others.less(frozenset(islice(ranked, round((1 - UNLIKE) * len(examples)))))
 
 
 def texts_of(library: Library) -> dict[str, str]:
