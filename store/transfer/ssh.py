@@ -43,8 +43,8 @@ from tfgrpo.store.transfer.pack_stream import (
 
 SSH = ("ssh",)
 SERVE = "tfgrpo serve"
-NO_COMMAND, UNREACHED = 127, 255
-"""Exit codes: of a shell that has no such command, and of ssh when it cannot connect."""
+NO_COMMAND = 127
+"""The exit code of a shell that has no such command."""
 PROTOCOL = 1
 CALLED = "what the other store sent"
 

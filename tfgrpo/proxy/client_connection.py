@@ -20,8 +20,6 @@ from tfgrpo.rendering.request_placement import place_of
 if TYPE_CHECKING:
     from tfgrpo.proxy.server import Proxy
 
-BUFFERED = 256 << 10
-"""Bytes of a body that is passed on as it comes which may wait for the provider's connection."""
 LOOK, LONGEST = 0.01, 5.0
 """Seconds until a client that sends no more is looked at: whether it still reads; each time after
 twice as many, up to so many."""

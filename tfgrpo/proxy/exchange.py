@@ -56,7 +56,7 @@ class Exchange:
     """A request under way."""
 
     __slots__ = (
-        *("_body", "_connecting", "_connection", "_fed", "_framing", "_out", "_over", "_slow"),
+        *("_body", "_connecting", "_connection", "_framing", "_out", "_over"),
         *("_streaming", "_tried", "_wire", "call", "client", "proxy", "request", "upstream"),
     )
 
@@ -69,11 +69,11 @@ class Exchange:
         self._connection: UpstreamConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._wire = self._body = b""
-        self._streaming = self._fed = False
+        self._streaming = False
         self._framing: Framing | None = None
         self._out: list[bytes] = []
         self._tried = 0
-        self._slow = self._over = False
+        self._over = False
         proxy.open += 1
 
     @property
@@ -153,7 +153,6 @@ class Exchange:
         """The body is whole."""
         if self.request.chunked:
             self._pass_on(b"0\r\n\r\n")
-        self._fed = True
 
     def _pass_on(self, data: bytes) -> None:
         if self._over:
