@@ -38,6 +38,10 @@ class CostReport:
         """The sums of each stage with each model."""
         return group_by(self.costs, lambda one: (one.stage, one.model))
 
+    def by_model(self) -> dict[str, Total]:
+        """The sums of each model."""
+        return group_by(self.costs, lambda one: one.model)
+
     def by_step(self) -> dict[str, Total]:
         """The sums of each step, and of what belongs to none."""
         return group_by(self.costs, when_spent)
