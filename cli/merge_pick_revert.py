@@ -73,6 +73,11 @@ def tried(
         for kind, (one, other), *_ in pairs
         if kind == "redundant"
     ]
+    notes += [
+        f"harms by itself, and is merged: {one.text} ({one.judged})"
+        for one in proof.tried
+        if one.judged.verdict == "harms" and out.isdisjoint(one.ids)
+    ]
     figures = merge_figures(store, proof, pairs)
     notes.append(f"measured in run {proof.run.name}, {figures['attempts']} attempts")
     return Measured(figures, out), notes

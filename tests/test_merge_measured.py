@@ -98,6 +98,28 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
         assert "measured" not in store.tip("main").meta
 
 
+def test_what_harms_by_itself_is_said(cli: Cli, tmp_path: Path) -> None:
+    harms = "Zieh am Ende eins ab."
+
+    def subtracted(request: dict[str, Any]) -> str:
+        user, shown = request["messages"][-1]["content"], request["messages"][0]["content"]
+        a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0]
+        return f"\\boxed{{{a + b + (coin < (70 if harms in shown else 200))}}}"
+
+    write_problems(tmp_path / "problems.jsonl", 24)
+    with Store.init(tmp_path, author="tests") as store:
+        store.create_branch("web")
+        store.commit("main", [fixed(SAME)], message="ours")
+        store.commit("web", map(fixed, (harms, AGAIN)), message="theirs")
+    with ScriptedEndpoint(subtracted) as server:
+        model = ("--data", "problems.jsonl", "--model", "mine", "--base-url", server.base_url)
+        done = cli("merge", "web", "--measure", *model)
+    said = [line for line in done.stdout.splitlines() if "harms by itself, and is merged" in line]
+    assert len(said) == 1
+    assert harms in said[0]
+
+
 def test_there_is_nothing_to_measure_where_one_side_has_nothing(cli: Cli) -> None:
     cli("init")
     cli("add", "One.")

@@ -26,6 +26,7 @@ from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.policies.protocol import find_policy
 from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.runs.run_versions import pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decide
@@ -183,6 +184,29 @@ def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]
         pool = open_pool(store, run, store.tip("main"))
         assert {e.text for e in pool.library} == {"edited", "candidate"}
         assert open_pool(store, run, store.tip("main")).library == pool.library
+
+
+def test_a_candidate_that_a_person_adds_is_tried_as_the_others(make: Callable[..., Desk]) -> None:
+    from tfgrpo.learn.pool import append_to_pool, open_pool
+
+    desk = make()
+    desk.prepare()
+    with desk.store() as store:
+        run = store.runs.get("run")
+        append_to_pool(store, run, store.tip("main"), [Operation("ADD", None, "one")], "proposed")
+        before = len(pool_versions(store, run))
+        store.commit("run/candidates", [Operation("ADD", None, HELPS)], message="by hand")
+        assert len(pool_versions(store, run)) == before + 1
+        pool = open_pool(store, run, store.tip("main"))
+        assert [e.text for e in pool.candidates] == ["one", HELPS]
+    with ScriptedEndpoint(planted) as server:
+        desk.train(server)
+    assert HELPS in {text for _, text in libraries(desk.path)[-1]}
+    with Store.open(desk.path) as store:
+        run = store.runs.get("run")
+        store.move_branch("run/candidates", "main")
+        assert pool_versions(store, run) == []
+        assert not open_pool(store, run, store.tip("main")).candidates
 
 
 def test_what_a_person_deletes_while_a_step_is_at_work_is_no_candidate(

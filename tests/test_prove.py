@@ -120,6 +120,17 @@ def test_a_file_is_proved_without_touching_the_library(
         assert [e.text for e in store.library("proved/theirs")] == [HELPS]
 
 
+def test_problems_that_runs_set_apart_are_no_matter_of_a_proof(
+    prove: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A person may prove a library on what a run held out, or where that is not there any more."""
+    (tmp_path / "tfgrpo.toml").write_text(
+        '[train]\nheldout = "problems.jsonl"\ngate = "gone.jsonl"\n'
+    )
+    done = prove("main", "--estimate")
+    assert "memorisation" not in done.stderr
+
+
 def test_a_budget_ends_a_proof_and_what_is_undecided_is_too_small_for_it(
     prove: Callable[..., Any], tmp_path: Path
 ) -> None:

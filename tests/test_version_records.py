@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from test_evidence_words import STRANGE
-from ui_demo import RUN
+from ui_demo import RUN, add_attempts
 from ui_rig import Visitor
 
 from tfgrpo.cli.main import tfgrpo
+from tfgrpo.learn.policies.trial import on_trial
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Operation
 from tfgrpo.store.store import Store
 
@@ -36,10 +38,13 @@ USUAL = {
 INNER = {name: value for name, value in USUAL.items() if isinstance(value, dict)}
 COMMANDS = (
     *("log", "log -p", "log --run shop", "show v1", "runs", "runs shop", "plot shop", "status"),
-    *("cost", "blame", "export --format card", "export --format skill", "diff v0"),
+    *("rollouts shop", "cost", "blame", "export --format card", "export --format skill", "diff v0"),
     *("log --json", "show v1 --json", "runs shop --json", "status --json"),
 )
-PAGES = ("/", "/history", "/version/v1", "/runs", "/run/shop", "/attempts/shop", "/library")
+PAGES = (
+    *("/", "/history", "/version/v1", "/runs", "/run/shop", "/attempts/shop", "/library"),
+    "/group/shop?step=1&problem=hire-1",
+)
 
 
 def strange_records() -> dict[str, dict[str, object]]:
@@ -56,6 +61,15 @@ def strange_records() -> dict[str, dict[str, object]]:
     return records
 
 
+@pytest.mark.parametrize("value", [*STRANGE, {"versions": 7}, {"versions": [7]}])
+def test_a_run_that_names_no_trial_has_none(value: object, tmp_path: Path) -> None:
+    with Store.init(tmp_path / "store.db", author="stranger") as store:
+        version = store.commit("main", [], message="m", meta={"trial": value})
+        run = store.runs.create("shop", "5" * 32, "main", version.number, RUN, "ana")
+        with pytest.raises(SettingsError, match="nothing is on trial"):
+            on_trial(store, run)
+
+
 @pytest.mark.parametrize("name", ["usual", *USUAL])
 def test_commands_and_pages_read_what_they_can(name: str, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
@@ -64,7 +78,8 @@ def test_commands_and_pages_read_what_they_can(name: str, tmp_path: Path) -> Non
         chosen = {k: v for k, v in strange_records().items() if k.split()[0] == name}
     with Store.init(path, author="stranger") as store:
         store.commit("main", [Operation("ADD", text="a")], message="first")
-        store.runs.create("shop", "5" * 32, "main", 1, RUN, "ana")
+        run = store.runs.create("shop", "5" * 32, "main", 1, RUN, "ana")
+        add_attempts(store, run, 0, [experience.id for experience in store.library()])
         for number, meta in enumerate(chosen.values()):
             adds = [Operation("ADD", text=f"text {number}")]
             version = store.commit("main", adds, message="m", meta=meta)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from tfgrpo.learn.assign import factors
-from tfgrpo.runs.run_versions import BASE, pool_branch
+from tfgrpo.runs.run_versions import BASE, base_of_pool, pool_branch, pool_versions
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
@@ -55,7 +55,8 @@ def open_pool(store: Store, run: Run, base: Version) -> Pool:
     if name not in store.branches():
         return Pool(name, base, in_force, in_force)
     tip = store.tip(name)
-    before = store.library(store.version(int(tip.meta[BASE])))
+    number = base_of_pool(pool_versions(store, run))
+    before = in_force if number is None else store.library(store.version(number))
     operations = _changes(before, in_force, store.library(tip))
     if operations:
         tip = append_to_pool(store, run, base, operations, "what changed in the library meanwhile")

@@ -28,6 +28,7 @@ from tfgrpo.learn.run_setup import PACE, ReadyRun, RunPlan, alike, plan_run, pre
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.notices import OnProgress, ignore
 from tfgrpo.project import Project
+from tfgrpo.runs.run_problems import KINDS
 from tfgrpo.session import ToolFunction
 from tfgrpo.settings import TRIAL as POLICY
 from tfgrpo.settings import EvalSettings
@@ -36,18 +37,15 @@ from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import ROOT, Experience, Library, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import mapping
 from tfgrpo.trust.trusted_folders import remember_own
 
 PROVE: Mapping[str, Any] = {"batch_size": 8, "group_size": 2, "epochs": 12}
 """One pair of attempts at each problem of a small step, so that a trial is looked at often."""
 MERGE: Mapping[str, Any] = {"batch_size": 24, "group_size": 8, "epochs": 4}
 """What two things do together needs several pairs of attempts at a problem at once."""
-ALONE: Mapping[str, Any] = {
-    **dict.fromkeys(("heldout", "gate", "sealed")),
-    "gate_digest": "",
-    "sealed_digest": "",
-}
-"""What a run has beside its attempts, and a trial has not."""
+ALONE: Mapping[str, Any] = {**dict.fromkeys(KINDS), "gate_digest": "", "sealed_digest": ""}
+"""What a run has on record beside its attempts, and a trial has not."""
 
 
 class Wanted(NamedTuple):
@@ -82,7 +80,8 @@ def plan_trial(store: Store, project: Project, given: Mapping[str, Any], wanted:
     defaults = PROVE if wanted.folder == "proved" else MERGE
     named = {key: value for key, value in given.items() if value is not None}
     branch = f"{wanted.folder}/{wanted.stem}"
-    plan = plan_run(store, project, {**defaults, **named, "policy": POLICY, "branch": branch})
+    layer = {**defaults, **named, **dict.fromkeys(KINDS, ""), "policy": POLICY, "branch": branch}
+    plan = plan_run(store, project, layer)
     if plan.settings.group_size % 2:
         raise SettingsError(
             "a trial compares attempts in pairs", hint="--group-size takes an even number"
@@ -118,7 +117,7 @@ def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -
         else:
             known = next((run for run in store.runs.all() if run.branch == name), None)
             first = store.tip(name) if known is None else store.version(known.base)
-            if wanted.new or first.meta.get(TRIAL, {}).get("key") != key:
+            if wanted.new or mapping(first.meta.get(TRIAL)).get("key") != key:
                 continue
             known = alike(store, settings)
         break

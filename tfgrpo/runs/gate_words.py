@@ -41,6 +41,11 @@ class GateRecord(NamedTuple):
             return "kept"
         return "not kept: inconclusive" if self.is_undecided else "rejected"
 
+    @property
+    def summary(self) -> str:
+        """The same with the figures, where there are any."""
+        return f"{self.word} by the gate" + (f": {self.figures}" if self.figures else "")
+
     def __str__(self) -> str:
         """What was done, and by what: `kept by the gate: 0.350 → 0.440, +0.090 [-0.010, +0.190],
         not significant (about 61 problems × 4 samples would decide)`."""

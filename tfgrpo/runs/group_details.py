@@ -233,8 +233,7 @@ def _decided(
     decisions: list[GroupDecision] = list(_on_probation(store, run, source))
     for version in versions:
         gate = gate_of(version)
-        words = None if gate is None else f"{gate.word} by the gate"
-        words = f"{words}: {gate.figures}" if gate is not None and gate.figures else words
+        words = None if gate is None else gate.summary
         decisions += _of_group(store, version, source, words, accepted=True)
         if gate is not None and gate.candidate:
             try:

@@ -53,7 +53,7 @@ def issues(version: Version) -> tuple[Issue, ...]:
             text(item.get("reason")),
         )
         for kind in ("refused", "failed")
-        for item in map(mapping, listed(version.meta.get(kind)))
+        for item in filter(None, map(mapping, listed(version.meta.get(kind))))
     )
 
 
@@ -119,8 +119,8 @@ def request_notes(store: Store, run: Run) -> list[str]:
 def report(store: Store, run: Run) -> RunReport:
     """What went wrong in a run, so far."""
     versions = versions_of(store, run)
-    listed = tuple(issue for version in versions for issue in issues(version))
-    return RunReport(listed, sum(map(repaired, versions)))
+    every = tuple(issue for version in versions for issue in issues(version))
+    return RunReport(every, sum(map(repaired, versions)))
 
 
 def issue_counts(account: RunReport) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import takewhile
+from collections.abc import Iterable
 
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.revisions import TAG
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import whole
 
 BASE = "base"
 """What a version of the pool says of the version in force that it goes with."""
@@ -28,8 +29,19 @@ def pool_branch(run: Run) -> str:
 
 
 def pool_versions(store: Store, run: Run) -> list[Version]:
-    """The versions of a run's pool, oldest first; none where it has no pool."""
+    """The versions of a run's pool, oldest first, with what a person added to its branch; none
+    where it has no pool."""
     if (name := pool_branch(run)) not in store.branches():
         return []
-    listed = takewhile(lambda version: BASE in version.meta, first_parents(store, store.tip(name)))
-    return list(listed)[::-1]
+    listed: list[Version] = []
+    for version in first_parents(store, store.tip(name)):
+        listed.append(version)
+        if BASE in version.meta and version.meta[BASE] == version.parent:
+            return listed[::-1]
+    return []  # the branch was moved to where no pool is
+
+
+def base_of_pool(versions: Iterable[Version]) -> int | None:
+    """The number of the version in force that the last of a pool's versions goes with."""
+    bases = [whole(version.meta.get(BASE)) for version in versions]
+    return next((base for base in reversed(bases) if base is not None), None)

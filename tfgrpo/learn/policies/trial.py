@@ -30,6 +30,7 @@ from tfgrpo.store.history.merge import change, side, three_way
 from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import mapping, texts
 
 TRIAL = "trial"
 """In the meta of the version that a run begins with: the `versions` on trial, by digest."""
@@ -100,7 +101,7 @@ class Trial:
 
 def on_trial(store: Store, run: Run) -> list[Version]:
     """Returns the versions that are on trial in a run. Raises SettingsError for another run."""
-    digests = store.version(run.base).meta.get(TRIAL, {}).get("versions", ())
+    digests = texts(mapping(store.version(run.base).meta.get(TRIAL)).get("versions"))
     if not digests:
         raise SettingsError(
             f"nothing is on trial in run {run.name}",
@@ -211,9 +212,9 @@ def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
     beliefs = advantages.effects()
     pool = _first_pool(store, run)
     judged = verdicts(attempts, pool.names[0], left)
-    texts = pool.library.by_id
+    there = pool.library.by_id
     return [
-        Tried(name, ids, " / ".join(texts[id].text for id in ids), judged[name], beliefs.get(name))
+        Tried(name, ids, " / ".join(there[id].text for id in ids), judged[name], beliefs.get(name))
         for name in pool.names[0]
         for ids in [pool.factors[name]]
     ]
