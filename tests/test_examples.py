@@ -73,7 +73,9 @@ def test_an_example_trains_and_ends_with_a_version_to_show(
         )
     assert "learned 1 experience" in done.stdout
     (show,) = re.findall(r"^\$ tfgrpo show (\S+)$", page, re.M)
-    assert LESSON in cli("show", show).stdout
+    shown = cli("show", show).stdout
+    assert "HEAD" in shown.splitlines()[0], "the page names the run's last step"
+    assert LESSON in shown
 
 
 def calculations(request: dict[str, Any]) -> str:
