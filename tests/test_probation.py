@@ -161,6 +161,28 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., 
     assert sum(one.calls for one in usage[1].values()) == asked  # nothing was asked twice
 
 
+def test_what_is_learned_follows_from_the_seed_and_the_answers(make: Callable[..., Desk]) -> None:
+    first, again, other = make(name="a"), make(name="b"), make(name="c", seed=1)
+    with ScriptedEndpoint(planted) as server:
+        for number, desk in enumerate((first, again, other)):
+            desk.prepare(uid=str(number) * 32)
+            desk.train(server)
+    one, same, changed = (_without_ids(desk.path) for desk in (first, again, other))
+    assert one == same
+    assert one != changed
+
+
+def _without_ids(path: Path) -> list[tuple[Any, ...]]:
+    """Returns what happened to candidates and on the run's branch, with each event's figures."""
+    with Store.open(path) as store:
+        versions = [*[*store.log("run/candidates")][::-1], *steps(path)]
+        return [
+            (e.op, e.text, *((e.evidence or {}).get(key) for key in ("effect", "attempts")))
+            for version in versions
+            for e in store.events(version)
+        ]
+
+
 def test_a_persons_edit_on_the_branch_reaches_the_pool(make: Callable[..., Desk]) -> None:
     from tfgrpo.learn.pool import append_to_pool, open_pool
 
@@ -214,13 +236,13 @@ def test_what_a_person_deletes_while_a_step_is_at_work_is_no_candidate(
 ) -> None:
     desk, lock = make(epochs=2), threading.Lock()
     with desk.store() as store:
-        store.commit("main", [Operation("ADD", None, "theirs")], message="by hand")
+        store.commit("main", [Operation("ADD", None, HELPS)], message="by hand")
     desk.prepare()
 
     def deleted(request: dict[str, Any]) -> str:
         if stage(request) == "comparison":
             with lock, Store.open(desk.path) as store:
-                there = [e.id for e in store.library("main") if e.text == "theirs"]
+                there = [e.id for e in store.library("main") if e.text == HELPS]
                 if there and "run/candidates" in store.branches():
                     store.commit("main", [Operation("DELETE", there[0])], message="by hand")
         return planted(request)

@@ -2,11 +2,12 @@
 
 A few candidates are tried at a problem. Which ones a policy says: those that belong there, and of
 them those that may be worth most (`tried`). Of these each attempt is shown a random half: by coins
-that follow from the seed, the problem, the pair of attempts and the candidate, where the second
-attempt of a pair has what the first lacks (fold-over; Box, Hunter and Hunter, Statistics for
-Experimenters, 2005). Of the experiences in force each is hidden from a small share of the attempts,
-so that its effect stays known. Everything follows from the arguments, so a run that is resumed, and
-a worker elsewhere, shows the same.
+that follow from the seed, the problem, the pair of attempts and the candidate's place among them,
+where the second attempt of a pair has what the first lacks (fold-over; Box, Hunter and Hunter,
+Statistics for Experimenters, 2005). Of the experiences in force each is hidden from a small share
+of the attempts, so that its effect stays known. Everything follows from the arguments, so a run
+that is resumed, and a worker elsewhere, shows the same. No coin follows from an id, which is new in
+each run: a second run of one seed shows the same as long as the model answers the same.
 
 What is shown or hidden as one is a factor: an experience by its id, or all examples together. One
 example does too little to be measured by itself. Examples are measured at problems that are unlike
@@ -148,7 +149,7 @@ def tried(
     def draw(id: str) -> float:
         one = effects.get(id)
         believed = UNKNOWN if one is None else NormalDist(one.mean, max(one.deviation, 1e-6))
-        return believed.inv_cdf((_coin("draw", seed, *path, id) + 0.5) / 2**32)
+        return believed.inv_cdf((_coin("draw", seed, *path, lessons[id]) + 0.5) / 2**32)
 
     chosen: list[str] = []
     for id in sorted(lessons, key=draw, reverse=True):
@@ -161,18 +162,20 @@ def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int
     """Returns the factors that one attempt goes without. `path` names the group: step and
     problem."""
     share = int(HIDDEN * 2**32)
-    hiding = {f for f in there.in_force if _coin("in force", seed, *path, sample, f) < share}
+    coins = (_coin("in force", seed, *path, sample, n) for n in range(len(there.in_force)))
+    hiding = {one for one, coin in zip(there.in_force, coins, strict=True) if coin < share}
     out = halves(there.candidates, seed, path, sample)
     shown = (replaced(name) for id, name in there.names.items() if id not in out)
     return out.union(hiding, (place for place in shown if place is not None))
 
 
 def halves(
-    names: Collection[str], seed: int, path: tuple[str | int, ...], sample: int
+    names: Sequence[str], seed: int, path: tuple[str | int, ...], sample: int
 ) -> frozenset[str]:
     """Returns the names that an attempt goes without, of which a pair of attempts has each once."""
     pair, turned = divmod(sample, 2)
-    return frozenset(n for n in names if (_coin("half", seed, *path, pair, n) & 1) == turned)
+    coins = (_coin("half", seed, *path, pair, n) & 1 for n in range(len(names)))
+    return frozenset(one for one, coin in zip(names, coins, strict=True) if coin == turned)
 
 
 def _coin(*path: str | int) -> int:
