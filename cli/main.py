@@ -21,6 +21,7 @@ import click  # noqa: E402
 from tfgrpo.cli.start_context import App  # noqa: E402
 from tfgrpo.cli.suggest import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
+from tfgrpo.store.exit_codes import FAILED, INTERRUPTED, UNREAD  # noqa: E402
 
 if COLLECTS:
     gc.enable()
@@ -242,17 +243,17 @@ def main() -> None:
 
             echo(err=True)  # a question stands there that nobody has answered
         complain("interrupted", None)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except TfgrpoError as error:
         complain(str(error), error.hint)
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Whoever read our output has gone. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        sys.exit(UNREAD)
     except OSError as error:
         complain(f"{error.filename or 'output'}: {error.strerror}", _hint(error))
-        sys.exit(1)
+        sys.exit(FAILED)
     finally:
         # What is alive now dies with the process. Python would search it for cycles first, which
         # takes a sixth of the time that `tfgrpo log` needs.

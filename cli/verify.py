@@ -77,7 +77,7 @@ def verify(
       tfgrpo verify cases.jsonl
       tfgrpo verify cases.jsonl --answers --all --json
     """
-    from tfgrpo.domains.lookup import with_data
+    from tfgrpo.domains.registry import with_data
     from tfgrpo.evaluation.verifier_cases import agreement, read_cases
     from tfgrpo.session import SessionOptions
 

@@ -6,14 +6,7 @@ from __future__ import annotations
 import errno
 import re
 
-FAILED = 1
-NOT_BEGUN = 2
-"""The command line or a setting is wrong."""
-STOPPED = 3
-"""A run was stopped, and can be resumed."""
-BUSY = 75
-"""Another process is at work on the same; try again later."""
-
+from tfgrpo.store.exit_codes import FAILED, NOT_BEGUN
 
 NAME = "tfgrpo"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -652,7 +652,7 @@ HOMES = {
     "domains.base": {"Context", "Domain", "DomainError", "Sampling", "Trajectory", "Verdict"}
     | {"answer_once", "problem_messages"},
     "domains.conversation": {"converse"},
-    "domains.lookup": {"find", "names"},
+    "domains.registry": {"find", "names"},
     "domains.prompt_library": {"PromptLibrary"},
     "domains.verifier": {"Killed"},
     "model.endpoint": {"CallFailed", "Request"},

@@ -12,7 +12,7 @@ from conftest import Cli
 from tfgrpo import domains
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain
-from tfgrpo.domains.lookup import with_data
+from tfgrpo.domains.registry import with_data
 
 PLAIN = ("12", "7", r"\frac{1}{2}")
 GERMAN = ("1.234,50", "12", "3,5", "0,75")

@@ -11,8 +11,8 @@ from scripted import ScriptedEndpoint, comparison_of, stage
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import DomainError, Verdict, find
-from tfgrpo.domains.lookup import with_data
 from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.domains.registry import with_data
 from tfgrpo.store import Store
 
 LABELS = ["card_arrival", "card_linking", "transfer", "transfer_timing", "reverted_payment?", "no"]

@@ -15,7 +15,7 @@ from scripted import ScriptedEndpoint, stage, teachable
 from tfgrpo import domains
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains import DomainError
-from tfgrpo.domains.lookup import with_data
+from tfgrpo.domains.registry import with_data
 from tfgrpo.project import file_permissions
 from tfgrpo.store import Store
 from tfgrpo.trust.domain_spec import parts, split

@@ -15,7 +15,7 @@ from functools import cache
 from benchmarks.families.family import Family, Row
 from benchmarks.families.results import as_text, mean
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.lookup import find
+from tfgrpo.domains.registry import find
 
 MARGIN = 0.05
 """How far a lookup may be above the empty library."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from tfgrpo.store.errors import NOT_BEGUN, TfgrpoError
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 if TYPE_CHECKING:
     from tfgrpo.model.endpoint import Answer

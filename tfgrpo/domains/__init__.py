@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from tfgrpo.domains.base import answer_once as answer_once
     from tfgrpo.domains.base import problem_messages as problem_messages
     from tfgrpo.domains.conversation import converse as converse
-    from tfgrpo.domains.lookup import DEFAULT as DEFAULT
-    from tfgrpo.domains.lookup import GROUP as GROUP
-    from tfgrpo.domains.lookup import find as find
-    from tfgrpo.domains.lookup import names as names
     from tfgrpo.domains.prompt_library import PromptLibrary as PromptLibrary
+    from tfgrpo.domains.registry import DEFAULT as DEFAULT
+    from tfgrpo.domains.registry import GROUP as GROUP
+    from tfgrpo.domains.registry import find as find
+    from tfgrpo.domains.registry import names as names
     from tfgrpo.domains.verifier import Killed as Killed
     from tfgrpo.model.endpoint import CallFailed as CallFailed
     from tfgrpo.model.endpoint import Request as Request
@@ -45,7 +45,7 @@ HOMES = {
         "problem_messages",
     ),
     "tfgrpo.domains.conversation": ("converse",),
-    "tfgrpo.domains.lookup": ("DEFAULT", "GROUP", "find", "names"),
+    "tfgrpo.domains.registry": ("DEFAULT", "GROUP", "find", "names"),
     "tfgrpo.domains.prompt_library": ("PromptLibrary",),
     "tfgrpo.domains.verifier": ("Killed",),
     "tfgrpo.model.endpoint": ("CallFailed", "Request"),

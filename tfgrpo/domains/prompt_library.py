@@ -102,7 +102,7 @@ class PromptLibrary(Library):
         return domain.read(response)
 
     def _known_domain(self) -> Domain | None:
-        from tfgrpo.domains.lookup import find
+        from tfgrpo.domains.registry import find
 
         if isinstance(self.domain, str):
             if self._require_trust is not None:
@@ -158,7 +158,7 @@ def prompt_library(store: Store, version: Version) -> PromptLibrary:
     name = run_of_history(store, version) or version.name
 
     def require_trust() -> None:
-        from tfgrpo.domains.lookup import names
+        from tfgrpo.domains.registry import names
         from tfgrpo.trust import trust_gate
         from tfgrpo.trust.permissions import of_run
 

@@ -14,7 +14,7 @@ from tfgrpo.data import leakage, problems
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.data.unread_text import describe_unread
-from tfgrpo.domains.lookup import with_data
+from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate

@@ -53,13 +53,8 @@ from tfgrpo.session import ToolFunction
 from tfgrpo.store import process_lock
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import traffic_path
-from tfgrpo.store.errors import (
-    BUSY,
-    InvalidOperation,
-    ProtectedName,
-    SettingsError,
-    TfgrpoError,
-)
+from tfgrpo.store.errors import InvalidOperation, ProtectedName, SettingsError, TfgrpoError
+from tfgrpo.store.exit_codes import BUSY
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.name_moves import check_branch
 from tfgrpo.store.history.signed_outside import recordings

@@ -29,7 +29,8 @@ from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
 from tfgrpo.learn.library_draft import split_fitting
-from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
+from tfgrpo.learn.policies.protocol import Learned, Step
+from tfgrpo.learn.policies.registry import find_policy
 from tfgrpo.learn.pool import append_to_pool
 from tfgrpo.learn.progress import Progress
 from tfgrpo.learn.rebase import still_apply

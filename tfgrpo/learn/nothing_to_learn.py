@@ -23,7 +23,8 @@ from tfgrpo.notices import NothingToLearn
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import PAPER, TrainSettings
 from tfgrpo.store.activity.runs import RolloutRow
-from tfgrpo.store.errors import STOPPED, TfgrpoError
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import STOPPED
 from tfgrpo.store.store import Store
 
 Finding: TypeAlias = Literal["unreadable", "wrong", "right", "unjudged"]

@@ -25,7 +25,8 @@ from tfgrpo.model.endpoint import (
     schema_instruction,
 )
 from tfgrpo.store.activity.runs import RunBudget
-from tfgrpo.store.errors import NOT_BEGUN, TfgrpoError
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
 TOKENS = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kKmM]?)\s*tok(?:ens?)?\Z")

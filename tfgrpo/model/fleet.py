@@ -26,7 +26,8 @@ from tfgrpo.costs.prices import Price, PriceInvalid
 from tfgrpo.costs.prices import find as find_price
 from tfgrpo.model.endpoint import Answer, Endpoint, EndpointError, Transient
 from tfgrpo.model.rate_limits import Throttle, Turned
-from tfgrpo.store.errors import NOT_BEGUN, TfgrpoError
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 FAR = 2.0
 """The load of an endpoint is far from another's beyond so many times that one's, and `SLACK`."""

@@ -16,7 +16,8 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from tfgrpo.model import response as responses
 from tfgrpo.model.error_bodies import no_answer, unreadable
-from tfgrpo.store.errors import NOT_BEGUN, TfgrpoError
+from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.exit_codes import NOT_BEGUN
 
 if TYPE_CHECKING:
     import openai

@@ -9,7 +9,22 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from tfgrpo.proxy.recorded_call import PACKINGS
+from tfgrpo.proxy.forwarded_headers import (
+    CODING,
+    CODINGS,
+    CONNECTION,
+    CREDENTIALS,
+    DROP,
+    FORWARD,
+    HOST,
+    NAMES,
+    PACKING,
+    PLAIN,
+    SIZE,
+    header_name,
+    named_by,
+    readable_codings,
+)
 from tfgrpo.rendering.request_placement import api_of
 from tfgrpo.store.activity.key_ledger import PREFIX
 
@@ -18,74 +33,9 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.proxy_settings import Upstream
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
-HOP = frozenset(
-    {
-        *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate"),
-        *(b"proxy-authorization", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
-    }
-)
-"""Headers that are about one connection (RFC 9110, section 7.6.1), beside those that the header
-Connection names."""
-OURS = b"x-tfgrpo-"
-"""What the headers begin with that are meant for the proxy; none of them goes on."""
-
-
-FORWARD, DROP, HOST, LENGTH, CODINGS = range(5)
-"""What becomes of a header on its way: it goes on, it does not, it is written anew, or it goes on
-without the codings that no record could be made of."""
-PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
-"""What a header of an answer is: one to go on, one of the connection (the one that names others,
-and the one for chunks, apart), the body's length, how the body is packed."""
-CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
-"""The headers that a caller's key may be in."""
 _own_key = re.compile(rb"(?<![\w-])%b[\w-]{40,}" % PREFIX.encode()).search
 """A key of the proxy's own, wherever it stands."""
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
-READABLE = frozenset({*PACKINGS, b"identity"})
-_zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
-_PARTS = {
-    **dict.fromkeys(HOP, HOPS),
-    b"connection": CONNECTION,
-    b"transfer-encoding": CODING,
-    b"content-length": SIZE,
-    b"content-encoding": PACKING,
-}
-_SINGLE = frozenset({b"host", b"content-length", b"content-type"}) | CREDENTIALS
-MOST_NAMES = 1000
-"""Names of headers that are remembered: there are few, and each comes with every request."""
-
-
-class HeaderName:
-    """What there is to know of a header by its name."""
-
-    __slots__ = ("fate", "lower", "part", "single")
-
-    def __init__(self, name: bytes) -> None:
-        self.lower = lower = name.lower()
-        ours = lower.startswith(OURS)
-        self.single = ours or lower in _SINGLE
-        """Whether a request with it twice is refused."""
-        self.fate = DROP if ours or lower in HOP or lower == b"expect" else FORWARD
-        if lower == b"host":
-            self.fate = HOST
-        elif lower == b"content-length":
-            self.fate = LENGTH
-        elif lower == b"accept-encoding":
-            self.fate = CODINGS
-        self.part = _PARTS.get(lower, PLAIN)
-
-
-_names: dict[bytes, HeaderName] = {}
-
-
-def header_name(name: bytes) -> HeaderName:
-    """Returns what there is to know of a header."""
-    known = _names.get(name)
-    if known is None:
-        known = HeaderName(name)
-        if len(_names) < MOST_NAMES:
-            _names[name] = known
-    return known
 
 
 class BadRequest(Exception):
@@ -120,7 +70,7 @@ class Request:
         self.known = None
         self.index: dict[bytes, bytes] = {}
         index = self.index
-        names = _names
+        names = NAMES
         for name, value in headers:
             known = names.get(name) or header_name(name)
             lower = known.lower
@@ -171,26 +121,6 @@ class Request:
         return other
 
 
-def readable_codings(accepted: bytes) -> bytes:
-    """Returns the value of Accept-Encoding without the codings that cannot be read here: what an
-    answer says of its tokens and in words would be lost on the record."""
-    codings = [one.strip() for one in accepted.split(b",")]
-    refused = [one for one in codings if _refused(one)]
-    readable = [one for one in codings if one not in refused and _named(one) in READABLE]
-    if len(refused) + len(readable) == len(codings):
-        return accepted
-    return b", ".join([*readable, *refused]) if readable else b"identity"
-
-
-def _named(coding: bytes) -> bytes:
-    return coding.partition(b";")[0].strip().lower()
-
-
-def _refused(coding: bytes) -> bool:
-    """Returns whether a coding has the weight 0 (RFC 9110, section 12.4.2): it is not wanted."""
-    return _zero(coding.partition(b";")[2].strip()) is not None
-
-
 def head_around(
     request: Request, upstream: Upstream, *, chunked: bool = False
 ) -> tuple[bytes, bytes]:
@@ -198,7 +128,7 @@ def head_around(
     length and what stands behind them: all of the caller's headers, but for those that are about
     the connection or for the proxy. Without a length, what stands before is empty."""
     index = request.index
-    dropped = _named_by(index.get(b"connection"))
+    dropped = named_by(index.get(b"connection"))
     pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
     authority = upstream.authority
     before = b""
@@ -207,7 +137,7 @@ def head_around(
         if upstream.key:
             pieces += (upstream.credentials, b"\r\n")
     for name, value in request.headers:
-        known = _names.get(name) or header_name(name)
+        known = NAMES.get(name) or header_name(name)
         fate = known.fate
         if fate in (FORWARD, CODINGS):
             if dropped and known.lower in dropped:
@@ -280,7 +210,7 @@ class AnswerHeaders:
         sized = chunked = False
         lines: list[bytes] = []
         for name, value in headers:
-            part = (_names.get(name) or header_name(name)).part
+            part = (NAMES.get(name) or header_name(name)).part
             if part == PLAIN:
                 lines.append(b"%b: %b" % (name, value))
                 continue
@@ -291,7 +221,7 @@ class AnswerHeaders:
             else:
                 chunked = chunked or part == CODING
                 if part == CONNECTION and not dropped:
-                    dropped = _named_by(value)
+                    dropped = named_by(value)
                 continue
             lines.append(b"%b: %b" % (name, value))
         if dropped:
@@ -341,9 +271,3 @@ def error_body(message: str) -> bytes:
     """Returns an error in the form that the clients of all providers read."""
     error: Mapping[str, object] = {"type": "tfgrpo_proxy", "message": message, "code": None}
     return json.dumps({"type": "error", "error": error, "message": message}).encode()
-
-
-def _named_by(connection: bytes | None) -> frozenset[bytes]:
-    if connection is None or connection in (b"keep-alive", b"Keep-Alive", b"close"):
-        return frozenset()
-    return frozenset(token.strip().lower() for token in connection.split(b","))

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from tfgrpo.model.error_bodies import failure_in
 from tfgrpo.model.wire_formats import words
-from tfgrpo.proxy.http_message import CREDENTIALS as KEY_HEADERS
+from tfgrpo.proxy.forwarded_headers import CREDENTIALS as KEY_HEADERS
 from tfgrpo.proxy.http_message import Headers, sent_key, virtual_key
 from tfgrpo.proxy.provider_connection import Pool, UpstreamConnection
 from tfgrpo.proxy.proxy_settings import Classifier, Upstream

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.store import atomic_write
 from tfgrpo.store.activity.runs import Run, Runs
-from tfgrpo.store.errors import STOPPED, InvalidOperation, TfgrpoError
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
+from tfgrpo.store.exit_codes import STOPPED
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.data.unread_text import describe_unread
 from tfgrpo.domains.base import Domain
-from tfgrpo.domains.lookup import with_data
+from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import verifiable
 from tfgrpo.evaluation import sealed_problems as sealed
 from tfgrpo.settings import TrainSettings
