@@ -137,6 +137,13 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"
     printing.echo(f"HEAD is {where}, at {head.version.name}")
+    verb_of, _, subject = action.partition(" proposal ")
+    if verb == "undid" and verb_of in ("accept", "review"):
+        id = subject.partition(":")[0]
+        printing.echo(
+            f"what was decided of proposal {id} stays on record; `tfgrpo proposal reopen {id}` "
+            "takes that back too"
+        )
 
 
 @click.command(cls=CountedCommand)

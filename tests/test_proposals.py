@@ -246,6 +246,16 @@ def test_a_decision_is_taken_back_and_the_proposal_waits_again(store: Store) -> 
         assert CliRunner().invoke(tfgrpo, ["proposal", *wrong]).exit_code == 2
 
 
+def test_what_undo_leaves_of_an_acceptance_is_said_with_the_way_on(store: Store) -> None:
+    id = proposed(store)
+    run("proposal", "accept", id, "--why", "it is so")
+    assert f"`tfgrpo proposal reopen {id}`" in run("undo")
+    assert "proposal" not in run("redo").splitlines()[-1]
+    assert "`" not in run("undo", "--help").splitlines()[0]
+    run("undo")
+    assert f"{id} waits again" in run("proposal", "reopen", id)
+
+
 def test_the_next_training_does_not_try_what_was_turned_down(store: Store, tmp_path: Path) -> None:
     id = proposed(store)
     (tmp_path / "problems.jsonl").write_text(problems(range(4)))
