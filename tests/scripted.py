@@ -13,6 +13,7 @@ import math
 import re
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -206,7 +207,8 @@ def with_chances(chances: Mapping[str, float]) -> dict[str, Any]:
 
 
 class ScriptedEndpoint:
-    """The server; a context manager. `answered` counts requests by digest, `stages` by kind."""
+    """The server; a context manager. `stages` counts answers by their kind, each before it is
+    sent: whoever has read one finds it counted."""
 
     def __init__(
         self, script: Callable[[dict[str, Any]], str | Reply] = teachable, *, delay: float = 0.0
@@ -214,10 +216,10 @@ class ScriptedEndpoint:
         self.script = script
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
-        self.answered: Counter[str] = Counter()
         self.stages: Counter[str] = Counter()
         self.delay = delay
         self._lock = threading.Lock()
+        self._open = 0
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -237,11 +239,33 @@ class ScriptedEndpoint:
             def handle_error(self, *_: object) -> None:
                 """A client that was killed leaves a broken pipe: expected here."""
 
+            def process_request(self, *of: Any) -> None:
+                with endpoint._lock:
+                    endpoint._open += 1
+                super().process_request(*of)
+
+            def shutdown_request(self, request: Any) -> None:
+                super().shutdown_request(request)
+                with endpoint._lock:
+                    endpoint._open -= 1
+
         self._server = Server(("127.0.0.1", 0), Handler)
         self.base_url = f"http://127.0.0.1:{self._server.server_address[1]}/v1"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         )
+
+    def settle(self) -> None:
+        """Waits until everything is read that clients had sent which are no more: killed ones. Only
+        for when none is left, for one that lives may keep its connection open."""
+        with socket.create_connection(self._server.server_address[:2]) as last:  # after all theirs
+            last.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            while last.recv(4096):
+                pass
+        limit = time.monotonic() + 60
+        while self._open:
+            assert time.monotonic() < limit, "a client is left"
+            time.sleep(0.001)
 
     def _answer(self, handler: BaseHTTPRequestHandler, request: dict[str, Any]) -> None:
         with self._lock:
@@ -283,12 +307,11 @@ class ScriptedEndpoint:
             handler.close_connection = True
             handler.connection.shutdown(socket.SHUT_RDWR)
             return
-        handler.wfile.write(body)
-        handler.wfile.flush()
         if reply.status == 200:
             with self._lock:
-                self.answered[hashlib.sha256(json.dumps(request).encode()).hexdigest()] += 1
                 self.stages[stage(request)] += 1
+        handler.wfile.write(body)
+        handler.wfile.flush()
 
     def __enter__(self) -> ScriptedEndpoint:
         self._thread.start()

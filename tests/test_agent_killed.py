@@ -96,7 +96,7 @@ class Killings:
     made: int = 0
     answered: int = 0
 
-    def run(self, base_url: str, name: str, most: int) -> Path:
+    def run(self, server: ScriptedEndpoint, name: str, most: int) -> Path:
         """Makes a run with at most so many kills, and brings it to its end."""
         folder = self.forked.folder = self.folder / name
         folder.mkdir()
@@ -106,7 +106,7 @@ class Killings:
         begun, kills = len(self.script.requests), self.kills.total()
         while True:
             before = len(self.script.requests)
-            self.forked.start(*OPTIONS, "--base-url", base_url)
+            self.forked.start(*OPTIONS, "--base-url", server.base_url)
             while not self.forked.ended() and self.kills.total() - kills < most:
                 self.kill()
             code = self.forked.status()
@@ -115,6 +115,7 @@ class Killings:
             while agents_left(self.tag):
                 assert time.monotonic() < limit, "agents outlive the run's process"
                 time.sleep(0.01)
+            server.settle()
             asked = [identity(one) for one in self.script.requests[before:]]
             again = set(asked) & answered
             assert not again, sorted(again)[:2]
@@ -164,13 +165,13 @@ def test_whoever_is_killed_no_answered_call_is_repeated_and_no_agent_is_left(
     began = time.monotonic()
     with ScriptedEndpoint(script) as server, Forked(tmp_path, worker_server().address) as forked:
         killings = Killings(tmp_path, forked, script, tag, victim, random.Random(7))
-        calm = killings.run(server.base_url, "calm", 0)
+        calm = killings.run(server, "calm", 0)
         expected, runs = libraries(calm), 0
         assert any(expected)
         wanted = KILLS if victim == "driver" else KILLS // 4
         while (left := wanted - killings.kills.total()) > 0:
             before = killings.kills.total()
-            folder = killings.run(server.base_url, f"run-{runs}", left)
+            folder = killings.run(server, f"run-{runs}", left)
             runs += 1
             if victim == "driver":
                 assert libraries(folder) == expected

@@ -98,9 +98,10 @@ def test_a_base_prompt_under_which_they_are_worse_never_does(make: Callable[...,
 
 
 def test_words_that_are_in_force_are_changed_in_their_place(make: Callable[..., Desk]) -> None:
-    first = "[objective] Rechne und gib das Ergebnis in \\boxed{} an."
+    words = "Rechne und gib das Ergebnis in \\boxed{} an."
     desk = make()
-    final, _ = trained(desk, scripted([GOOD], {GOOD: 0.85}), first)
+    script = scripted([GOOD], {GOOD: 0.95, words: 0.55})
+    final, _ = trained(desk, script, f"[objective] {words}")
     assert final == [f"[objective] {GOOD}"]
     with Store.open(desk.path) as store:
         (before,), (after,) = store.library("run/step_0"), store.library("main")

@@ -90,9 +90,10 @@ class Hub:
         if self.cuts:
             body = body[: self.cuts.pop(0)]
         for at in range(0, len(body), 50_000):
-            request.wfile.write(body[at : at + 50_000])
+            piece = body[at : at + 50_000]
+            self.sent += len(piece)  # before whoever reads it goes on
+            request.wfile.write(piece)
             time.sleep(self.pause)
-        self.sent += len(body)
         request.close_connection = True
 
 

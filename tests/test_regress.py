@@ -44,7 +44,7 @@ class Models:
         self.count += 1
         system, user = (request["messages"][n]["content"] for n in (0, -1))
         a, b = map(int, re.search(r"What is (\d+) op (\d+)\?", user).groups())  # type: ignore[union-attr]
-        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[0] % 3 == 0
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()[1] % 2 == 0
         if request["model"] == "old" and not self.aged:
             right = ADD_ONE in system or coin
         else:

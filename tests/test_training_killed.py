@@ -134,7 +134,7 @@ class Killings:
                 return folder / "store.db"
             assert code == -signal.SIGKILL, (code, forked.said())
             self.kills[kind(made[-1]) if made else "before the first call"] += 1
-            time.sleep(0.01)  # requests of the killed process that are still on their way
+            server.settle()
             paid |= {identity(self.script.requests[n - 1]) for n in journalled(folder / "store.db")}
 
     def wait(self, forked: Forked, before: int) -> None:
@@ -296,7 +296,7 @@ def test_a_run_killed_in_its_held_out_comparison_is_gone_on_with_not_begun_again
             time.sleep(0.005)
         process.kill()
         process.wait()
-        time.sleep(0.05)
+        server.settle()
         before = len(server.requests)
         process = run.start()
         assert process.wait(timeout=300) == 0, run.said()
