@@ -14,7 +14,7 @@ gathered by their chance, and a row shows what was claimed and what was found.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
@@ -73,7 +73,7 @@ def table(made: Sequence[Claim]) -> list[str]:
         "| chance to help, claimed | claims | effect, claimed | effect, found | found above zero |",
         "|---|---:|---:|---:|---:|",
     ]
-    for low, high in zip(EDGES, EDGES[1:], strict=False):
+    for low, high in pairwise(EDGES):
         row = [one for one in made if low <= one.claimed.chance < (high if high < 1 else 2)]
         if row:
             found = [one.found for one in row]
@@ -99,7 +99,8 @@ def main(path: Path, problems: int) -> None:
             for attempt in sorted(recorded(store, run), key=lambda a: (a.step, a.problem)):
                 groups.setdefault(attempt.observation.group, []).append(attempt.observation)
             rows = list(groups.values())
-            parts = [sum(rows[n : n + problems], []) for n in range(0, len(rows), problems)]
+            cuts = range(0, len(rows), problems)
+            parts = [list(chain.from_iterable(rows[n : n + problems])) for n in cuts]
             made = claims(parts)
             click.echo(f"{run.name}: {sum(map(len, rows))} attempts in {len(parts)} parts\n")
             click.echo("\n".join(table(made)))
