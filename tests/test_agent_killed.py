@@ -25,7 +25,7 @@ import tfgrpo
 from tfgrpo.agents.orphan_guard import RUN_MARK
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-KILLS = 500 if LONG else 24
+KILLS = 500 if LONG else 12
 OPTIONS = (
     *("--store", "store.db", "train", "problems.jsonl", "--run", "run", "--model", "scripted"),
     *("--epochs", "2", "--batch-size", "4", "--group-size", "3", "--concurrency", "4"),

@@ -176,7 +176,7 @@ def test_an_improvement_killed_at_each_write_comes_to_the_same(
     if first:
         assert run(folder, 14, *GOING_ON[0])[0] != 0
     for point, way, there in copies(folder, len(GOING_ON)):
-        if first and way and not LONG:
+        if not LONG and (point % 4 > 1 or (first and way)):
             continue
         asked = len(script.requests)
         code, _ = run(there, point, *GOING_ON[0], *first)

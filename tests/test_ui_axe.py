@@ -107,17 +107,17 @@ def test_axe_finds_nothing_in_either_theme_at_any_width(
     for at, path in looked[route]:
         page.emulate_media(color_scheme="light")
         page.goto(at + path)
-        page.wait_for_load_state("networkidle")
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
         page.evaluate(AXE.read_text())
         for width, (across, down) in WIDTHS.items():
             page.set_viewport_size({"width": across, "height": down})
             if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                 found.setdefault("wider than the screen", []).append(f"{path} {width}")
-            for scheme, rules in (("light", "{}"), ("dark", "{runOnly: ['color-contrast']}")):
-                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-                for one in violations(page, rules):
-                    found.setdefault(one, []).append(f"{path} {scheme} {width}")
+            for one in violations(page, "{}"):
+                found.setdefault(one, []).append(f"{path} light {width}")
+        page.emulate_media(color_scheme="dark")  # which changes colours alone, at every width
+        for one in violations(page, "{runOnly: ['color-contrast']}"):
+            found.setdefault(one, []).append(f"{path} dark")
     assert found == {}
 
 

@@ -17,6 +17,7 @@ import os
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ from tfgrpo.ui.site import create_site
 from tfgrpo.ui.ui_settings import UiSettings
 
 if TYPE_CHECKING:
+    import httpx
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = "/usr/bin/chromium"
@@ -101,6 +103,8 @@ ARRANGED = re.compile(r"(?:sort-|as=)[^=&]*(?:=[^&]*)?")
 """What an address asks for that only another order or form of the same rows comes of."""
 ONCE = ("/playground",)
 """Forms that many pages lead to, each with something else filled in."""
+MANY, A_FEW_DOZEN = ("group", "call"), 60
+"""Kinds of pages of which there are hundreds, and how many of each are looked at."""
 
 
 def links(page: str) -> list[str]:
@@ -109,17 +113,28 @@ def links(page: str) -> list[str]:
 
 
 def crawl(visitor: Visitor, start: str = "/", *, most: int = 400) -> dict[str, int]:
-    """Follows every link from a page on; returns path → status. A link to elsewhere is an error.
-    A page is looked at once in each order."""
-    statuses: dict[str, int] = {}
+    """Follows every link from a page on; returns path → status."""
+    return {path: answer.status_code for path, answer in crawled(visitor, start, most=most)}
+
+
+def crawled(
+    visitor: Visitor, start: str = "/", *, most: int = 400
+) -> Iterator[tuple[str, httpx.Response]]:
+    """Yields each path that links lead to from a page on, with its answer. A link to elsewhere is
+    an error. A page is looked at once in each order, and of groups and calls a few dozen are."""
+    seen: set[str] = set()
     arranged: set[tuple[str, ...]] = set()
+    many: Counter[str] = Counter()
     waiting = [start]
-    while waiting and len(statuses) < most:
+    while waiting and len(seen) < most:
         path = waiting.pop(0)
-        if path in statuses:
+        kind = path.split("/")[1]
+        if path in seen or (kind in MANY and many[kind] >= A_FEW_DOZEN):
             continue
+        many[kind] += 1
         answer = visitor.client.get(path)
-        statuses[path] = answer.status_code
+        seen.add(path)
+        yield path, answer
         if not answer.headers.get("content-type", "").startswith("text/html"):
             continue
         for link in links(answer.text):
@@ -131,7 +146,6 @@ def crawl(visitor: Visitor, start: str = "/", *, most: int = 400) -> dict[str, i
                     continue
                 arranged.add((target.path, *again))
             waiting.append(target.path + (f"?{target.query}" if target.query else ""))
-    return statuses
 
 
 @contextmanager
