@@ -66,17 +66,25 @@ def tried(
             hint="nothing was recorded; --ours leaves theirs out, --theirs ours, and the trial is "
             "not paid for again",
         )
-    out = frozenset(pair.names[1 if take == "ours" else 0] for pair in conflicts)
-    notes = [f"left out for what it does beside the other side: {texts[id]}" for id in sorted(out)]
+    beside = frozenset(pair.names[1 if take == "ours" else 0] for pair in conflicts)
+    notes = [f"left out for what it does beside the other side: {texts[i]}" for i in sorted(beside)]
+    decided_in_pairs = {id for pair in conflicts for id in pair.names}
+    harms = [
+        one
+        for one in proof.tried
+        if one.judged.verdict == "harms" and decided_in_pairs.isdisjoint(one.ids)
+    ]
+    brought = libraries[2].by_id.keys() - libraries[1].by_id.keys()
+    out = beside.union(*(one.ids for one in harms if brought.issuperset(one.ids)))
     notes += [
         f"redundant, either helps as much as both: {texts[one]} / {texts[other]}"
         for kind, (one, other), *_ in pairs
         if kind == "redundant"
     ]
     notes += [
-        f"harms by itself, and is merged: {one.text} ({one.judged})"
-        for one in proof.tried
-        if one.judged.verdict == "harms" and out.isdisjoint(one.ids)
+        f"harms by itself, and {'is left out' if out.issuperset(one.ids) else 'stays'}: "
+        f"{one.text} ({one.judged})"
+        for one in harms
     ]
     figures = merge_figures(store, proof, pairs)
     notes.append(f"measured in run {proof.run.name}, {figures['attempts']} attempts")
@@ -186,8 +194,8 @@ def merge(
 
     With --measure both sides' new experiences are first tried at problems, each attempt with a
     random half of those that belong. Two that each help and harm together are a conflict: --ours
-    leaves theirs out, --theirs ours. Two that help no more than either are pointed out. The
-    version of the merge has the figures. Settings are those of [model] and [train]; asking again
+    leaves theirs out, --theirs ours. What the other side brings and harms by itself is left out.
+    Two that help no more than either are pointed out. The version of the merge has the figures. Settings are those of [model] and [train]; asking again
     goes on with the same trial, or reads what it came to.
 
     \b

@@ -98,7 +98,9 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
         assert "measured" not in store.tip("main").meta
 
 
-def test_what_harms_by_itself_is_said(cli: Cli, tmp_path: Path) -> None:
+def test_what_harms_by_itself_is_not_brought_in_and_stays_where_it_was(
+    cli: Cli, tmp_path: Path
+) -> None:
     harms = "Zieh am Ende eins ab."
 
     def subtracted(request: dict[str, Any]) -> str:
@@ -115,9 +117,19 @@ def test_what_harms_by_itself_is_said(cli: Cli, tmp_path: Path) -> None:
     with ScriptedEndpoint(subtracted) as server:
         model = ("--data", "problems.jsonl", "--model", "mine", "--base-url", server.base_url)
         done = cli("merge", "web", "--measure", *model)
-    said = [line for line in done.stdout.splitlines() if "harms by itself, and is merged" in line]
-    assert len(said) == 1
-    assert harms in said[0]
+        with Store.open(tmp_path) as store:
+            assert [e.text for e in store.library("main")] == [SAME, AGAIN]
+            figures = store.tip("main").meta["measured"]["experiences"]
+        (said,) = [line for line in done.stdout.splitlines() if "harms by itself" in line]
+        assert said.startswith(f"harms by itself, and is left out: {harms} (-0.")
+        assert [one["verdict"] for one in figures.values()].count("harms") == 1
+        cli("undo")
+        cli("switch", "web")
+        done = cli("merge", "main", "--measure", *model)
+    (said,) = [line for line in done.stdout.splitlines() if "harms by itself" in line]
+    assert said.startswith(f"harms by itself, and stays: {harms} (-0.")
+    with Store.open(tmp_path) as store:
+        assert {e.text for e in store.library("web")} == {SAME, AGAIN, harms}
 
 
 def test_there_is_nothing_to_measure_where_one_side_has_nothing(cli: Cli) -> None:
