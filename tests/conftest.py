@@ -62,6 +62,10 @@ Cli: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
 
 
 LONGEST = (
+    "test_crossfit.py",
+    "test_ui_axe.py",
+    "test_improve_killed.py",
+    "test_agent_killed.py",
     "test_training_killed.py",
     "test_whole_circle.py",
     "test_ui_runs_browser.py",
@@ -107,10 +111,10 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Half as many processes again as there are cores, as many a test waits for something."""
+    """Twice as many processes as there are cores, as many a test waits for something."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return (3 * available_cpus() + 1) // 2
+    return 2 * available_cpus()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
