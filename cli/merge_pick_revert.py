@@ -195,8 +195,9 @@ def merge(
     With --measure both sides' new experiences are first tried at problems, each attempt with a
     random half of those that belong. Two that each help and harm together are a conflict: --ours
     leaves theirs out, --theirs ours. What the other side brings and harms by itself is left out.
-    Two that help no more than either are pointed out. The version of the merge has the figures. Settings are those of [model] and [train]; asking again
-    goes on with the same trial, or reads what it came to.
+    Two that help no more than either are pointed out. The version of the merge has the figures.
+    Settings are those of [model] and [train]; asking again goes on with the same trial, or reads
+    what it came to.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.help_sections import SectionedCommand
 from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.wording import with_bounds
 
 if TYPE_CHECKING:
     from tfgrpo.learn.prove import Proof, Wanted
@@ -121,7 +122,7 @@ def show(app: App, proof: Proof, *, as_json: bool) -> None:
     rows = [
         (
             one.judged.verdict,
-            f"{one.judged.effect:+.3f} [{one.judged.low:+.3f}, {one.judged.high:+.3f}]",
+            with_bounds(*one.judged[1:4]),
             str(one.judged.pairs),
             one.text,
         )

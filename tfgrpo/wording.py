@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import isinf
 
 
 def age(microseconds: int) -> str:
@@ -44,6 +45,13 @@ def sampled(problems: int, samples: int, kind: str = "") -> str:
     """`1 problem × 8 samples`, `1,200 held-out problems × 1 sample`."""
     noun = f"{kind} problem" if kind else "problem"
     return f"{problems:,} {noun}{'s' * (problems != 1)} × {plural(samples, 'sample')}"
+
+
+def with_bounds(mean: float, low: float | None, high: float | None) -> str:
+    """A difference with its interval: `+0.354 [+0.079, +0.629]`; alone where there is none."""
+    if low is None or high is None or isinf(low):
+        return f"{mean:+.3f}"
+    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def money(amount: float | None) -> str:

@@ -15,7 +15,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
-from tfgrpo.wording import sampled
+from tfgrpo.wording import sampled, with_bounds
 
 SAMPLES = (1, 2, 4, 8, 16, 32)
 
@@ -170,5 +170,4 @@ def library_name(version: Version) -> str:
 
 def difference_words(comparison: Comparison) -> str:
     """A difference with its interval: `+0.354 [+0.079, +0.629]`."""
-    mean, low, high, _ = comparison.difference.estimate
-    return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+    return with_bounds(*comparison.difference.estimate[:3])

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy
 
 from tfgrpo.evaluation import anytime_tests
+from tfgrpo.wording import with_bounds
 
 Verdict: TypeAlias = Literal["helps", "harms", "too small", "not tried", "undecided"]
 LEVEL = 0.95
@@ -39,7 +40,7 @@ class Judged(NamedTuple):
     pairs: int
 
     def __str__(self) -> str:
-        return f"{self.effect:+.3f} [{self.low:+.3f}, {self.high:+.3f}], {self.pairs} pairs"
+        return f"{with_bounds(self.effect, self.low, self.high)}, {self.pairs} pairs"
 
 
 def judge(differences: Sequence[float], left: float) -> Judged:

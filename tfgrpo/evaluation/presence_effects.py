@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import t_quantile
+from tfgrpo.wording import with_bounds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,8 +43,7 @@ class Credit(NamedTuple):
         return "helpful" if self.low > 0 else "harmful" if self.high < 0 else "inconclusive"
 
     def __str__(self) -> str:
-        interval = f"[{self.low:+.3f}, {self.high:+.3f}]"
-        return f"{self.effect:+.3f} {interval}, {self.verdict}"
+        return f"{with_bounds(self.effect, self.low, self.high)}, {self.verdict}"
 
 
 class Chunk(NamedTuple):

@@ -19,7 +19,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation, Score
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
-from tfgrpo.wording import sampled
+from tfgrpo.wording import sampled, with_bounds
 
 if TYPE_CHECKING:
     import pandas
@@ -101,9 +101,9 @@ class Scores(Viewed):
         first = self.libraries[0].version.name
         samples = self.libraries[0].evaluation.summary["samples"]
         for one, other in zip(self.libraries[1:], self.differences, strict=True):
-            mean, low, high, problems = other.estimate
+            *figures, problems = other.estimate
             yield (
-                f"{first} - {one.version.name}: {mean:+.3f} [{low:+.3f}, {high:+.3f}], "
+                f"{first} - {one.version.name}: {with_bounds(*figures)}, "
                 f"paired over {problems} problems: {verdict_words(other, samples)}"
             )
 

@@ -25,7 +25,7 @@ from tfgrpo.store.history.merge import MergeConflict, Resolve, Side, side, three
 from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import REDACTED, Experience, Json, Library, Op, Operation, Version
 from tfgrpo.store.store import Store
-from tfgrpo.wording import plural, sampled
+from tfgrpo.wording import plural, sampled, with_bounds
 
 
 class OnTrial(InvalidOperation):
@@ -78,9 +78,9 @@ class Effect(NamedTuple):
     model: str
 
     def __str__(self) -> str:
-        bounds = "" if self.low is None else f" [{self.low:+.3f}, {self.high:+.3f}]"
+        gain = with_bounds(self.mean, self.low, self.high)
         return (
-            f"{self.before:.3f} → {self.after:.3f}, {self.mean:+.3f}{bounds}, {self.verdict} "
+            f"{self.before:.3f} → {self.after:.3f}, {gain}, {self.verdict} "
             f"({sampled(self.problems, self.samples, 'held-out')}, {self.model})"
         )
 

@@ -46,7 +46,7 @@ from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
-from tfgrpo.wording import plural
+from tfgrpo.wording import plural, with_bounds
 
 REGRESSION = "regression"
 """The kind of decisions that hold what each experience added under a model."""
@@ -423,13 +423,11 @@ def _error(credit: Credit) -> float:
 
 
 def _credit(one: Credit | None) -> str:
-    return f"{one.effect:+.3f} [{one.low:+.3f}, {one.high:+.3f}]" if one else "unknown"
+    return with_bounds(one.effect, one.low, one.high) if one else "unknown"
 
 
 def _difference(difference: Difference) -> str:
-    mean, low, high, _ = difference.estimate
-    bounds = "" if math.isinf(low) else f" [{low:+.3f}, {high:+.3f}]"
-    return f"{mean:+.3f}{bounds}"
+    return with_bounds(*difference.estimate[:3])
 
 
 def regression_object(regression: Regression) -> dict[str, Any]:

@@ -18,6 +18,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from tfgrpo.wording import with_bounds
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -62,9 +64,8 @@ class Effect(NamedTuple):
         return self.mean - 1.96 * self.deviation, self.mean + 1.96 * self.deviation
 
     def __str__(self) -> str:
-        low, high = self.interval
-        counts = f"{self.shown} with, {self.hidden} without"
-        return f"{self.mean:+.3f} [{low:+.3f}, {high:+.3f}], {counts}"
+        effect = with_bounds(self.mean, *self.interval)
+        return f"{effect}, {self.shown} with, {self.hidden} without"
 
 
 class Advantages:

@@ -36,6 +36,7 @@ from tfgrpo.store.history import replay
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
+from tfgrpo.wording import with_bounds
 
 ALPHA = 0.05
 GUARDS_PART = 0.2
@@ -110,8 +111,7 @@ class Compared(NamedTuple):
         if self.metric == "errors":
             mean, high, low = (-100 * x + 0.0 for x in figures)
             return f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
-        mean, low, high = figures
-        return f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"
+        return with_bounds(*figures)
 
 
 class Verdict(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from tfgrpo.store.records import Version
 from tfgrpo.store.strange_values import listed, mapping, number, text, whole
-from tfgrpo.wording import sampled
+from tfgrpo.wording import sampled, with_bounds
 
 
 class GateFigures(NamedTuple):
@@ -19,8 +19,8 @@ class GateFigures(NamedTuple):
     high: float | None
 
     def __str__(self) -> str:
-        bounds = "" if self.low is None else f" [{self.low:+.3f}, {self.high:+.3f}]"
-        return f"{self.before:.3f} → {self.after:.3f}, {self.mean:+.3f}{bounds}"
+        gain = with_bounds(self.mean, self.low, self.high)
+        return f"{self.before:.3f} → {self.after:.3f}, {gain}"
 
 
 class GateRecord(NamedTuple):

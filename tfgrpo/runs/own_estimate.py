@@ -10,7 +10,7 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Json
 from tfgrpo.store.store import Store
 from tfgrpo.store.strange_values import listed, mapping, number, whole
-from tfgrpo.wording import plural
+from tfgrpo.wording import plural, with_bounds
 
 GAIN = "gain"
 """In the meta of a run's last version: what the run gains over what it began with."""
@@ -36,7 +36,7 @@ def recorded_gain(store: Store, run: Run) -> Estimate | None:
 
 def gain_words(gain: Estimate) -> str:
     """A gain in a line; the line warns where nothing was shown to be gained."""
-    figures = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+    figures = with_bounds(*gain[:3])
     base = "over the library that it began with, cross-fitted on its own attempts at"
     words = f"the run gains {figures} {base} {plural(gain.problems, 'problem')}"
     return f"warning: not shown to help: {words}" if is_doubtful(gain) else words
