@@ -158,6 +158,7 @@ def headroom_command(
 @click.option("--train", "trained", type=int, help="Training problems; 48 without it.")
 @click.option("--test", "tested", type=int, help="Test problems; 60 without it.")
 @click.option("--samples", type=int, default=2, show_default=True, help="Of a test problem.")
+@click.option("--local", is_flag=True, help="Give an endpoint's model what a local one gets.")
 @model_options
 def train_command(
     results: Path,
@@ -168,6 +169,7 @@ def train_command(
     trained: int | None,
     tested: int | None,
     samples: int,
+    local: bool,
     model: dict[str, Any],
 ) -> None:
     """Train on a family and score the library on its test problems, beside the empty one."""
@@ -180,6 +182,7 @@ def train_command(
         tested,
         samples,
         model,
+        local,
     )
     done = training.run_cell(results, cell)
     mean, low, high = done["gain"]

@@ -20,6 +20,8 @@ from benchmarks.families.results import (
     rows_digest,
 )
 from tfgrpo.evaluation.statistics import interval
+from tfgrpo.learn.fitted_defaults import LOCAL_TOP_K, ONE_ANSWER, local_sizes
+from tfgrpo.settings import LOCAL_TOKENS, SHORT_ANSWERS
 
 FILE = "trained.jsonl"
 
@@ -29,7 +31,8 @@ class Cell:
     """A family and a seed, which draws the problems and seeds the run.
 
     `arm` is `default` or `paper`; `gated` says whether the development problems are the run's
-    gate. `train`, `test` and `samples` are how many problems and attempts there are.
+    gate. `train`, `test` and `samples` are how many problems and attempts there are. `is_local`
+    says that the endpoint's model gets the settings of a local one.
     """
 
     family: Family
@@ -40,6 +43,23 @@ class Cell:
     test: int | None = None
     samples: int = 2
     model: Mapping[str, Any] = field(default_factory=dict)
+    is_local: bool = False
+
+    @property
+    def fitted(self) -> dict[str, Any]:
+        """What the product chooses for a local model (`tfgrpo/learn/fitted_defaults.py`)."""
+        if not self.is_local or self.arm != "default":
+            return {}
+        return {**local_sizes(len(self.rows("train", self.train)), 0), **self.shown}
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What of that an attempt at a test problem has too."""
+        if not self.is_local:
+            return {}
+        kind = self.family.domain.partition(":")[0]
+        top_k = {"top_k": LOCAL_TOP_K} if kind in ONE_ANSWER else {}
+        return {"max_tokens": SHORT_ANSWERS.get(kind, LOCAL_TOKENS), **top_k}
 
     def rows(self, part: Any, count: int | None = None) -> list[Row]:
         """Returns problems with their answers as texts."""
@@ -81,12 +101,13 @@ def run_cell(results: Path, cell: Cell) -> Result:
         seed=cell.seed,
         keep_going=True,
         **where,
+        **cell.fitted,
         **settings,
         **chosen,
     )
     trained = monotonic() - began
     tests = cell.rows("test", cell.test)
-    asked = {"samples": cell.samples, "temperature": 0.7, **where, **settings}
+    asked = {"samples": cell.samples, "temperature": 0.7, **cell.shown, **where, **settings}
     scores = tfgrpo.evaluate_sync(tests, library="HEAD", against="v0", **asked)
     by_version = {one.version.number: by_problem(one.samples) for one in scores.libraries}
     empty = by_version[0]
