@@ -161,6 +161,29 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_library(make: Callable[..., 
     assert sum(one.calls for one in usage[1].values()) == asked  # nothing was asked twice
 
 
+def test_lessons_are_tried_at_their_own_problems_at_once(make: Callable[..., Desk]) -> None:
+    two, lock = threading.Event(), threading.Lock()
+    waits, met = 0, []
+
+    def together(request: dict[str, Any]) -> str:
+        nonlocal waits
+        shown = request["messages"][0]["content"]
+        if stage(request) == "rollout" and any(text in shown for text in TEXTS):
+            with lock:
+                waits += 1
+                if waits == 2:
+                    two.set()
+            if not met:
+                met.append(two.wait(20))
+        return planted(request)
+
+    desk = make()
+    desk.prepare()
+    with ScriptedEndpoint(together) as server:
+        desk.train(server)
+    assert met[0], "the first race waited for another one, and none began"
+
+
 def test_what_is_learned_follows_from_the_seed_and_the_answers(make: Callable[..., Desk]) -> None:
     first, again, other = make(name="a"), make(name="b"), make(name="c", seed=1)
     with ScriptedEndpoint(planted) as server:

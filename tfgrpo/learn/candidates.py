@@ -3,12 +3,13 @@
 A lesson that says what is there already is a vote for that. One that a person has turned down stays
 out. The others are tried at their own problem first: those that are nearly like no other before the
 rest, and of those what most groups came to. Most lessons that do nothing for a hard problem lose
-that race, at the price of one to three attempts.
+that race, at the price of one to three attempts. As many races are run at once as there are free
+places: each of them is run whatever becomes of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -28,11 +29,12 @@ from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.reflection import Advantage, Lesson
 from tfgrpo.learn.rivals import Rivals, is_like
 from tfgrpo.learn.turned_down import turned_down
+from tfgrpo.model.gather import gather_all
 from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
-from tfgrpo.store.records import Library, Operation
+from tfgrpo.store.records import Operation
 
 NEEDED = 60
 """Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
@@ -118,13 +120,23 @@ class Proposals:
         operations: list[Operation] = []
         votes: list[Operation] = []
         refused: list[Refusal] = []
-        for number, (lesson, taught_by) in enumerate(ranked(advantages, texts.values())):
+        won: dict[int, bool] = {}
+        lessons = ranked(advantages, texts.values())
+
+        def there_already(text: str) -> list[str]:
+            return [id for id, _ in repeats(text, texts) if id not in gone]
+
+        new = [
+            number
+            for number, (lesson, _) in enumerate(lessons)
+            if not there_already(lesson.text) and not repeats(lesson.text, declined)
+        ]
+        for number, (lesson, taught_by) in enumerate(lessons):
             problem = lesson.group.problem.id
             evidence = {**step.origin.evidence, **evidence_of(lesson)}
             if len(taught_by) > 1:
                 evidence["problems"] = taught_by
-            known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
-            if known:
+            if known := there_already(lesson.text):
                 vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
                 (votes if known[0] in pool.in_force.by_id else operations).append(vote)
             elif repeats(lesson.text, declined):
@@ -132,9 +144,12 @@ class Proposals:
             elif not free or not races:
                 refused.append(Refusal(lesson.text, problem, CROWDED))
             else:
+                if number not in won:
+                    next_ones = [n for n in new if n >= number][: min(free, races)]
+                    ready = {n: lessons[n][0] for n in next_ones}
+                    won |= await self._raced(step, pool, rivals, ready)
                 races -= 1
-                beside = pool.in_force.less(frozenset(rivals.like(lesson.text)))
-                if not await self._wins(step, beside, lesson, number):
+                if not won[number]:
                     refused.append(Refusal(lesson.text, problem, LOST))
                     continue
                 free -= 1
@@ -144,10 +159,18 @@ class Proposals:
         self._parts.progress.decided = self._parts.progress.lessons
         return Entering(tuple(operations), tuple(votes), tuple(refused))
 
-    async def _wins(self, step: Step, library: Library, lesson: Lesson, number: int) -> bool:
-        mean = fmean(lesson.group.rewards)
-        race = Race(step.number, lesson.group, number, lesson.text, library, TRIES, mean)
-        return await self._collector.wins(race)
+    async def _raced(
+        self, step: Step, pool: Pool, rivals: Rivals, lessons: Mapping[int, Lesson]
+    ) -> dict[int, bool]:
+        """Returns which of some lessons, by their numbers, win at their own problems."""
+
+        def race(number: int, lesson: Lesson) -> Race:
+            beside = pool.in_force.less(frozenset(rivals.like(lesson.text)))
+            mean = fmean(lesson.group.rewards)
+            return Race(step.number, lesson.group, number, lesson.text, beside, TRIES, mean)
+
+        wins = await gather_all(self._collector.wins(race(*one)) for one in lessons.items())
+        return dict(zip(lessons, wins, strict=True))
 
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
         """Returns the ADDs of examples. They come once, after the first step, where nothing has any
