@@ -64,7 +64,7 @@ def experiment() -> None:
 @option("--unit", "What counts once.", type=click.Choice(["subject", "call"]), default="subject")
 @option(
     "--scale",
-    "Between what scores lie, such as score=1..5; repeatable.  [0..1]",
+    "Between what scores lie, such as score=1..5; repeatable.  [as on record, or 0..1]",
     name="scales",
     multiple=True,
     metavar="SCORE=LOW..HIGH",

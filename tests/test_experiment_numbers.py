@@ -14,7 +14,14 @@ from tfgrpo.production.experiment import ExperimentPlan, experiment, start
 from tfgrpo.production.experiment_end import settle
 from tfgrpo.production.experiment_evidence import weighed
 from tfgrpo.store import InvalidOperation, Store
-from tfgrpo.store.activity.traffic import ArmCall, ArmScore, CallRecord, Feedback, traffic_path
+from tfgrpo.store.activity.traffic import (
+    ArmCall,
+    ArmScore,
+    CallRecord,
+    Feedback,
+    Scale,
+    traffic_path,
+)
 from tfgrpo.store.opening import open_traffic
 
 LUMPY = ([1.0, 0.5, 0.0], [0.97, 0.02, 0.01])
@@ -154,6 +161,47 @@ def test_a_scale_is_on_record_and_checked_against_scores_on_record(store: Store)
     run(store, *begin, "--metric", "score:stars", "--scale", "score:stars=1..5")
     assert experiment(store, "e").plan.scale("score:stars") == (1, 5)
     assert experiment(store, "e").plan.scale("latency") is None
+
+
+@pytest.fixture
+def scaled(store: Store) -> Store:  # noqa: F811
+    """With a call on record that got four of five stars, and was right."""
+    with closing(open_traffic(traffic_path(store.path), create=True)) as traffic:
+        blank = dict.fromkeys(CallRecord._fields, 0)
+        traffic.add([CallRecord(**blank | {"id": "call-1", "worker": "w", "route": "/"})], [])  # type: ignore[arg-type]
+        traffic.set_scale("stars", Scale(1, 5))
+        traffic.add_feedback(Feedback("call-1", 1, "ann", 4.0, "stars"))
+        traffic.add_feedback(Feedback("call-1", 2, "ann", 1.0))
+        traffic.add_feedback(Feedback("call-1", 3, "ann", 0.0, "tone"))
+    return store
+
+
+def test_an_experiment_takes_the_scales_that_are_on_record(scaled: Store) -> None:
+    begin = ("experiment", "start", "stars", "--control", "prod", "--candidate", "main")
+    run(scaled, *begin, "--metric", "score:stars")
+    assert experiment(scaled, "stars").plan.scale("score:stars") == (1, 5)
+    run(scaled, "experiment", "stop", "stars")
+    plain = start(scaled, "plain", ("prod", "main"), 0.1).plan
+    assert dict(plain.scales) == {"score": (0, 1), "score:stars": (1, 5)}
+    named = ExperimentPlan("score:stars", scales=(("score:stars", (0.0, 10.0)),))
+    run(scaled, "experiment", "stop", "plain")
+    assert start(scaled, "named", ("prod", "main"), 0.1, named).plan.scale("score:stars") == (0, 10)
+
+
+def test_plain_scores_are_those_on_the_scale_of_feedback_without_a_label(scaled: Store) -> None:
+    with closing(open_traffic(traffic_path(scaled.path))) as traffic:
+        traffic.set_scale("", Scale(1, 5))
+    plan = start(scaled, "e", ("prod", "main"), 0.1).plan
+    assert dict(plan.scales) == {"score": (1, 5), "score:tone": (0, 1)}
+    calls = [call(n, bool(n % 2)) for n in range(40)]
+    scores = [ArmScore(c.id, 5.0 if n % 2 else 1.0, "stars") for n, c in enumerate(calls)]
+    others = [ArmScore(c.id, 0.0, "tone") for c in calls]
+    found = weighed(plan_of(plan=plan), calls, [*others, *scores])
+    assert (found.compared[0].control.mean, found.compared[0].candidate.mean) == (1, 5)
+    assert not found.verdict.doubts
+    assert "score: feedback with the label tone has another scale, and does not count" in (
+        found.notes
+    )
 
 
 def test_auto_promotes_nothing_that_is_lumpy_and_the_same(

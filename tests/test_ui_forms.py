@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 from test_ui_library import commit, ids, texts
+from test_ui_round_trips import ORIGIN
 from ui_demo import BEGIN
 from ui_records import every_record
 from ui_rig import Visitor, crawl, store_at
 
-from tfgrpo.improvement.proposals import Draftsman, accept, propose
+from tfgrpo.improvement.proposals import Draftsman, accept, list_proposals, propose
+from tfgrpo.production.experiment import start
 from tfgrpo.store import Operation, Store
 from tfgrpo.ui.pages import PAGES
 
@@ -133,6 +135,52 @@ def test_a_library_of_any_size_is_arranged_page_by_page(tmp_path: Path) -> None:
         page = visitor.get(f"/library/order?branch=main&onto=v1&order={bad}", status=400)
 
 
+FLAG = re.compile(r"(?<![\w-])--\w")
+
+
+def shown_text(page: str) -> str:
+    """What a page says above all else: its alerts, without their tags."""
+    alerts = re.finditer(r'<(\w+)[^>]*role="alert".*?</\1>', page, re.S)
+    return html.unescape(re.sub(r"<[^>]+>", "", " ".join(one[0] for one in alerts)))
+
+
+def test_no_refused_form_names_a_flag_of_the_command_line(tmp_path: Path) -> None:
+    path = every_record(tmp_path, now=BEGIN)
+    visitor = Visitor(path)
+    with Store.open(path) as store:
+        base, branch = store.tip("web"), "proposal/w"
+        store.create_branch(branch, base)
+        first = next(iter(store.library(base))).id
+        store.commit(branch, [Operation("MODIFY", first, "Words of it.")], message="learned")
+        proposal = propose(store, Draftsman(branch, "web", "a test", base)).id
+        tested = next(one for one in list_proposals(store, "open") if one.id != proposal)
+        store.create_branch("shop")
+        start(store, "trial", ("shop", tested.candidate.name), 0.5, why="to see")
+    on_web = {"branch": "web", "onto": base.name, "reason": "x", "why": "x"}
+    new = on_web | {"name": "e", "candidate": "v1", "share": "5", "auto": "1"}
+    forms = [
+        ("/library/add", on_web | {"texts": "More."}),
+        ("/library/whole", on_web | {"content": "- More."}),
+        ("/library/change", on_web | {"experience": first, "act": "delete"}),
+        ("/rollback", on_web | {"to": "v1"}),
+        ("/combine", on_web | {"kind": "merge", "version": "main"}),
+        ("/experiment/new", new | {"metric": "score", "unit": "call"}),
+        ("/experiment/test-0", {"seen": "running 0.5", "act": "promote", "why": "x"}),
+        ("/review", {"id": proposal, "seen": "1", "act": "accept", "onto": base.name}),
+        ("/review", {"id": tested.id, "seen": f"{tested.decisions}", "act": "reject", "why": "x"}),
+        ("/call/call-000000000001", {"score": "7"}),
+    ]
+    with Store.open(path) as store:
+        store.commit("arm-0", [Operation("ADD", text="Meanwhile.")], message="meanwhile")
+    for address, fields in forms:
+        form = {"csrf": visitor.csrf(), **fields}
+        answer = visitor.client.post(address, data=form, headers=ORIGIN)
+        assert answer.status_code >= 400, (address, fields, answer.text)
+        words = shown_text(answer.text)
+        assert words.strip(), (address, answer.text)
+        assert FLAG.search(words) is None, (address, words)
+
+
 def test_every_error_page_leads_on(tmp_path: Path) -> None:
     """To the page that it was asked from, and to one beside the first; whichever page it is of."""
     visitor = Visitor(every_record(tmp_path, now=BEGIN))
@@ -154,6 +202,7 @@ def test_every_error_page_leads_on(tmp_path: Path) -> None:
                 if answer.status_code < 400 or 'role="alert"' not in answer.text:
                     continue
                 errors += 1
+                assert FLAG.search(shown_text(answer.text)) is None, (path, answer.text)
                 main = answer.text.partition("<main")[2].partition("</main")[0]
                 out = set(re.findall(r'href="([^"]+)"', main))
                 assert "/library?at=web" in out or "<form" in main, (path, query, main)

@@ -8,6 +8,7 @@ import json
 import re
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,14 @@ from ui_rig import chromium as chromium
 from tfgrpo.production.by_day import Bounds, bounds, production_report
 from tfgrpo.production.experiment import experiment
 from tfgrpo.store import Store
-from tfgrpo.store.activity.traffic import CallFilter, CallRecord, Feedback, by_version, traffic_path
+from tfgrpo.store.activity.traffic import (
+    CallFilter,
+    CallRecord,
+    Feedback,
+    Scale,
+    by_version,
+    traffic_path,
+)
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.figure_cache import Memory
@@ -172,6 +180,21 @@ def test_an_experiment_is_started_and_ended_where_others_did_nothing_since(store
     with Store.open(store) as opened:
         assert experiment(opened, "again").share == 0.2
     assert "/experiment/new" not in Visitor(store, read_only=True).get("/production")
+
+
+def test_an_experiment_begins_where_scores_have_a_scale_of_their_own(store: Path) -> None:
+    visitor = Visitor(store)
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        traffic.set_scale("stars", Scale(1, 5))
+    visitor.post("/call/call-000000000001", {"score": "4", "label": "stars"})
+    for name, branch, metric in (("stars", "web", "score:stars"), ("plain", "main", "score")):
+        page = visitor.get(f"/experiment/new?branch={branch}")
+        assert f"<option>{metric}</option>" in page
+        wanted = {"name": name, "candidate": "v2", "metric": metric, "why": "to see"}
+        fields = form_of(page, "/experiment/new") | wanted | {"share": "20", "unit": "call"}
+        assert f"Experiment {name} runs" in visitor.post("/experiment/new", fields)
+    with Store.open(store) as opened:
+        assert experiment(opened, "stars").plan.scale("score:stars") == (1, 5)
 
 
 @pytest.mark.browser

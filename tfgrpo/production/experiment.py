@@ -46,6 +46,8 @@ SCALES: dict[str, Scale | None] = {"errors": (-1.0, 0.0), "latency": None, "toke
 """What is measured lies between these; None where it has no bounds."""
 SCALE: Scale = (0.0, 1.0)
 """That of scores, unless another is named: false is 0, true is 1."""
+PLAIN = "score"
+"""The metric of feedback whose label is none of its own."""
 
 
 class Arm(NamedTuple):
@@ -61,7 +63,7 @@ class ExperimentPlan(NamedTuple):
     `metric` is `score` (of feedback), `score:LABEL` (of feedback with that label) or one of
     `MEASURES`; `guards` are metrics that must not become worse by more than their tolerance.
     `unit` is what counts once: a subject, or each call. `scales` are those of scores that are not
-    between 0 and 1.
+    between 0 and 1; feedback whose label has one of its own here does not count as `score`.
     """
 
     metric: str = "score"
@@ -69,6 +71,12 @@ class ExperimentPlan(NamedTuple):
     unit: str = "subject"
     auto: bool = False
     scales: tuple[tuple[str, Scale], ...] = ()
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """The labels whose feedback does not count as plain `score`."""
+        metrics = (self.metric, *dict(self.guards), *dict(self.scales))
+        return frozenset(one.partition(":")[2] for one in metrics if ":" in one)
 
     def scale(self, metric: str) -> Scale | None:
         """Returns what values of a metric lie between; None for one without bounds."""
@@ -147,10 +155,10 @@ def start(
 ) -> Experiment:
     """Starts an experiment: of the branch `arms[0]`, the control, and the revision `arms[1]`.
 
-    Raises InvalidName for a name that was used or cannot be one, UnknownRevision, and
-    InvalidOperation where an experiment is running on that branch, where both are the same
-    version, where scores on record are outside of their scale, or where `auto` could not move a
-    protected branch.
+    Scales that the plan does not name are those that are on record with the traffic. Raises
+    InvalidName for a name that was used or cannot be one, UnknownRevision, and InvalidOperation
+    where an experiment is running on that branch, where both are the same version, where scores
+    on record are outside of their scale, or where `auto` could not move a protected branch.
     """
     plan = plan or ExperimentPlan()
     _check_plan(plan)
@@ -158,7 +166,7 @@ def start(
     if not NAME.match(name):
         raise InvalidName(f"{name!r} cannot name an experiment", hint="use letters, digits, _ . -")
     control, candidate = arms
-    _check_scores(store, plan)
+    plan = _scaled(store, plan)
     with store.port.transaction():
         if any(one.name == name for one in experiments(store)):
             raise InvalidName(
@@ -178,7 +186,7 @@ def start(
             )
         if plan.auto and name_moves.is_protected(store.port, f"heads/{control}"):
             raise InvalidOperation(
-                f"{control} is protected, so --auto could not move it",
+                f"{control} is protected, so the experiment could not move it by itself",
                 hint="promote by hand with --force, or lift the protection",
             )
         content = {
@@ -192,7 +200,7 @@ def start(
             "guards": [list(guard) for guard in plan.guards],
             "unit": plan.unit,
             "auto": plan.auto,
-            "scales": {metric: list(scale) for metric, scale in _score_scales(plan).items()},
+            "scales": {metric: list(scale) for metric, scale in plan.scales},
         }
         decide(store, KIND, name, content, why=why)
         return experiment(store, name)
@@ -385,26 +393,41 @@ def _score_scales(plan: ExperimentPlan) -> dict[str, Scale]:
     return {m: scale for m in metrics if m not in SCALES and (scale := plan.scale(m)) is not None}
 
 
-def _check_scores(store: Store, plan: ExperimentPlan) -> None:
-    """Raises InvalidOperation where scores on record are outside of the scale of their metric."""
+def _scaled(store: Store, plan: ExperimentPlan) -> ExperimentPlan:
+    """Returns a plan with the scales of its scores, those on record where it names none. Where it
+    compares plain `score`, labels on another scale are among them. Raises InvalidOperation where
+    scores on record are outside of the scale of their metric."""
     scales, path = _score_scales(plan), traffic_path(store.path)
-    if not scales or not os.path.isfile(path):
-        return
-    with closing(open_traffic(path)) as traffic:
-        ranges = traffic.score_ranges()
-    labels = {metric.partition(":")[2] for metric in scales if ":" in metric}
-    for metric, scale in scales.items():
+    ranges: Mapping[str | None, Scale] = {}
+    if scales and os.path.isfile(path):
+        with closing(open_traffic(path)) as traffic:
+            ranges, known = traffic.score_ranges(), traffic.scales()
+        recorded = {f"score:{label}" if label else PLAIN: ends for label, ends in known.items()}
+        named = dict(plan.scales)
+        scales |= {metric: recorded[metric] for metric in scales.keys() - named & recorded.keys()}
+        if PLAIN in scales:
+            labels = [] if PLAIN in named else [label for label in ranges if label]
+            others = {f"score:{label}": SCALE for label in labels} | recorded
+            scales = {m: ends for m, ends in others.items() if ends != scales[PLAIN]} | scales
+    plan = plan._replace(scales=tuple(scales.items()))
+    _check_scores(plan, ranges)
+    return plan
+
+
+def _check_scores(plan: ExperimentPlan, ranges: Mapping[str | None, Scale]) -> None:
+    apart = plan.apart
+    for metric, (least, most) in _score_scales(plan).items():
         label = metric.partition(":")[2]
         of_metric = [
-            r for name, r in ranges.items() if (name == label if label else name not in labels)
+            r for name, r in ranges.items() if (name == label if label else name not in apart)
         ]
         if not of_metric:
             continue
         low, high = min(r[0] for r in of_metric), max(r[1] for r in of_metric)
-        if not scale[0] <= low <= high <= scale[1]:
+        if not least <= low <= high <= most:
             raise InvalidOperation(
                 f"{metric} is between {low:g} and {high:g} on record, and not between "
-                f"{scale[0]:g} and {scale[1]:g}",
+                f"{least:g} and {most:g}",
                 hint=f"name the scale that it has: --scale {metric}={low:g}..{high:g}",
             )
 

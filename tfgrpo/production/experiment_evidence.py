@@ -22,7 +22,7 @@ import math
 import os
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ import numpy
 
 from tfgrpo.evaluation import anytime_tests
 from tfgrpo.production.arm_of_subject import CANDIDATE, CONTROL, arm_name
-from tfgrpo.production.experiment import MEASURES, Experiment, Scale
+from tfgrpo.production.experiment import MEASURES, Experiment, ExperimentPlan, Scale
 from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
 from tfgrpo.store.history import replay
 from tfgrpo.store.opening import open_traffic
@@ -208,14 +208,13 @@ def _weighed(
 ) -> Evidence:
     units = _Units(experiment, calls)
     plan = experiment.plan
-    labels = {m.partition(":")[2] for m, _ in [(plan.metric, 0), *plan.guards] if ":" in m}
     guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
     apart = GUARDS_PART if guarded else 0.0
     sides = ALPHA * (1 - apart) / 2
     compared = []
     for metric, tolerance in [(plan.metric, 0.0), *guarded]:
         main = metric == plan.metric
-        values = units.values(metric, scores, labels)
+        values = units.values(metric, scores, plan.apart)
         test_of = _Test(
             metric,
             main,
@@ -225,7 +224,7 @@ def _weighed(
         )
         compared.append(_compared(values, test_of))
     mismatch = _mismatch(experiment, units)
-    notes = [*units.notes(), *_notes(compared)]
+    notes = [*units.notes(), *_notes(compared), *_not_counted(plan, scores)]
     if mismatch >= MISMATCH:
         notes.append(
             f"{units.subjects[CONTROL]} and {units.subjects[CANDIDATE]} subjects are not what the "
@@ -314,8 +313,11 @@ class _Units:
         if self._foreign:
             yield f"{self._foreign} calls under another version of the library are left out"
 
-    def values(self, metric: str, scores: Iterable[ArmScore], labels: set[str]) -> list[_Value]:
-        """Returns a metric's values in the order in which they became known."""
+    def values(
+        self, metric: str, scores: Iterable[ArmScore], apart: Collection[str]
+    ) -> list[_Value]:
+        """Returns a metric's values in the order in which they became known; feedback with a label
+        that is `apart` is none of plain `score`."""
         if metric in MEASURES:
             return [
                 _Value(candidate, subject, value, sizes)
@@ -326,7 +328,7 @@ class _Units:
         return [
             _Value(at.candidate, at.subject, one.score, at.sizes)
             for one in scores
-            if (one.label == label if label else one.label not in labels)
+            if (one.label == label if label else one.label not in apart)
             and (at := self._places.get(one.call)) is not None
         ]
 
@@ -407,9 +409,17 @@ def _notes(compared: Sequence[Compared]) -> Iterable[str]:
         if one.outside and one.scale is not None:
             yield (
                 f"{one.metric}: {one.outside} scores are not between {one.scale[0]:g} and "
-                f"{one.scale[1]:g}, and count as the nearer of these: another experiment with "
-                f"--scale {one.metric}=LOW..HIGH has them as they are"
+                f"{one.scale[1]:g}, and count as the nearer of these: another experiment "
+                f"on the scale {one.metric}=LOW..HIGH has them as they are"
             )
+
+
+def _not_counted(plan: ExperimentPlan, scores: Sequence[ArmScore]) -> Iterable[str]:
+    compared = (plan.metric, *dict(plan.guards))
+    for metric, _ in plan.scales:
+        label = metric.partition(":")[2]
+        if metric not in compared and any(one.label == label for one in scores):
+            yield f"score: feedback with the label {label} has another scale, and does not count"
 
 
 def _measured(values: Sequence[float]) -> Measured:

@@ -163,7 +163,7 @@ async def _form(visit: Visit) -> dict[str, list[str]]:
 
 def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
     """Answers with what went wrong and where to go on: to the page that it was asked from, and to
-    the one of the navigation that it belongs to. A hint for the command line is called one."""
+    the one of the navigation that it belongs to."""
     titles = {page.path: page.title for page in PAGES if page.title}
     return visit.render(
         "error.html",
@@ -172,7 +172,6 @@ def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
         title="Error",
         back=_page_before(visit),
         nearest=(visit.section, titles[visit.section]) if visit.section in titles else None,
-        for_terminal="`tfgrpo" in (error.hint or "") or " --" in f" {error.hint or ''}",
     )
 
 

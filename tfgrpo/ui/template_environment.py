@@ -9,6 +9,7 @@ value has under it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import BuiltinMethodType, MethodType
@@ -25,6 +26,7 @@ from tfgrpo.ui import charts
 
 TEMPLATES = Path(__file__).parent / "templates"
 UNKNOWN = "–"
+FLAG = re.compile(r"(?<![\w-])--\w")
 LONG = 2_000
 """Characters of a text that a page shows before it is cut."""
 
@@ -79,6 +81,7 @@ def environment(pages: Collection[str]) -> Environment:
     filters = (
         *(wording.age, wording.when, wording.iso, wording.money, wording.span),
         *(count, signed, decimal, percent, milliseconds, cut, short, in_words, own, unseen, chance),
+        for_a_page,
     )
     templates.filters |= {one.__name__: one for one in filters} | {"pieces": compared}
     templates.globals |= {
@@ -134,6 +137,13 @@ def in_words(value: object) -> str:
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return ", ".join(map(in_words, value))
     raise Unprintable(f"a template tells a {type(value).__name__}")
+
+
+def for_a_page(hint: str | None) -> str:
+    """Returns the parts of an error's hint that make sense on a page: none names a flag, and a
+    command is said to be for a terminal."""
+    words = "; ".join(part for part in (hint or "").split("; ") if not FLAG.search(part))
+    return f"In a terminal: {words}" if "`tfgrpo" in words else words
 
 
 def count(value: float | None) -> str:
