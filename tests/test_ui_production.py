@@ -32,6 +32,7 @@ from tfgrpo.store.activity.traffic import (
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.figure_cache import Memory
+from tfgrpo.ui.notifications import notices
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -125,6 +126,47 @@ def test_bounds_are_set_on_record_and_a_day_that_crosses_them_is_an_alert(store:
     assert "more than" not in page.partition("Alerts")[0]
     again = form_of(page, "/production/bounds")
     assert visitor.post("/production/bounds", again | {"errors": "-1"}, status=400)
+
+
+def test_a_call_of_unknown_price_silences_no_bound_on_the_cost(store: Path) -> None:
+    (store.parent.parent / "tfgrpo.toml").write_text("[prices.m]\nprompt = 1e4\ncompletion = 1e4\n")
+    visitor = Visitor(store)
+
+    def alert(dollars: float) -> tuple[str, list[str]]:
+        fields = form_of(visitor.get("/production"), "/production/bounds")
+        visitor.post("/production/bounds", fields | {"dollars": f"{dollars}"})
+        with Store.open(store) as opened:
+            told = [one.text for one in notices(opened).values() if one.kind == "bound"]
+        return visitor.get("/production"), told
+
+    def add(id: str, model: str) -> None:
+        with closing(open_traffic(traffic_path(store))) as traffic:
+            now = time.time_ns() // 1000
+            call = BLANK._replace(id=id, time=now, model=model, status=200, latency=1, added=1)
+            traffic.add([call._replace(prompt_tokens=100, completion_tokens=10)], [])
+
+    add("priced", "m")
+    assert "unknown for" not in alert(1e6)[0]
+    add("unpriced", "nobody-knows")
+    visitor = Visitor(store)  # figures are some seconds old
+    page, told = alert(1e6)
+    assert "the cost is unknown for 1 call" in page
+    assert [words for words in told if words.endswith("the cost is unknown for 1 call")] == told
+    page, told = alert(1)
+    assert "the calls cost at least $" in page
+    assert "more than $1.00" in page
+    assert any("at least $" in words for words in told)
+
+
+def test_a_bound_that_is_crossed_is_told_once_whichever_others_are(store: Path) -> None:
+    def slow(errors: str) -> set[str]:
+        fields = form_of(visitor.get("/production"), "/production/bounds")
+        visitor.post("/production/bounds", fields | {"errors": errors, "latency": "1"})
+        with Store.open(store) as opened:
+            return {key for key, one in notices(opened).items() if "95 % of calls" in one.text}
+
+    visitor = Visitor(store)
+    assert slow("") == slow("1") != set()
 
 
 def test_an_old_figure_is_shown_once_more_while_another_is_computed() -> None:

@@ -17,6 +17,7 @@ from tfgrpo.costs import prices as known_prices
 from tfgrpo.costs.prices import Price
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.traffic import (
+    CallRecord,
     LiveFigures,
     MeasuredCall,
     by_version,
@@ -28,6 +29,7 @@ from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history.revisions import BRANCH
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.store import Store
+from tfgrpo.wording import plural
 
 KIND = "bounds"
 """The kind of the decisions that set bounds."""
@@ -39,12 +41,15 @@ MOST_ROLLOUTS = 50
 
 
 class DayFigures(NamedTuple):
-    """A day's calls under a version, or under all of them, in figures. `dollars` is None where
-    what a call cost is unknown."""
+    """A day's calls under a version, or under all of them, in figures."""
 
     day: date
     figures: LiveFigures
-    dollars: float | None
+
+    @property
+    def dollars(self) -> float | None:
+        """What the calls cost; None where that is unknown of one of them."""
+        return None if self.figures.unpriced else self.figures.dollars
 
     @property
     def errors(self) -> float:
@@ -104,22 +109,17 @@ def production_report(path: str, since: int, prices: Mapping[str, Any]) -> Produ
 def _day(
     number: int, name: str, calls: Sequence[MeasuredCall], per: Mapping[str, Price | None]
 ) -> DayFigures:
-    day = datetime.fromtimestamp(number * DAY / 1e6, UTC).date()
-    return DayFigures(day, figures(name, calls), _dollars(calls, per))
-
-
-def _dollars(calls: Iterable[MeasuredCall], per: Mapping[str, Price | None]) -> float | None:
-    dollars = 0.0
-    for call in calls:
+    def cost(call: CallRecord | MeasuredCall) -> float | None:
         price = per[call.model or ""]
         if call.prompt_tokens is None or call.completion_tokens is None:
-            if call.status >= 400 or not call.status:
-                continue  # what failed before it was answered is not paid for
-            return None
+            # what failed before it was answered is not paid for
+            return 0.0 if call.status >= 400 or not call.status else None
         if price is None:
             return None
-        dollars += price.of(call.prompt_tokens, call.cached_tokens or 0, call.completion_tokens)
-    return dollars
+        return price.of(call.prompt_tokens, call.cached_tokens or 0, call.completion_tokens)
+
+    day = datetime.fromtimestamp(number * DAY / 1e6, UTC).date()
+    return DayFigures(day, figures(name, calls, cost))
 
 
 def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]:
@@ -155,16 +155,23 @@ def set_bounds(store: Store, new: Bounds, *, seen: int, why: str | None = None) 
         decide(store, KIND, EVERY, new._asdict(), why=why)
 
 
-def crossed(day: DayFigures, set_to: Bounds) -> list[str]:
-    """Returns which bounds a day crosses, in words."""
+def crossed(day: DayFigures, set_to: Bounds) -> dict[str, str]:
+    """Returns which bounds a day crosses: name → in words. Where a bound on the cost is not crossed
+    by what is known, `unpriced` says how many calls have an unknown one."""
     late, score = day.figures.p95 / 1000, day.figures.score
-    alerts = []
+    known, unknown = day.figures.dollars or 0.0, day.figures.unpriced
+    alerts = {}
     if set_to.errors is not None and day.errors > set_to.errors:
-        alerts.append(f"{day.errors:.1%} of calls failed, more than {set_to.errors:.1%}")
+        alerts["errors"] = f"{day.errors:.1%} of calls failed, more than {set_to.errors:.1%}"
     if set_to.score is not None and score is not None and score < set_to.score:
-        alerts.append(f"the mean score is {score:.3f}, less than {set_to.score:g}")
+        alerts["score"] = f"the mean score is {score:.3f}, less than {set_to.score:g}"
     if set_to.latency is not None and late > set_to.latency:
-        alerts.append(f"95 % of calls take up to {late:,.0f} ms, more than {set_to.latency:,.0f}")
-    if set_to.dollars is not None and (day.dollars or 0.0) > set_to.dollars:
-        alerts.append(f"the calls cost ${day.dollars:,.2f}, more than ${set_to.dollars:,.2f}")
+        slow = f"95 % of calls take up to {late:,.0f} ms, more than {set_to.latency:,.0f}"
+        alerts["latency"] = slow
+    if set_to.dollars is not None and known > set_to.dollars:
+        least = "at least " if unknown else ""
+        sums = f"{least}${known:,.2f}, more than ${set_to.dollars:,.2f}"
+        alerts["dollars"] = f"the calls cost {sums}"
+    elif set_to.dollars is not None and unknown:
+        alerts["unpriced"] = f"the cost is unknown for {plural(unknown, 'call')}"
     return alerts

@@ -84,9 +84,10 @@ def _production(store: Store) -> dict[str, Notice]:
         log.info("production was not looked at: %s", trouble)
         return waiting
     for day in days:
-        for number, words in enumerate(crossed(day, set_to)):
-            key = f"bound {day.day} {number} {words.partition(' of ')[2][:5]}"
-            waiting[key] = Notice("bound", f"{day.day}: {words}", "/production")
+        for name, words in crossed(day, set_to).items():
+            waiting[f"bound {day.day} {name}"] = Notice(
+                "bound", f"{day.day}: {words}", "/production"
+            )
     return waiting
 
 

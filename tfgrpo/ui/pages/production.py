@@ -80,13 +80,6 @@ DAYS: tuple[Column[DayFigures], ...] = (
 )
 
 
-class Alert(NamedTuple):
-    """The bounds that a day crosses, in words."""
-
-    day: str
-    crossed: list[str]
-
-
 class ShownExperiment(NamedTuple):
     """An experiment with what it has found; None where no traffic is on record."""
 
@@ -138,9 +131,9 @@ def show(visit: Visit) -> Response:
         days=None if report is None else table(visit, report.by_day, DAYS, "days"),
         charts=[] if report is None else day_charts(report.days, moves),
         rollouts=moves[-ROLLOUTS:][::-1],
-        alerts=[Alert(f"{one.day}", crossed(one, limits)) for one in report.days[:ALERTS]]
+        alerts={f"{one.day}": crossed(one, limits) for one in report.days[:ALERTS]}
         if report
-        else [],
+        else {},
         limits=limits,
         seen=seen,
         calls=calls,
