@@ -169,6 +169,7 @@ def test_no_refused_form_names_a_flag_of_the_command_line(tmp_path: Path) -> Non
         ("/review", {"id": proposal, "seen": "1", "act": "accept", "onto": base.name}),
         ("/review", {"id": tested.id, "seen": f"{tested.decisions}", "act": "reject", "why": "x"}),
         ("/call/call-000000000001", {"score": "7"}),
+        ("/keys", {"name": "shop", "budget": "much"}),
     ]
     with Store.open(path) as store:
         store.commit("arm-0", [Operation("ADD", text="Meanwhile.")], message="meanwhile")

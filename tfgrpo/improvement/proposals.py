@@ -293,7 +293,7 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
     if what.seen is not None and what.seen != proposal.decisions:
         raise StaleVersion(
             f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
-            hint="nothing was recorded: look at what is open now",
+            hint="look at what is open now",
         )
     taken = _named(proposal, what.accept)
     down = {_named(proposal, [name])[0]: why for name, why in what.reject.items()}

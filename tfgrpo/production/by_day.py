@@ -151,7 +151,7 @@ def set_bounds(store: Store, new: Bounds, *, seen: int, why: str | None = None) 
         raise InvalidOperation("a bound is a number from 0 on")
     with store.port.transaction():
         if bounds(store)[1] != seen:
-            raise StaleVersion("somebody has set other bounds meanwhile", hint="load the page anew")
+            raise StaleVersion("somebody has set other bounds meanwhile")
         decide(store, KIND, EVERY, new._asdict(), why=why)
 
 

@@ -160,11 +160,13 @@ class Visit:
         page = self.site.templates.get_template(template).render(shared | context)
         return HTMLResponse(page, status)
 
-    def done(self, path: str, notice: str = "", undo: Act | None = None) -> RedirectResponse:
+    def done(
+        self, path: str, notice: str = "", undo: Act | None = None, *, is_refusal: bool = False
+    ) -> RedirectResponse:
         """Returns the way to a page after a form was taken, which shows the notice once, with what
-        takes it back."""
+        takes it back; as an error, if it is a refusal."""
         if notice:
-            self.session.notices.append(Line(notice, undo))
+            self.session.notices.append(Line(notice, undo, is_refusal))
         return RedirectResponse(path, 303)
 
     def moved(self, branch: str, version: int | None, path: str) -> Act | None:

@@ -48,5 +48,5 @@ def number_in(value: str) -> float | None:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadForm(f"{value[:40]!r} is no score", hint="true, false or a number")
+        raise BadForm(f"{value[:40]!r} is no number", hint="such as 0.5; true is 1")
     return number

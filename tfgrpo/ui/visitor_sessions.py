@@ -28,10 +28,11 @@ class Act(NamedTuple):
 
 
 class Line(NamedTuple):
-    """What was done, in words, and what takes it back, if anything does."""
+    """What was done, in words, and what takes it back, if anything does; or what was refused."""
 
     text: str
     undo: Act | None = None
+    is_refusal: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from tfgrpo.production.experiment import (
 from tfgrpo.store.errors import StaleVersion, TfgrpoError
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit, status_of
+from tfgrpo.ui.pages.production import show as show_production
 from tfgrpo.ui.shown_project import branches_of_people
 from tfgrpo.ui.traffic_beside import number_in, traffic_of
 from tfgrpo.ui.visitor_sessions import Act
@@ -76,14 +77,20 @@ def begin(visit: Visit) -> Response:
 
 
 def decide(visit: Visit) -> Response:
-    """Changes the share of an experiment or ends it. Where somebody did since the page was made,
-    nothing is recorded."""
+    """Changes the share of an experiment or ends it. Where that is refused, or somebody did since
+    the page was made, nothing is recorded, and what was written is still in the form."""
+    running = experiment(visit.store, visit.path("name"))
+    try:
+        return _decided(visit, running)
+    except TfgrpoError as refusal:
+        return show_production(visit, refusal, experiment(visit.store, running.name))
+
+
+def _decided(visit: Visit, running: Experiment) -> Response:
     store, act = visit.store, visit.field("act")
-    running = experiment(store, visit.path("name"))
     if visit.required("seen", "what the form was made from") != _state(running):
         raise StaleVersion(
-            f"somebody has decided about {running.name} meanwhile: it is {running.state}",
-            hint="nothing was recorded; the page of production shows what is so now",
+            f"somebody has decided about {running.name} meanwhile: it is {running.state}"
         )
     acts: dict[str, Any] = {"promote": promote, "rollback": roll_back, "stop": stop}
     why = visit.required("why", "why")

@@ -16,7 +16,7 @@ from tfgrpo.store.activity.key_ledger import (
     parse_budget,
     spent_by,
 )
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError
 from tfgrpo.store.opening import open_ledger
 from tfgrpo.ui.page_route import Route
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfgrpo.ui.page_visit import Visit
 
 
-def show(visit: Visit, secret: str | None = None, refusal: str | None = None) -> Response:
+def show(visit: Visit, secret: str | None = None, refusal: TfgrpoError | None = None) -> Response:
     """Answers with all keys that are in force."""
     path, rows = ledger_path(visit.store.file), []
     if os.path.isfile(path):
@@ -61,8 +61,8 @@ def issue(visit: Visit) -> Response:
         key = VirtualKey(0, name, key_digest(secret), visit.who, now, None, limits)
         with closing(open_ledger(ledger_path(visit.store.file), create=True)) as ledger:
             ledger.add_key(key)
-    except InvalidOperation as error:
-        return show(visit, refusal=f"{error}: {error.hint}")
+    except InvalidOperation as refusal:
+        return show(visit, refusal=refusal)
     return show(visit, secret)
 
 

@@ -29,13 +29,13 @@ from tfgrpo.production.experiment_evidence import Evidence, evidence
 from tfgrpo.production.rollback import before_that, rollback
 from tfgrpo.store.activity.decisions import Decision, decisions
 from tfgrpo.store.activity.traffic import CallFilter, ListedCall, LiveFigures, traffic_path
-from tfgrpo.store.errors import StaleVersion, UnknownRevision
+from tfgrpo.store.errors import StaleVersion, TfgrpoError, UnknownRevision
 from tfgrpo.store.history.library_order import moves
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.records import Version
 from tfgrpo.ui.charts import Chart, CurvePoint, chart, short, with_events
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import Visit, status_of
 from tfgrpo.ui.pages.review import seen_in
 from tfgrpo.ui.pages.version import Meanwhile, meanwhile, shown_moves
 from tfgrpo.ui.shown_project import branches_of_people, project_of
@@ -102,8 +102,11 @@ class ShownDecision(NamedTuple):
     move: DecidedMove
 
 
-def show(visit: Visit) -> Response:
-    """Answers with the figures of versions, experiments, decisions and calls."""
+def show(
+    visit: Visit, refusal: TfgrpoError | None = None, about: Experiment | None = None
+) -> Response:
+    """Answers with the figures of versions, experiments, decisions and calls; above them why a form
+    was refused, `about` an experiment or the bounds, whose form has what was written."""
     since = visit.query("since", "7d")
     start = parse_time(since, now=time.time_ns() // 1000)
     report: ProductionReport | None = None
@@ -124,7 +127,11 @@ def show(visit: Visit) -> Response:
     limits, seen = bounds(visit.store)
     return visit.render(
         "production.html",
+        200 if refusal is None else status_of(refusal),
         title="Production",
+        refusal=refusal,
+        refused=None if refusal is None else visit.request.url.path,
+        wrote=visit.field("why") if about is not None and about.state != RUNNING else "",
         since=since,
         report=report,
         versions=None if report is None else table(visit, report.versions, VERSIONS, "versions"),
@@ -187,12 +194,16 @@ def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout]) -> list[Cha
 
 
 def bound(visit: Visit) -> Response:
-    """Sets from where on a day's figures are an alert."""
-    values = {name: number_in(visit.field(name).strip()) for name in Bounds._fields}
-    if values["errors"] is not None:
-        values["errors"] /= 100
-    before, seen = bounds(visit.store)[0], seen_in(visit)
-    set_bounds(visit.store, Bounds(**values), seen=seen)
+    """Sets from where on a day's figures are an alert. What is refused is still in the form."""
+    before = bounds(visit.store)[0]
+    try:
+        values = {name: number_in(visit.field(name).strip()) for name in Bounds._fields}
+        if values["errors"] is not None:
+            values["errors"] /= 100
+        seen = seen_in(visit)
+        set_bounds(visit.store, Bounds(**values), seen=seen)
+    except TfgrpoError as refusal:
+        return show(visit, refusal)
     old = before._replace(errors=None if before.errors is None else 100 * before.errors)
     fields = [
         (name, "" if value is None else f"{value:g}") for name, value in old._asdict().items()

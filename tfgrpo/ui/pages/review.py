@@ -18,11 +18,11 @@ from tfgrpo.improvement.proposals import (
     list_proposals,
     review,
 )
-from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.evidence import read_evidence
 from tfgrpo.store.history.merge import MergeConflict, Resolve
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit
+from tfgrpo.ui.page_visit import BadForm, Visit, status_of
 from tfgrpo.ui.pages.combine import Undecided, resolution
 from tfgrpo.ui.visitor_sessions import Act
 from tfgrpo.wording import plural
@@ -52,7 +52,7 @@ def show_proposal(
     skipped: list[str] | None = None,
     *,
     conflicts: MergeConflict | None = None,
-    stale: StaleVersion | None = None,
+    refusal: TfgrpoError | None = None,
 ) -> Response:
     """Answers with a proposal, above it what stands against what was just decided."""
     if everything is None:
@@ -72,7 +72,7 @@ def show_proposal(
         context["facts"] = _facts(visit, current)
     return visit.render(
         "review.html",
-        409 if conflicts or stale else 200,
+        200 if (why_not := conflicts or refusal) is None else status_of(why_not),
         title="Review",
         current=current,
         waiting=waiting,
@@ -81,7 +81,7 @@ def show_proposal(
         skipped=",".join(skipped),
         put_off=len({one.id for one in waiting} & set(skipped)),
         decided=decided[:DECIDED],
-        stale=stale,
+        refusal=refusal,
         onto=None if current is None else tip_of(visit, current),
         reasons=list(dict.fromkeys(one.why for one in decided if one.why))[:10],
         conflicts=conflicts.conflicts if conflicts else (),
@@ -144,25 +144,25 @@ def tip_of(visit: Visit, proposal: Proposal) -> str | None:
 
 def decide(visit: Visit) -> Response:
     """Records what was decided about each change, or takes a decision back; the next of the queue
-    follows. Where somebody decided since the page was made, or changed what a side was chosen for,
-    nothing is recorded and both are shown."""
+    follows. Where it is refused, or somebody decided since the page was made or changed what a side
+    was chosen for, nothing is recorded, and what was written is shown beside what is so now."""
     store, act = visit.store, visit.field("act")
     proposal = get_proposal(store, visit.required("id", "the proposal"))
     skipped = visit.field("skipped")
     onward = "/review" + (f"?skipped={quote(skipped)}" if skipped else "")
-    if act not in ("accept", "reject"):
-        raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept or reject")
     take = resolution(visit) if visit.field("onto") == tip_of(visit, proposal) else None
-    what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, take)
     try:
+        if act not in ("accept", "reject"):
+            raise BadForm(f"a proposal cannot be {act[:40]!r}", hint="accept or reject")
+        what = _all_down(visit, proposal) if act == "reject" else _chosen(visit, proposal, take)
         try:
             done = review(store, proposal.id, what)
         except Undecided:  # the other conflicts are shown with those that were
             done = review(store, proposal.id, replace(what, take=None))
     except MergeConflict as conflicts:
         return show_proposal(visit, proposal, conflicts=conflicts)
-    except StaleVersion as stale:
-        return show_proposal(visit, get_proposal(store, proposal.id), stale=stale)
+    except TfgrpoError as refusal:
+        return show_proposal(visit, get_proposal(store, proposal.id), refusal=refusal)
     write_library(store)
     if done.waiting:
         onward = f"/review?id={quote(done.id)}"
@@ -225,17 +225,25 @@ def _chosen(visit: Visit, proposal: Proposal, take: Resolve | None) -> Review:
 
 def say(visit: Visit) -> Response:
     """Records a comment on a proposal or on one of its changes."""
-    id = get_proposal(visit.store, visit.required("id", "the proposal")).id
-    visit.required("comment", "the comment")
-    comment(visit.store, id, visit.text("comment").strip(), visit.field("on") or None)
-    return visit.done(f"/review?id={quote(id)}#discussion", "Your comment is recorded")
+    proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
+    try:
+        visit.required("comment", "the comment")
+        words, on = visit.text("comment").strip(), visit.field("on") or None
+        comment(visit.store, proposal.id, words, on)
+    except TfgrpoError as refusal:
+        return show_proposal(visit, proposal, refusal=refusal)
+    return visit.done(f"/review?id={quote(proposal.id)}#discussion", "Your comment is recorded")
 
 
 def ask_for(visit: Visit) -> Response:
     """Records that somebody is asked to look at a proposal."""
-    id = get_proposal(visit.store, visit.required("id", "the proposal")).id
-    ask(visit.store, id, visit.required("name", "who is asked"))
-    return visit.done(f"/review?id={quote(id)}#discussion", "They are asked to look")
+    proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
+    try:
+        name = visit.required("name", "who is asked")
+        ask(visit.store, proposal.id, name)
+    except TfgrpoError as refusal:
+        return show_proposal(visit, proposal, refusal=refusal)
+    return visit.done(f"/review?id={quote(proposal.id)}#discussion", f"{name} is asked to look")
 
 
 ROUTES = (

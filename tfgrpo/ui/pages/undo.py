@@ -10,7 +10,7 @@ from starlette.responses import Response
 from tfgrpo.checked_out_file import write_library
 from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import get_proposal
-from tfgrpo.store.errors import StaleVersion
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.merge import MergeConflict
 from tfgrpo.store.history.revisions import BRANCH
@@ -30,8 +30,6 @@ def undo(visit: Visit) -> Response:
     why, seen = visit.field("why").strip() or None, seen_in(visit)
     try:
         reopen(store, proposal.id, why=why, resolve=resolve, seen=seen)
-    except StaleVersion as stale:
-        return show_proposal(visit, proposal, stale=stale)
     except MergeConflict as refusal:
         return visit.render(
             "undo.html",
@@ -41,16 +39,22 @@ def undo(visit: Visit) -> Response:
             onto=onto,
             conflicts=refusal.conflicts,
         )
+    except TfgrpoError as refusal:
+        return show_proposal(visit, proposal, refusal=refusal)
     write_library(store)
     return visit.done(f"/review?id={quote(proposal.id)}", f"Proposal {proposal.id} waits again")
 
 
 def take_back(visit: Visit) -> Response:
-    """Takes one operation back, unless what it moved has moved since."""
-    moves = name_moves.take_back(visit.store, seen_in(visit))
-    write_library(visit.store)
-    back = visit.field("back")
+    """Takes one operation back, unless what it moved has moved since: then the page where it was
+    says so."""
+    back, number = visit.field("back"), seen_in(visit)
     path = back if back.startswith("/") and not back.startswith(("//", "/\\")) else "/"
+    try:
+        moves = name_moves.take_back(visit.store, number)
+    except TfgrpoError as refusal:
+        return visit.done(path, f"{refusal}. Nothing was taken back.", is_refusal=True)
+    write_library(visit.store)
     of_branches = [move for move in moves if move.name.startswith(BRANCH)]
     names = [(move.name.removeprefix(BRANCH), move.version) for move in of_branches]
     words = ", ".join(f"{name} was at v{version}" for name, version in names)
