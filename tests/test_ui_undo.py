@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import html
+import importlib
 import re
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from test_ui_forms import form_of
 from ui_demo import demo
-from ui_rig import Visitor, serving, store_at, watched
+from ui_rig import OTHER, Visitor, serving, store_at, watched
 from ui_rig import chromium as chromium
 
+from tfgrpo.improvement.proposal_comments import ask, discussions
 from tfgrpo.store import InvalidOperation, Operation, Store
+from tfgrpo.store.activity.traffic import traffic_path
+from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history import name_moves
+from tfgrpo.store.history.bisect import Mark
+from tfgrpo.store.opening import open_traffic
+from tfgrpo.ui.pages import PAGES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -113,6 +122,152 @@ def test_decisions_rollbacks_and_feedback_are_taken_back(tmp_path: Path) -> None
     bounds = {"seen": "0", "errors": "1", "score": "", "latency": "", "dollars": ""}
     page = visitor.post(*line(visitor.post("/production/bounds", bounds)))
     assert "No bound is set." in page
+
+
+def test_a_search_comes_back_with_all_its_marks(tmp_path: Path) -> None:
+    store = demo(tmp_path)
+    visitor = Visitor(store)
+
+    def marks() -> tuple[Mark, ...]:
+        with Store.open(store) as opened:
+            return searches.load(opened).marks
+
+    first = marks()
+    fields = form_of(visitor.get("/bisect"), "/bisect/mark") | {"verdict": "skip", "why": "slow"}
+    undo = line(visitor.post("/bisect/mark", fields))
+    assert len(marks()) == len(first) + 1
+    visitor.post(*undo)
+    assert marks() == first
+    assert "Somebody went on with the search" in visitor.post(*undo, status=409)
+    page = visitor.post("/bisect/end", {"seen": len(first)})
+    assert "No search is on" in page
+    page = visitor.post(*line(page))
+    assert marks() == first
+    assert (store.parent / "bisect" / "experiences.json").is_file()
+    assert "No search is on" in visitor.post(*line(page))
+    page = visitor.post("/bisect/start", {"seen": 0, "bad": "HEAD", "good": "v1"})
+    assert "No search is on" in visitor.post(*line(page))
+    assert "No search is on" in Visitor(store, token=OTHER).post("/bisect/undo", {"seen": 0})
+
+
+def test_what_was_said_of_a_proposal_is_taken_back_and_said_again(tmp_path: Path) -> None:
+    store = demo(tmp_path)
+    visitor = Visitor(store)
+    asked = line(visitor.post("/review/ask", {"id": "p1", "name": "ben"}))
+    page = visitor.post("/review/comment", {"id": "p1", "comment": 'Why "so"?'})
+    said = line(page)
+    assert "is not yours" in Visitor(store, token=OTHER).post(*said, status=400)
+    page = visitor.post(*said)
+    assert "Why &#34;so&#34;?</p>" not in page
+    assert "was taken back" in visitor.post(*said, status=400)
+    assert "Why &#34;so&#34;?</p>" in visitor.post(*line(page))
+    with Store.open(store) as opened:
+        assert discussions(opened)["p1"].awaited == (("ben", "tester"),)
+        ask(opened, "p1", "cy")
+    page = visitor.post(*asked)
+    assert "ben is asked no more" in page
+    with Store.open(store) as opened:
+        assert [name for name, _ in discussions(opened)["p1"].awaited] == ["cy"]
+    visitor.post(*line(page))
+    with Store.open(store) as opened:
+        assert [name for name, _ in discussions(opened)["p1"].awaited] == ["cy", "ben"]
+
+
+def test_feedback_that_was_withdrawn_comes_back_as_it_was(tmp_path: Path) -> None:
+    store = demo(tmp_path)
+    visitor, call = Visitor(store), "call-000000000004"
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        before = traffic.feedback(call)
+        (one,) = before
+        which = {"which": f"{one.time}/{one.author}"}
+        undo = line(visitor.post(f"/call/{call}/withdraw", which))
+        assert traffic.feedback(call) == []
+        page = visitor.post(*undo)
+        assert traffic.feedback(call) == before
+        assert not any(traffic.totals().values()), "the demonstration's are not added up"
+        assert "There is nothing to put back" in visitor.post(*undo)
+        visitor.post(*line(page))
+        assert traffic.feedback(call) == []
+
+
+UNDO = "Undo <kbd>z</kbd>"
+FINAL = {
+    "/experience/{id}/redact": "a redaction takes texts away for good, once that was said twice",
+    "/run-stop/{run:path}": "its page resumes it",
+    "/run-resume/{run:path}": "its page stops it",
+    "/playground": "it records nothing",
+    "/playground/{id}/keep": "it adds a line to a file of the project's",
+    "/production/collect": "it adds lines to a file of the project's",
+    "/keys": "Revoke stands beside the key, which is shown on the same page",
+    "/keys/revoke": "who revokes a key wants it dead: another is made",
+    "/review/undo": "it is an undo: the proposal waits and is decided anew",
+}
+"""POST routes that offer no Undo, and why."""
+
+
+def test_every_act_offers_undo_or_says_why_it_cannot(tmp_path: Path) -> None:
+    store = demo(tmp_path)
+    visitor = Visitor(store)
+    with Store.open(store) as opened:
+        first = next(iter(opened.library("main"))).id
+        tip, web = opened.tip("main").name, opened.tip("web").name
+        opened.create_branch("side")
+        opened.commit("side", [Operation("ADD", text="Aside.")], message="aside")
+    on = {"branch": "main", "onto": "main", "reason": "x", "why": "x"}
+    whole = form_of(visitor.get("/library/whole?branch=prod"), "/library/whole")
+    marked = form_of(visitor.get("/bisect"), "/bisect/mark")
+    seen = {"seen": "running 0.2", "why": "x"}
+    new = {"branch": "web", "onto": web, "name": "n", "candidate": tip, "why": "x", "share": "5"}
+    call = "/call/call-000000000001"
+    done: list[tuple[str, str, dict[str, str]]] = [
+        ("/library/add", "", on | {"texts": "More."}),
+        ("/library/change", "", on | {"experience": first, "act": "delete"}),
+        ("/library/order", "", on | {"order": "1.0"}),
+        ("/library/whole", "", whole | {"content": "- One.", "reason": "x"}),
+        ("/combine", "", on | {"kind": "merge", "version": "side"}),
+        ("/production/bounds", "", {"seen": "0", "errors": "1"}),
+        ("/experiment/new", "", new | {"metric": "score", "unit": "call"}),
+        ("/experiment/{name}", "/experiment/clearer", seen | {"act": "share", "share": "30"}),
+        ("/rollback", "", on | {"branch": "prod", "onto": "prod", "to": "v1"}),
+        ("/review/comment", "", {"id": "p1", "comment": "Hm."}),
+        ("/review/ask", "", {"id": "p1", "name": "ben"}),
+        ("/review", "", {"id": "p1", "seen": "1", "act": "reject", "why": "x", "onto": tip}),
+        ("/call/{id}", call, {"score": "1"}),
+        ("/bisect/mark", "", marked | {"verdict": "good"}),
+        ("/bisect/end", "", {"seen": "3"}),
+        ("/bisect/start", "", {"seen": "0", "bad": "v3", "good": "v1"}),
+    ]
+    offered: set[str] = set()
+    for route, address, fields in done:
+        page = visitor.post(address or route, fields)
+        assert UNDO in page, f"{route} offers no Undo"
+        offered.add(route)
+        for _ in range(2):  # and what that offers, if anything
+            if UNDO in page:
+                address, fields = line(page)
+                page = visitor.post(address, fields)
+                assert 'role="alert"' not in page, (route, address)
+                offered.add(re.sub("/call/[^/]+", "/call/{id}", address))
+    posts = {
+        route.path
+        for page in PAGES
+        for route in importlib.import_module(f"tfgrpo.ui.pages.{page.module}").ROUTES
+        if route.method == "POST"
+    }
+    offered = {re.sub("/experiment/(?!new)[^/]+", "/experiment/{name}", one) for one in offered}
+    assert FINAL.keys() < posts
+    assert posts - FINAL.keys() == offered - FINAL.keys()
+
+
+@pytest.mark.parametrize("act", ["stop", "rollback"])
+def test_the_end_of_an_experiment_is_said_to_be_final(act: str, tmp_path: Path) -> None:
+    visitor = Visitor(demo(tmp_path))
+    page = visitor.get("/production")
+    assert "The end of an experiment is final" in page
+    fields = form_of(page, "/experiment/clearer") | {"act": act, "why": "x"}
+    page = visitor.post("/experiment/clearer", fields)
+    assert "That is final" in page
+    assert UNDO not in page
 
 
 @pytest.mark.browser

@@ -134,7 +134,7 @@ def start(store: Store, bad: Version | None, good: Iterable[Version]) -> BisectS
         search = _with(store, search, version, "good", "at the start")
     if bad is not None:
         search = _with(store, search, bad, "bad", "at the start")
-    return _save(store, search)
+    return restore(store, search)
 
 
 def mark(
@@ -146,7 +146,12 @@ def mark(
     parents: Parents | None = None,
 ) -> BisectSearch:
     """Records what was found out about a version. Raises BisectError when it does not fit."""
-    return _save(store, _with(store, load(store), version, verdict, why, parents))
+    return restore(store, _with(store, load(store), version, verdict, why, parents))
+
+
+def unmark(store: Store) -> BisectSearch:
+    """Takes the last mark back. Raises BisectError."""
+    return restore(store, BisectSearch(load(store).marks[:-1]))
 
 
 def reset(store: Store) -> bool:
@@ -227,7 +232,8 @@ def _check_order(store: Store, bad: int, good: Sequence[int]) -> None:
             )
 
 
-def _save(store: Store, search: BisectSearch) -> BisectSearch:
+def restore(store: Store, search: BisectSearch) -> BisectSearch:
+    """Puts a search in the place of what there is, with all its marks; returns it."""
     content = {"format": FORMAT, "marks": [mark._asdict() for mark in search.marks]}
     text = json.dumps(content, ensure_ascii=False, indent=1)
     file(store).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a database: none yet

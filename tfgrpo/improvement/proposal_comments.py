@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tfgrpo.improvement.proposals import by_subject, get_proposal
-from tfgrpo.store.activity.decisions import Decision, decide
+from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.errors import InvalidOperation, UnknownRevision
 from tfgrpo.store.store import Store
 
@@ -33,24 +33,40 @@ class Discussion(NamedTuple):
     awaited: tuple[tuple[str, str], ...] = ()
 
 
-def comment(store: Store, id: str, text: str, experience: str | None = None) -> None:
-    """Records a comment on a proposal or a change. Raises InvalidOperation and UnknownRevision."""
+def comment(store: Store, id: str, text: str, experience: str | None = None) -> Decision:
+    """Records a comment on a proposal or a change; returns the decision that says it. Raises
+    InvalidOperation and UnknownRevision."""
     proposal = get_proposal(store, id)
     if experience is not None and experience not in {one.experience for one in proposal.changes}:
         raise UnknownRevision(f"proposal {proposal.id} does not change {experience!r}")
     if not text.strip() or len(text) > MOST:
         raise InvalidOperation("a comment says something", hint=f"in at most {MOST:,} characters")
-    decide(store, KIND, proposal.id, {"comment": text.strip(), "experience": experience})
+    return decide(store, KIND, proposal.id, {"comment": text.strip(), "experience": experience})
 
 
-def ask(store: Store, id: str, name: str) -> None:
-    """Records that somebody is asked to look at a proposal that waits. Raises InvalidOperation."""
+def ask(store: Store, id: str, name: str) -> Decision:
+    """Records that somebody is asked to look at a proposal that waits; returns the decision that
+    does. Raises InvalidOperation."""
     proposal = get_proposal(store, id)
     if proposal.state != "open":
         raise InvalidOperation(f"proposal {proposal.id} was decided: there is nothing to look at")
     if not name.strip():
         raise InvalidOperation("nobody is named")
-    decide(store, KIND, proposal.id, {"asks": " ".join(name.split())})
+    return decide(store, KIND, proposal.id, {"asks": " ".join(name.split())})
+
+
+def withdraw(store: Store, id: str, decision: str) -> Decision:
+    """Takes back a comment or a question of one's own, by the id of its decision, which stays on
+    record; returns that. Raises InvalidOperation."""
+    with store.port.transaction():
+        listed = decisions(store, kind=KIND, subject=get_proposal(store, id).id)
+        said = next((one for one in listed if one.id == decision), None)
+        if said is None or said.author != store.author:
+            raise InvalidOperation("this comment or question is not yours")
+        if said.id in _withdrawn(listed):
+            raise InvalidOperation("this comment or question was taken back")
+        decide(store, KIND, said.subject, {"withdraws": said.id})
+    return said
 
 
 def discussions(store: Store) -> Mapping[str, Discussion]:
@@ -61,7 +77,10 @@ def discussions(store: Store) -> Mapping[str, Discussion]:
 def _folded(listed: list[Decision]) -> Discussion:
     comments: list[Comment] = []
     awaited: dict[str, str] = {}
+    withdrawn = _withdrawn(listed)
     for one in listed:
+        if one.id in withdrawn or "withdraws" in one.content:
+            continue
         awaited.pop(one.author, None)
         if "asks" in one.content:
             awaited[str(one.content["asks"])] = one.author
@@ -69,3 +88,7 @@ def _folded(listed: list[Decision]) -> Discussion:
             experience = one.content.get("experience")
             comments.append(Comment(one.author, one.time, experience, str(one.content["comment"])))
     return Discussion(tuple(comments), tuple(awaited.items()))
+
+
+def _withdrawn(listed: list[Decision]) -> set[object]:
+    return {one.content["withdraws"] for one in listed if "withdraws" in one.content}

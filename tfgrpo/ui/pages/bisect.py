@@ -20,6 +20,7 @@ from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.shown_project import places
+from tfgrpo.ui.visitor_sessions import Act
 
 EVENTS = 30
 """Events of the version under test that are shown; its own page has all."""
@@ -73,7 +74,8 @@ def start(visit: Visit) -> Response:
     bad = store.resolve(visit.required("bad", "the bad version"))
     names = visit.required("good", "a good version").split()
     search = searches.start(store, bad, [store.resolve(name) for name in names])
-    return _onward(visit, search, f"the search is on, from {bad.name} back")
+    undo = Act("/bisect/end", (("seen", str(len(search.marks))),))
+    return _onward(visit, search, f"the search is on, from {bad.name} back", undo)
 
 
 def mark(visit: Visit) -> Response:
@@ -90,25 +92,44 @@ def mark(visit: Visit) -> Response:
     why = f"{seen} ({visit.who})" if seen else f"by hand, {visit.who}"
     search = searches.mark(store, version, verdict, why)
     words = "cannot be judged" if verdict == "skip" else f"is {verdict}"
-    return _onward(visit, search, f"{version.name} {words}")
+    undo = Act("/bisect/undo", (("seen", str(len(search.marks))),))
+    return _onward(visit, search, f"{version.name} {words}", undo)
 
 
 def end(visit: Visit) -> Response:
-    """Ends the search; its marks are deleted."""
+    """Ends the search; its marks are deleted, but for who ended it and wants them back."""
     if _has_moved_on(visit):
         return show(visit, moved_on=True)
-    was_on = searches.reset(visit.store)
+    is_on = searches.file(visit.store).exists()
+    if is_on:
+        visit.session.set_aside("bisect", searches.load(visit.store))
+    searches.reset(visit.store)
     forget(trial_folder(visit.store))
-    return visit.done("/bisect", "the search is over" if was_on else "no search was on")
+    if not is_on:
+        return visit.done("/bisect", "no search was on")
+    return visit.done("/bisect", "the search is over", Act("/bisect/undo", (("seen", "0"),)))
 
 
-def _onward(visit: Visit, search: BisectSearch, notice: str) -> Response:
+def undo(visit: Visit) -> Response:
+    """Takes the last mark back, or the end of the search."""
+    if _has_moved_on(visit):
+        return show(visit, moved_on=True)
+    if searches.file(visit.store).exists():
+        return _onward(visit, searches.unmark(visit.store), "the last mark is taken back")
+    ended = visit.session.away.pop("bisect", None)
+    if not isinstance(ended, BisectSearch):
+        return visit.done("/bisect", "you ended no search", is_refusal=True)
+    undo = Act("/bisect/end", (("seen", str(len(ended.marks))),))
+    return _onward(visit, searches.restore(visit.store, ended), "the search is on again", undo)
+
+
+def _onward(visit: Visit, search: BisectSearch, notice: str, undo: Act | None = None) -> Response:
     """Lays out the library that is to be tested, as `tfgrpo bisect` does, and shows the strip."""
     store = visit.store
     number = searches.progress(store, search).next
     if number is not None:
         materialise(store, store.version(number), trial_folder(store))
-    return visit.done("/bisect", notice)
+    return visit.done("/bisect", notice, undo)
 
 
 ROUTES = (
@@ -116,4 +137,5 @@ ROUTES = (
     Route("/bisect/start", start, "POST"),
     Route("/bisect/mark", mark, "POST"),
     Route("/bisect/end", end, "POST"),
+    Route("/bisect/undo", undo, "POST"),
 )

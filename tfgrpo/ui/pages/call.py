@@ -119,9 +119,7 @@ def add_feedback(visit: Visit) -> Response:
         except (BadForm, FeedbackRefused) as refusal:
             return show(visit, refusal)
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
-    path = f"/call/{quote(about.id)}"
-    undo = Act(f"{path}/withdraw", (("which", _key(feedback)),))
-    return visit.done(path, "Your feedback is recorded", undo)
+    return _said(visit, feedback, "Your feedback is recorded")
 
 
 def withdraw(visit: Visit) -> Response:
@@ -135,9 +133,34 @@ def withdraw(visit: Visit) -> Response:
         feedback = given[0]
         sums = {key: -value for key, value in sums_of_feedback(feedback, about).items()}
         if traffic.withdraw_feedback(feedback, sums):
-            content = {"action": "take back", "by": feedback.author, "score": feedback.score}
-            decide(visit.store, "feedback", about.id, content, why=visit.field("why") or None)
-    return visit.done(f"/call/{quote(about.id)}", "The feedback is taken back")
+            _decide(visit, "take back", feedback)
+            visit.session.set_aside(f"{about.id} {_key(feedback)}", feedback)
+    path = f"/call/{quote(about.id)}"
+    undo = Act(f"{path}/again", (("which", _key(feedback)),))
+    return visit.done(path, "The feedback is taken back", undo)
+
+
+def put_back(visit: Visit) -> Response:
+    """Puts a feedback that was taken back where it was, as it was, on record too."""
+    with recorded_traffic(visit) as traffic:
+        about = traffic.call(visit.path("id"))
+        feedback = visit.session.away.pop(f"{about.id} {visit.field('which')}", None)
+        if not isinstance(feedback, Feedback):
+            path, words = f"/call/{quote(about.id)}", "There is nothing to put back"
+            return visit.done(path, words, is_refusal=True)
+        traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
+        _decide(visit, "put back", feedback)
+    return _said(visit, feedback, "The feedback is there again")
+
+
+def _said(visit: Visit, feedback: Feedback, words: str) -> Response:
+    path = f"/call/{quote(feedback.call)}"
+    return visit.done(path, words, Act(f"{path}/withdraw", (("which", _key(feedback)),)))
+
+
+def _decide(visit: Visit, action: str, feedback: Feedback) -> None:
+    content = {"action": action, "by": feedback.author, "score": feedback.score}
+    decide(visit.store, "feedback", feedback.call, content, why=visit.field("why") or None)
 
 
 def _key(feedback: Feedback) -> str:
@@ -149,4 +172,5 @@ ROUTES = (
     Route("/call/{id}", show),
     Route("/call/{id}", add_feedback, "POST"),
     Route("/call/{id}/withdraw", withdraw, "POST"),
+    Route("/call/{id}/again", put_back, "POST"),
 )

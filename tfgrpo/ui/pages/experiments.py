@@ -102,8 +102,10 @@ def _decided(visit: Visit, running: Experiment) -> Response:
         raise BadForm(f"an experiment cannot be {act[:40]!r}", hint="promote, rollback or stop")
     after = acts[act](store, running.name, why=why)
     write_library(store)
-    undo = _act(after, "rollback") if act == "promote" else None
-    return visit.done("/production", f"Experiment {after.name} is {after.state}", undo)
+    words = f"Experiment {after.name} is {after.state}"
+    if act == "promote":
+        return visit.done("/production", words, _act(after, "rollback"))
+    return visit.done("/production", f"{words}. That is final: another begins under a new name.")
 
 
 def _act(one: Experiment, act: str, share: str = "") -> Act:

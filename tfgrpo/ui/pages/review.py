@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from tfgrpo.checked_out_file import write_library
-from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions
+from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions, withdraw
 from tfgrpo.improvement.proposals import (
     PARTS,
     Proposal,
@@ -18,6 +18,7 @@ from tfgrpo.improvement.proposals import (
     list_proposals,
     review,
 )
+from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.evidence import read_evidence
 from tfgrpo.store.history.merge import MergeConflict, Resolve
@@ -229,10 +230,10 @@ def say(visit: Visit) -> Response:
     try:
         visit.required("comment", "the comment")
         words, on = visit.text("comment").strip(), visit.field("on") or None
-        comment(visit.store, proposal.id, words, on)
+        said = comment(visit.store, proposal.id, words, on)
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
-    return visit.done(f"/review?id={quote(proposal.id)}#discussion", "Your comment is recorded")
+    return _discussed(visit, said, "Your comment is recorded")
 
 
 def ask_for(visit: Visit) -> Response:
@@ -240,10 +241,31 @@ def ask_for(visit: Visit) -> Response:
     proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
     try:
         name = visit.required("name", "who is asked")
-        ask(visit.store, proposal.id, name)
+        asked = ask(visit.store, proposal.id, name)
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
-    return visit.done(f"/review?id={quote(proposal.id)}#discussion", f"{name} is asked to look")
+    return _discussed(visit, asked, f"{name} is asked to look")
+
+
+def _discussed(visit: Visit, said: Decision, words: str) -> Response:
+    undo = Act("/review/withdraw", (("id", said.subject), ("said", said.id)))
+    return visit.done(f"/review?id={quote(said.subject)}#discussion", words, undo)
+
+
+def take_words_back(visit: Visit) -> Response:
+    """Takes a comment or a question back."""
+    proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
+    try:
+        said = withdraw(visit.store, proposal.id, visit.required("said", "what was said"))
+    except TfgrpoError as refusal:
+        return show_proposal(visit, proposal, refusal=refusal)
+    fields = [("id", proposal.id)]
+    if name := said.content.get("asks"):
+        words, again = f"{name} is asked no more", Act("/review/ask", (*fields, ("name", name)))
+    else:
+        fields += [("comment", said.content["comment"]), ("on", said.content["experience"] or "")]
+        words, again = "Your comment is taken back", Act("/review/comment", tuple(fields))
+    return visit.done(f"/review?id={quote(proposal.id)}#discussion", words, again)
 
 
 ROUTES = (
@@ -251,4 +273,5 @@ ROUTES = (
     Route("/review", decide, "POST"),
     Route("/review/comment", say, "POST"),
     Route("/review/ask", ask_for, "POST"),
+    Route("/review/withdraw", take_words_back, "POST"),
 )
