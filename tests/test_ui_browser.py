@@ -85,6 +85,53 @@ def test_a_page_is_seen_at_every_width_in_light_and_dark(
                     page.screenshot(path=f"{folder}/{name}-{width}-{scheme}.png")
 
 
+CUT = """rows => rows.flatMap(row => [...row.querySelectorAll('.second .name, .end .clock')])
+  .filter(one => one.textContent.length <= 20).filter(one => {
+    const own = one.getBoundingClientRect(), row = one.closest('.row').getBoundingClientRect();
+    const out = own.left < row.left || own.right > row.right + 1 || own.bottom > row.bottom + 1;
+    return own.width && own.top < row.bottom && (out || one.scrollWidth > one.clientWidth + 1);
+  }).map(one => one.textContent)"""
+
+
+def test_names_are_whole_and_times_are_there_at_every_width(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    store = store_at(tmp_path, "One.", "Two.")
+    long = "Say both days of a hire, and which of them is the first and the last of the two"
+    with Store.open(store) as opened:
+        words = Operation("ADD", text="Three, which is a long text, so that an excerpt is long.")
+        version = opened.commit("main", [words], message=long)
+        for name in ("approved", "shop-2026", "of-the-web", "a-name-that-is-much-too-long-to-show"):
+            opened.create_tag(name, version.name)
+    with serving(store) as url, watched(chromium) as page:
+        page.goto(url)
+        at = url.partition("/?")[0]
+        for width, (across, down) in WIDTHS.items():
+            page.set_viewport_size({"width": across, "height": down})
+            page.goto(at + "/history")
+            assert page.eval_on_selector_all(".versions li", CUT) == [], width
+            assert page.locator(".versions .name:visible").first.inner_text() == "HEAD -> main"
+            page.goto(at + "/")
+            clocks = page.locator(".versions.short .clock")
+            assert [clocks.nth(n).is_visible() for n in range(clocks.count())] == [True, True]
+            wide = "one => one.scrollWidth > one.clientWidth || one.scrollHeight > one.clientHeight"
+            cut = f"rows => rows.filter({wide}).map(one => one.textContent)"
+            assert page.eval_on_selector_all(".versions.short li", cut) == [], width
+        page.set_viewport_size({"width": 390, "height": 844})
+        page.goto(at + "/history")
+        lines = "one => one.clientHeight / parseFloat(getComputedStyle(one).lineHeight)"
+        assert page.eval_on_selector(".versions .what", lines) == 2
+        page.set_viewport_size({"width": 1280, "height": 800})
+        places = (
+            "rows => rows.map(one => one.getBoundingClientRect()).map(one => [one.top, one.bottom])"
+        )
+        first, second, third = page.eval_on_selector_all(".versions li", places)
+        assert first[1] == second[0]
+        assert second[1] == third[0]
+        ends = "[document.querySelector('.versions').getBoundingClientRect().bottom]"
+        assert page.evaluate(ends) == [third[1]], "the list is as high as its rows are now"
+
+
 def test_a_page_is_used_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:
     with serving(store_at(tmp_path, "Count both days.")) as url, watched(chromium) as page:
         page.goto(url)

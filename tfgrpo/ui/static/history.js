@@ -4,14 +4,19 @@
 
 const list = document.querySelector(".versions.windowed");
 if (list) {
-  const row = list.querySelector("li").getBoundingClientRect().height;
   const { newest, window: size, start, at } = Object.fromEntries(
     Object.entries(list.dataset).map(([name, value]) => [name, Number(value)]),
   );
   const windows = new Map(); // number of a window → its element, or a promise of one
   const total = newest + 1;
   const first = list.querySelector("ol");
-  list.style.height = `${total * row}px`;
+  let row;
+  const measure = () => { // a row of a telephone is higher
+    row = list.querySelector("li")?.getBoundingClientRect().height ?? row;
+    list.style.height = `${total * row}px`;
+    for (const [number, element] of windows) if (element) element.style.top = `${number * size * row}px`;
+  };
+  measure();
   list.classList.add("scrolled");
   document.querySelector(".paged").remove();
 
@@ -65,7 +70,10 @@ if (list) {
       look();
     });
   }, { passive: true });
-  addEventListener("resize", look);
+  addEventListener("resize", () => {
+    measure();
+    look();
+  });
   if (start !== newest) scrollTo(0, list.offsetTop + (newest - (at || start)) * row - innerHeight / 3);
   look();
 }
