@@ -169,6 +169,23 @@ def test_a_bound_that_is_crossed_is_told_once_whichever_others_are(store: Path) 
     assert slow("") == slow("1") != set()
 
 
+def test_one_call_that_was_lost_is_one(store: Path) -> None:
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        traffic.count_lost(1)
+        assert "1 call was lost before it was recorded" in Visitor(store).get("/production")
+        traffic.count_lost(1)
+        assert "2 calls were lost before they were recorded" in Visitor(store).get("/production")
+
+
+def test_a_column_has_one_name_in_a_table_and_on_a_card(store: Path) -> None:
+    page = Visitor(store).get("/?figures=now")
+    for table in re.findall(r'<table class="cards">.*?</table>', page, re.S):
+        heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', table)
+        for row in re.findall("<tr>(.*?)</tr>", table, re.S):
+            cards = re.findall(r'data-title="([^"]+)"', row)
+            assert cards == heads[1:] or not cards, (heads, cards)
+
+
 def test_an_old_figure_is_shown_once_more_while_another_is_computed() -> None:
     memory, go, renewed = Memory(), threading.Event(), threading.Event()
 
