@@ -18,6 +18,7 @@ from tfgrpo.improvement.proposals import get_proposal, reject
 from tfgrpo.production.by_day import bounds, set_bounds
 from tfgrpo.production.experiment import change_share, experiment, stop
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.history.name_moves import protect
 
 
 @pytest.fixture
@@ -145,3 +146,34 @@ def test_a_key_that_is_refused(store: Path) -> None:
     assert "is no budget" in alert(page)
     assert "--" not in alert(page)
     assert controls(page, "/keys").items() >= typed.items()
+
+
+def test_no_page_of_an_error_loses_what_was_written(store: Path) -> None:
+    """Where a form has no page of its own to be shown again on."""
+    visitor = Visitor(store)
+    with Store.open(store) as opened:
+        protect(opened, "branch", "web")
+        tip = opened.tip("web").name
+        first = next(iter(opened.library("web"))).id
+    words = "Say <both> days,\nat length."
+    web = {"branch": "web", "onto": tip, "reason": "It is so."}
+    for address, fields in (
+        ("/library/add", web | {"texts": words}),
+        ("/library/add", web | {"texts": words, "reason": " "}),
+        ("/library/change", web | {"experience": first, "text": words}),
+        ("/library/order", web | {"order": "1.0", "reason": words}),
+        ("/rollback", {"branch": "web", "onto": tip, "to": "v1", "why": words}),
+        ("/combine", web | {"kind": "merge", "version": "main", "reason": words}),
+        ("/bisect/mark", {"seen": "3", "version": "v1", "verdict": "bad", "why": words}),
+        ("/playground", {"prompt": words, "a": "nowhere", "b": "v1"}),
+        (f"/experience/{first}/redact", {"reason": words, "sure": "no"}),
+        ("/experiment/new", {"branch": "nowhere", "onto": "v1", "why": words}),
+        ("/library/add", web | {"texts": words, "csrf": "of another login"}),
+    ):
+        form = {"csrf": visitor.csrf(), **fields}
+        answer = visitor.client.post(
+            address, data=form, headers={"origin": "http://127.0.0.1:7433"}
+        )
+        assert answer.status_code >= 400, address
+        assert html.escape(words) in answer.text, (address, answer.text[-2000:])
+        assert tip not in answer.text.partition("What you wrote")[2], "but no hidden field"

@@ -17,6 +17,7 @@ from ui_rig import chromium as chromium
 
 from tfgrpo.improvement.proposal_comments import ask, discussions
 from tfgrpo.store import InvalidOperation, Operation, Store
+from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import traffic_path
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history import name_moves
@@ -160,6 +161,9 @@ def test_what_was_said_of_a_proposal_is_taken_back_and_said_again(tmp_path: Path
     page = visitor.post(*said)
     assert "Why &#34;so&#34;?</p>" not in page
     assert "was taken back" in visitor.post(*said, status=400)
+    with Store.open(store) as opened:
+        last = decisions(opened, kind="discussion")[-1].id
+    assert "is not yours" in visitor.post(said[0], said[1] | {"said": last}, status=400)
     assert "Why &#34;so&#34;?</p>" in visitor.post(*line(page))
     with Store.open(store) as opened:
         assert discussions(opened)["p1"].awaited == (("ben", "tester"),)

@@ -60,13 +60,14 @@ def withdraw(store: Store, id: str, decision: str) -> Decision:
     record; returns that. Raises InvalidOperation."""
     with store.port.transaction():
         listed = decisions(store, kind=KIND, subject=get_proposal(store, id).id)
-        said = next((one for one in listed if one.id == decision), None)
-        if said is None or said.author != store.author:
+        own = [one for one in listed if "withdraws" not in one.content]
+        spoken = next((one for one in own if one.id == decision), None)
+        if spoken is None or spoken.author != store.author:
             raise InvalidOperation("this comment or question is not yours")
-        if said.id in _withdrawn(listed):
+        if spoken.id in _withdrawn(listed):
             raise InvalidOperation("this comment or question was taken back")
-        decide(store, KIND, said.subject, {"withdraws": said.id})
-    return said
+        decide(store, KIND, spoken.subject, {"withdraws": spoken.id})
+    return spoken
 
 
 def discussions(store: Store) -> Mapping[str, Discussion]:

@@ -41,6 +41,9 @@ GRACE = 2
 STATIC = Path(__file__).parent / "static"
 MOST_FORM = 4 << 20
 """Bytes of a form: a library that is edited as a whole fits."""
+WRITTEN = {"answer", "comment", "content", "correct", "prompt"}
+WRITTEN |= {"reason", "system", "text", "texts", "why"}
+"""Fields of forms in which people write; `text-ID` and `why-ID` are of the same kind."""
 
 
 class StaticPart(StaticFiles):
@@ -118,7 +121,7 @@ def _endpoint(site: Site, route: Route, section: str) -> Callable[[Request], Awa
         visit.section = section
         try:
             if route.method == "POST":
-                visit.form = await _form(visit)
+                await _read_form(visit)
             if route.live:
                 return await cast("LiveHandler", route.handler)(visit)
             return await site.stores.run(visit.who, lambda store: _handled(visit, route, store))
@@ -142,8 +145,8 @@ def _visit(site: Site, request: Request) -> Visit | None:
     return Visit(site, request, session) if isinstance(session, Session) else None
 
 
-async def _form(visit: Visit) -> dict[str, list[str]]:
-    """Returns the fields of a form. Raises BadForm without the token, or where none is taken."""
+async def _read_form(visit: Visit) -> None:
+    """Reads the fields of a form. Raises BadForm without the token, or where none is taken."""
     if visit.read_only:
         why = "this login only looks" if visit.session.read_only else "the pages are read-only"
         raise BadForm(f"nothing is recorded: {why}")
@@ -156,20 +159,27 @@ async def _form(visit: Visit) -> dict[str, list[str]]:
         bytes(body).decode(errors="replace"), keep_blank_values=True, max_num_fields=10_000
     )
     token = visit.request.headers.get("x-csrf", "") or fields.pop("csrf", [""])[0]
+    visit.form = fields
     if not is_genuine(visit.session, token):
         raise BadForm("this form is of another login", hint="reload its page and send it again")
-    return fields
 
 
 def _error_page(visit: Visit, error: TfgrpoError, status: int) -> Response:
     """Answers with what went wrong and where to go on: to the page that it was asked from, and to
-    the one of the navigation that it belongs to."""
+    the one of the navigation that it belongs to; with what was written in a form that was sent."""
     titles = {page.path: page.title for page in PAGES if page.title}
     return visit.render(
         "error.html",
         status,
         error=error,
         title="Error",
+        wrote=[
+            text
+            for name, texts in visit.form.items()
+            if name.partition("-")[0] in WRITTEN
+            for text in texts
+            if text.strip()
+        ],
         back=_page_before(visit),
         nearest=(visit.section, titles[visit.section]) if visit.section in titles else None,
     )

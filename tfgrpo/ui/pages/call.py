@@ -119,7 +119,7 @@ def add_feedback(visit: Visit) -> Response:
         except (BadForm, FeedbackRefused) as refusal:
             return show(visit, refusal)
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
-    return _said(visit, feedback, "Your feedback is recorded")
+    return _recorded(visit, feedback, "Your feedback is recorded")
 
 
 def withdraw(visit: Visit) -> Response:
@@ -150,10 +150,10 @@ def put_back(visit: Visit) -> Response:
             return visit.done(path, words, is_refusal=True)
         traffic.add_feedback(feedback, sums_of_feedback(feedback, about))
         _decide(visit, "put back", feedback)
-    return _said(visit, feedback, "The feedback is there again")
+    return _recorded(visit, feedback, "The feedback is there again")
 
 
-def _said(visit: Visit, feedback: Feedback, words: str) -> Response:
+def _recorded(visit: Visit, feedback: Feedback, words: str) -> Response:
     path = f"/call/{quote(feedback.call)}"
     return visit.done(path, words, Act(f"{path}/withdraw", (("which", _key(feedback)),)))
 

@@ -230,10 +230,10 @@ def say(visit: Visit) -> Response:
     try:
         visit.required("comment", "the comment")
         words, on = visit.text("comment").strip(), visit.field("on") or None
-        said = comment(visit.store, proposal.id, words, on)
+        spoken = comment(visit.store, proposal.id, words, on)
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
-    return _discussed(visit, said, "Your comment is recorded")
+    return _discussed(visit, spoken, "Your comment is recorded")
 
 
 def ask_for(visit: Visit) -> Response:
@@ -241,29 +241,32 @@ def ask_for(visit: Visit) -> Response:
     proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
     try:
         name = visit.required("name", "who is asked")
-        asked = ask(visit.store, proposal.id, name)
+        spoken = ask(visit.store, proposal.id, name)
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
-    return _discussed(visit, asked, f"{name} is asked to look")
+    return _discussed(visit, spoken, f"{name} is asked to look")
 
 
-def _discussed(visit: Visit, said: Decision, words: str) -> Response:
-    undo = Act("/review/withdraw", (("id", said.subject), ("said", said.id)))
-    return visit.done(f"/review?id={quote(said.subject)}#discussion", words, undo)
+def _discussed(visit: Visit, spoken: Decision, words: str) -> Response:
+    undo = Act("/review/withdraw", (("id", spoken.subject), ("said", spoken.id)))
+    return visit.done(f"/review?id={quote(spoken.subject)}#discussion", words, undo)
 
 
 def take_words_back(visit: Visit) -> Response:
     """Takes a comment or a question back."""
     proposal = get_proposal(visit.store, visit.required("id", "the proposal"))
     try:
-        said = withdraw(visit.store, proposal.id, visit.required("said", "what was said"))
+        spoken = withdraw(visit.store, proposal.id, visit.required("said", "what was said"))
     except TfgrpoError as refusal:
         return show_proposal(visit, proposal, refusal=refusal)
     fields = [("id", proposal.id)]
-    if name := said.content.get("asks"):
+    if name := spoken.content.get("asks"):
         words, again = f"{name} is asked no more", Act("/review/ask", (*fields, ("name", name)))
     else:
-        fields += [("comment", said.content["comment"]), ("on", said.content["experience"] or "")]
+        fields += [
+            ("comment", spoken.content["comment"]),
+            ("on", spoken.content["experience"] or ""),
+        ]
         words, again = "Your comment is taken back", Act("/review/comment", tuple(fields))
     return visit.done(f"/review?id={quote(proposal.id)}#discussion", words, again)
 
