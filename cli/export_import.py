@@ -44,12 +44,13 @@ SHOWN = 20
 @option("--name", "Name of the skill or agent; by default as it was imported.")
 @option("--description", "For a skill: when to use it; by default as it was imported.")
 @option("--licence", "For a card: what others may do with it, such as CC-BY-4.0.")
+@flag("--with-examples", "For a card: keep examples, whose problems may be published.")
 @pass_given
 def export(app: App, given: Given) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 
     Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; card a page with
-    effects, data, models and cost, signed where versions are; csv a table with id, label and text;
+    effects, data, models and cost, and without examples, as these are problems; csv a table with id, label and text;
     events every event of the history as JSON Lines; json Youtu-Agent's experiences.json; md
     Markdown to edit and read back; prompt the lines of a prompt; rows JSON Lines, one experience
     per line; skill a SKILL.md.
@@ -70,8 +71,11 @@ def export(app: App, given: Given) -> None:
         "name": given.name,
         "description": given.description,
         "licence": given.licence,
+        "with_examples": given.with_examples,
     }
     version = app.store.resolve(given.revision)
+    if chosen == "card" and not given.with_examples:
+        _say_left_out(app, version, err=given.output == "-")
     if given.output == "-":
         for piece in interchange.export(app.store, version, chosen, **about_it):
             text.write_out(piece)
@@ -79,6 +83,17 @@ def export(app: App, given: Given) -> None:
     interchange.save(app.store, Path(given.output), version, chosen, **about_it)
     size = text.plural(len(app.store.library(version)), "experience")
     text.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}")
+
+
+def _say_left_out(app: App, version: Version, *, err: bool) -> None:
+    """Says how many examples a card does not have."""
+    from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, examples_in
+
+    count = examples_in(app.store.library(version))
+    if count:
+        examples = text.plural(count, "example")
+        keeps = "--with-examples keeps them where problems may be published"
+        text.echo(f"left {examples} out: {WHY_LEFT_OUT}; {keeps}", err=err)
 
 
 @click.command("import")

@@ -13,6 +13,7 @@ from conftest import Cli, one_line_error
 from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.interchange.formats.card import FENCE, MARK, _rendered
+from tfgrpo.rendering.example_texts import example_text
 from tfgrpo.store import Operation, Store
 
 EVIDENCE = {
@@ -72,6 +73,44 @@ def test_a_change_anywhere_in_a_card_is_told(card: Path) -> None:
     assert told > 50
     card.write_text("\n".join(lines))
     assert interchange.read(card).format == "card"
+
+
+PROBLEMS = [
+    {"problem": "A van is hired on Friday.\nWhat is owed?", "answer": "40 → 45 euros"},
+    {"problem": 'Which road → which town | "the bridge"?', "answer": "a_harbour_town"},
+    {"problem": "Wie viele <b>Rechnungen</b> sind offen?", "answer": "siebzehn Stück"},
+]
+
+
+def test_no_problem_of_the_data_is_on_a_card(cli: Cli, tmp_path: Path) -> None:
+    rows = [example_text(one["problem"], one["answer"]) for one in PROBLEMS]
+    with Store.init(tmp_path, author="ann") as store:
+        texts = ["Count both days.", *rows, "Say why."]
+        store.commit(
+            "main", [Operation("ADD", None, t, None, EVIDENCE) for t in texts], message="m"
+        )
+        whole = store.library("main")
+    done = cli("export", "--format", "card", "-o", "card.md")
+    assert "3 examples" in done.stdout, "the command says what is not there"
+    assert "--with-examples" in done.stdout
+    page = (tmp_path / "card.md").read_text()
+    bare = page.replace("→", "->").replace("&lt;", "<").replace('\\"', '"')
+    for one in PROBLEMS:
+        for part in (*one["problem"].split("\n"), one["answer"]):
+            assert part.replace("→", "->") not in bare
+    assert "| examples | 3 left out: each is a problem and its answer |" in page
+    piped = cli("export", "--format", "card")
+    assert (piped.stdout, "3 examples" in piped.stderr) == (page, True)
+    read = interchange.read(tmp_path / "card.md")
+    assert [item.text for item in read.items] == ["Count both days.", "Say why."]
+    assert read.meta["card"]["examples_left_out"] == 3
+    (tmp_path / "card.md").write_text(page.replace("3 left out", "0 left out"))
+    one_line_error(cli("import", "card.md", ok=False), "changed after it was written")
+    kept = cli("export", "--format", "card", "-o", "kept.md", "--with-examples")
+    assert "left out" not in kept.stdout + (tmp_path / "kept.md").read_text()
+    read = interchange.read(tmp_path / "kept.md")
+    assert [(item.id, item.text) for item in read.items] == [(e.id, e.text) for e in whole]
+    assert cli("export", "--format", "md").stderr == ""
 
 
 @pytest.mark.parametrize(

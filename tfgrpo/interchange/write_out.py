@@ -25,7 +25,8 @@ DESCRIPTION = (
 
 class Outgoing(NamedTuple):
     """A library to write, and what a file says about it: `name` and `description` (None: what it
-    was read from, or ours), the `folder` of a SKILL.md, the `licence` of a card."""
+    was read from, or ours), the `folder` of a SKILL.md, the `licence` of a card, and whether a card
+    has examples, which are problems with their answers."""
 
     store: Store
     library: Library
@@ -33,6 +34,7 @@ class Outgoing(NamedTuple):
     description: str | None = None
     folder: str | None = None
     licence: str | None = None
+    with_examples: bool = False
 
     @property
     def version(self) -> Version:
@@ -47,6 +49,7 @@ class About(TypedDict, total=False):
     description: str | None
     folder: str | None
     licence: str | None
+    with_examples: bool
 
 
 def about(out: Outgoing) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """A card: one Markdown file about a library, for people to read and programs to check: the
 experiences, what each was measured to do, on which models and data (by digest), the licence, and
-digests. The last block has all of it as JSON, from which the rest is written."""
+digests. Examples, which are problems with their answers, stay out unless they are asked for. The
+last block has all of it as JSON, from which the rest is written."""
 
 from __future__ import annotations
 
@@ -11,16 +12,20 @@ from typing import Any
 from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
 from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
+from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.store.canonical import canonical, digest, is_id
 from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.history.signed_outside import signature
-from tfgrpo.store.records import SIGNATURE, Experience
+from tfgrpo.store.records import SIGNATURE, Experience, Library
 from tfgrpo.store.store import Store
 
 MARK = "<!-- tfgrpo card 1 -->"
 FENCE = "~~~json"
 FIGURES = ("effect", "chance", "attempts", "pairs", "verdict", "model")
 """What of an event's evidence says how an experience was measured."""
+LEFT_OUT = "examples_left_out"
+"""How many examples of the version are not on the card; not there for none."""
+WHY_LEFT_OUT = "each is a problem and its answer"
 CHANGED = "is not what its last block says: it was changed after it was written"
 
 
@@ -39,7 +44,8 @@ def read(source: SourceFile) -> Content:
         raise source.wrong("is no card that can be read", hint=hint) from None
     if not same:
         raise source.wrong(CHANGED, hint="get it again, or read its list with --format md")
-    facts = {key: card.get(key) for key in ("version", "licence", "models", "data", SIGNATURE)}
+    kept = ("version", "licence", "models", "data", SIGNATURE, *({LEFT_OUT} & card.keys()))
+    facts = {key: card.get(key) for key in kept}
     return Content(items, meta={"card": {**facts, "digest": digest_of(card).hex()}})
 
 
@@ -63,8 +69,11 @@ def payload(card_digest: bytes) -> bytes:
 
 def write(out: Outgoing) -> Iterator[str]:
     known, store = about(out), out.store
+    left_out = 0 if out.with_examples else examples_in(out.library)
     experiences = [
-        {"id": e.id, "text": e.text, **_measured(store, e)} for e in out.library.readable
+        {"id": e.id, "text": e.text, **_measured(store, e)}
+        for e in out.library.readable
+        if out.with_examples or not is_example(e.text)
     ]
     runs = [run for run in store.runs.all() if run.name in _runs(out)]
     usage = [spent.usage for run in runs for spent in store.runs.spent(run)]
@@ -80,9 +89,15 @@ def write(out: Outgoing) -> Iterator[str]:
         "data": sorted({str(run.config.get("data_digest", "")) for run in runs} - {""}),
         "calls": sum(one.calls for one in usage),
         "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
+        **({LEFT_OUT: left_out} if left_out else {}),
     }
     signed = signature(store, payload(digest_of(card)))
     yield from _rendered(card if signed is None else {**card, SIGNATURE: signed})
+
+
+def examples_in(library: Library) -> int:
+    """How many examples a card of a library leaves out."""
+    return sum(is_example(e.text) for e in library.readable)
 
 
 def _measured(store: Store, experience: Experience) -> dict[str, Any]:
@@ -104,13 +119,15 @@ def _runs(out: Outgoing) -> set[str]:
 
 def _rendered(card: Mapping[str, Any]) -> Iterator[str]:
     yield f"# {_plain(card['name'])}\n\n{_plain(card['description'])}\n\n{MARK}\n\n"
+    left_out = card.get(LEFT_OUT)
     rows = [
         ("experiences", str(len(card["experiences"]))),
+        *([("examples", f"{left_out} left out: {WHY_LEFT_OUT}")] if left_out else []),
         ("licence", card["licence"] or "none was named"),
         ("models", ", ".join(card["models"]) or "none on record"),
         ("data, by digest", ", ".join(one[:16] for one in card["data"]) or "none on record"),
         ("calls, tokens", f"{card['calls']:,}, {card['tokens']:,}"),
-        ("version", card["version"]),
+        ("version", card["version"] + (" without its examples" if left_out else "")),
         ("digest of this card", digest_of(card).hex()),
         ("signed", "yes" if SIGNATURE in card else "no"),
     ]
