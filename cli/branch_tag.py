@@ -185,8 +185,7 @@ def _verify(app: App, name: str, as_json: bool) -> None:
     checked = signing.check_tag(app.store, name)
     version = app.store.resolve(name)
     if as_json:
-        state = {"state": checked.state, "by": checked.by, "why": checked.why or None}
-        printing.emit_json({"tag": name, "version": version.name, **state})
+        printing.emit_json({"tag": name, "version": version.name, **checked.object})
     else:
         printing.echo(f"{name} ({version.name}): {printing.shown(str(checked))}")
     if checked.by is None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo import interchange
+from tfgrpo.author import file_signer
 from tfgrpo.cli import checkout
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.event_text import event_lines
@@ -50,10 +51,10 @@ def export(app: App, given: Given) -> None:
     """Write the library at REVISION to a file, without moving HEAD.
 
     Formats: ace is an ACE playbook; agent a Youtu-Agent YAML configuration; card a page with
-    effects, data, models and cost, and without examples, as these are problems; csv a table with id, label and text;
-    events every event of the history as JSON Lines; json Youtu-Agent's experiences.json; md
-    Markdown to edit and read back; prompt the lines of a prompt; rows JSON Lines, one experience
-    per line; skill a SKILL.md.
+    effects, data, models and cost, and without examples, as these are problems; csv a table with
+    id, label and text; events every event of the history as JSON Lines; json Youtu-Agent's
+    experiences.json; md Markdown to edit and read back; prompt the lines of a prompt; rows JSON
+    Lines, one experience per line; skill a SKILL.md.
 
     \b
     Examples:
@@ -74,15 +75,21 @@ def export(app: App, given: Given) -> None:
         "with_examples": given.with_examples,
     }
     version = app.store.resolve(given.revision)
-    if chosen == "card" and not given.with_examples:
-        _say_left_out(app, version, err=given.output == "-")
+    if chosen == "card":
+        from tfgrpo.store import signing
+
+        is_tagged = signing.is_tagged(app.store, version)
+        app.store.signer = file_signer(str(app.root), is_tagged=is_tagged)
+        if not given.with_examples:
+            _say_left_out(app, version, err=given.output == "-")
     if given.output == "-":
         for piece in interchange.export(app.store, version, chosen, **about_it):
             text.write_out(piece)
         return
     interchange.save(app.store, Path(given.output), version, chosen, **about_it)
     size = text.plural(len(app.store.library(version)), "experience")
-    text.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}")
+    signed = ", signed" if chosen == "card" and app.store.signer is not None else ""
+    text.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}{signed}")
 
 
 def _say_left_out(app: App, version: Version, *, err: bool) -> None:
@@ -160,8 +167,8 @@ def import_(app: App, given: Given) -> None:
     branch = app.branch()
     document = interchange.read(Path(given.what), given.format_)
     _warn_of_unseen(document)
-    if document.format == "card" and not given.as_json:
-        _say_who_signed(app, document)
+    if not given.as_json:
+        say_who_signed(app, document)
     if given.dry_run:
         _preview(app, document, branch, given.again, given.as_json)
         return
@@ -197,15 +204,21 @@ def import_(app: App, given: Given) -> None:
     _show_skipped(document)
 
 
-def _say_who_signed(app: App, document: Document) -> None:
-    """Says whose a card is, as far as the allowed signers here tell."""
-    from tfgrpo.interchange.formats.card import payload
-    from tfgrpo.store import signing
+def say_who_signed(app: App, document: Document) -> None:
+    """Says whose a card is, as far as the allowed signers here tell; nothing of another file."""
+    from tfgrpo.interchange.formats.card import checked
 
-    card = document.meta["card"]
-    message = payload(bytes.fromhex(card["digest"]))
-    checked = signing.check_signature(app.store, card["signature"], message, app.store.now())
-    text.echo(f"{document.name}: {text.shown(str(checked))}")
+    signature = checked(app.store, document)
+    if signature is not None:
+        text.echo(f"{document.name}: {text.shown(str(signature))}")
+
+
+def signature_object(app: App, document: Document) -> dict[str, object]:
+    """What the signature of a card is worth, for programs; nothing of another file."""
+    from tfgrpo.interchange.formats.card import checked
+
+    signature = checked(app.store, document)
+    return {} if signature is None else {"signature": signature.object}
 
 
 def _warn_of_unseen(document: Document) -> None:
@@ -238,6 +251,7 @@ def _preview(app: App, document: Document, branch: str, again: bool, as_json: bo
                 "known": known,
                 "left": left,
                 "skipped": [entry._asdict() for entry in document.skipped],
+                **signature_object(app, document),
             }
         )
         return
@@ -280,6 +294,7 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
             "known": imported.known,
             "left": imported.left,
             "skipped": [entry._asdict() for entry in document.skipped],
+            **signature_object(app, document),
         }
     )
 

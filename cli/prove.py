@@ -62,27 +62,34 @@ def prove(
       tfgrpo prove library.md --data problems.jsonl --model mine
       tfgrpo prove HEAD --data problems.jsonl --estimate
     """
-    from tfgrpo.cli import cost
+    from tfgrpo import interchange
+    from tfgrpo.cli import cost, export_import
     from tfgrpo.learn.prove import Wanted, bring_in, estimate_trial, offered, plan_trial, stem_of
 
     store, project = app.store, options.open_project(app, config)
-    is_file = os.path.isfile(what)
-    stem = stem_of(Path(what).stem if is_file else what)
+    document = interchange.read(Path(what)) if os.path.isfile(what) else None
+    stem = stem_of(Path(what).stem if document else what)
     base = store.version(0)
-    wanted = Wanted(() if is_file else (store.resolve(what),), stem, base, budget, new)
+    wanted = Wanted(() if document else (store.resolve(what),), stem, base, budget, new)
     plan = plan_trial(store, project, options.read_flags(values), wanted)
     printing.warn(plan.warnings)
+    if document and not as_json:
+        export_import.say_who_signed(app, document)
     if estimate:
-        library = offered(what) if is_file else store.library(wanted.versions[0])
+        library = offered(document) if document else store.library(wanted.versions[0])
         figures = estimate_trial(store, plan, library)
         cost.print_figures(figures, details=details, as_json=as_json)
         return
     if details:
         raise click.UsageError("--details needs --estimate")
-    if is_file:
-        wanted = wanted._replace(versions=(bring_in(store, what, stem),))
+    if document:
+        wanted = wanted._replace(versions=(bring_in(store, document, stem),))
     proof = run_trial(app, project, plan, wanted, quiet=as_json)
-    show(app, proof, as_json=as_json)
+    if as_json:
+        signed = export_import.signature_object(app, document) if document else {}
+        printing.emit_json({**proof_object(proof), **signed})
+    else:
+        show(app, proof)
 
 
 def run_trial(
@@ -101,24 +108,26 @@ def run_trial(
     return interrupts.watched(app.store, work, interrupts.RESUMES)
 
 
-def show(app: App, proof: Proof, *, as_json: bool) -> None:
+def proof_object(proof: Proof) -> dict[str, object]:
+    """What a proof came to, for programs."""
+    from tfgrpo.learn.prove import tried_object
+
+    return {
+        "run": proof.run.name,
+        "branch": proof.run.branch,
+        "version": proof.version.name if proof.version else None,
+        "experiences": [tried_object(one) for one in proof.tried],
+        "calls": proof.cost.usage.calls,
+        "dollars": None if proof.cost.unknown else proof.cost.dollars,
+    }
+
+
+def show(app: App, proof: Proof) -> None:
     """Prints what a proof came to, and where it is."""
     from tfgrpo.cli.cost import dollars
-    from tfgrpo.learn.prove import sorted_results, tried_object
+    from tfgrpo.learn.prove import sorted_results
 
     helps = [one for one in proof.tried if one.judged.verdict == "helps"]
-    if as_json:
-        printing.emit_json(
-            {
-                "run": proof.run.name,
-                "branch": proof.run.branch,
-                "version": proof.version.name if proof.version else None,
-                "experiences": [tried_object(one) for one in proof.tried],
-                "calls": proof.cost.usage.calls,
-                "dollars": None if proof.cost.unknown else proof.cost.dollars,
-            }
-        )
-        return
     rows = [
         (
             one.judged.verdict,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,6 +44,11 @@ class Checked(NamedTuple):
     def state(self) -> str:
         """`good`, `none` or `bad`."""
         return "good" if self.by is not None else "none" if self.why == MISSING else "bad"
+
+    @property
+    def object(self) -> dict[str, str | None]:
+        """The same for programs."""
+        return {"state": self.state, "by": self.by, "why": self.why or None}
 
     def __str__(self) -> str:
         return f"signed by {self.by}" if self.by is not None else self.why
@@ -157,12 +162,21 @@ def _tag_checked(store: Store, name: str, version: Version) -> Checked:
 def signatures_at(store: Store, version: Version) -> dict[str, Checked]:
     """The signatures that a version has: its own, named "", then that of each tag that means it."""
     checked = {"": check(store, version)} if SIGNATURE in version.meta else {}
+    tags = _signed_tags(store, version)
+    return checked | {name: _tag_checked(store, name, own) for name, own in tags}
+
+
+def is_tagged(store: Store, version: Version) -> bool:
+    """Whether this store's author has a tag of a version that is signed."""
+    return any(own.author == store.author for _, own in _signed_tags(store, version))
+
+
+def _signed_tags(store: Store, version: Version) -> Iterator[tuple[str, Version]]:
+    """Yields the signed tags that mean a version, and the versions that they stand at."""
     for mark in store.port.names.marks_at(version.number, store.port.names.last_move()):
         own = store.port.names.standing(mark) if mark.startswith(TAG) else None
         if own is not None and TAGGED in own.meta:
-            name = mark.removeprefix(TAG)
-            checked[name] = _tag_checked(store, name, own)
-    return checked
+            yield mark.removeprefix(TAG), own
 
 
 def standing_tag(store: Store, name: str) -> Version:

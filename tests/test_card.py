@@ -136,10 +136,53 @@ def test_an_effect_that_a_merge_brought_over_is_on_the_card(card: Path, tmp_path
     assert "none was named" in page
 
 
-@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen here")
-def test_a_signed_card_says_whose_it_is(cli: Cli, tmp_path: Path) -> None:
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "id")]
+def new_key(folder: Path) -> Path:
+    """A key to sign with; its public half lies beside it."""
+    key = folder / "id"
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
     subprocess.run(command, check=True)
+    return key
+
+
+SIGNS = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="there is no ssh-keygen here")
+
+
+@SIGNS
+def test_a_card_is_signed_wherever_a_key_is_named(cli: Cli, tmp_path: Path) -> None:
+    key, settings = new_key(tmp_path), tmp_path / "tfgrpo.toml"
+    cli("init")
+    cli("add", "Count both days.")
+    (tmp_path / ".tfgrpo/allowed_signers").write_text(f"ann {key.with_suffix('.pub').read_text()}")
+
+    def exported(revision: str, env: dict[str, str] | None = None) -> str:
+        done = cli("export", revision, "--format", "card", "-o", "card.md", env=env)
+        state = json.loads(cli("import", "card.md", "--dry-run", "--json").stdout)["signature"]
+        assert ("signed" in done.stdout) == (state["state"] == "good")
+        return str(state["state"])
+
+    assert exported("main") == "none"
+    settings.write_text(f'[commit]\nkey = "{key}"\n')
+    assert exported("main") == "good", "a key that is named for tags signs a card"
+    settings.unlink()
+    git = tmp_path / "gitconfig"
+    git.write_text(f'[user]\n\tsigningkey = "{key}"\n')
+    known = {"GIT_CONFIG_GLOBAL": str(git)}
+    assert exported("main", known) == "none", "git's key is for git"
+    cli("tag", "-s", "released", env=known)
+    for revision in ("released", "main"):
+        assert exported(revision, known) == "good", "until it signs a tag here"
+    assert exported("released") == "none", "there is no key any more, and a card all the same"
+    cli("clone", ".", "theirs")
+    stranger = {"TFGRPO_AUTHOR": "bob", **known}
+    there = ("--store", str(tmp_path / "theirs/.tfgrpo/store.db"))
+    cli(*there, "export", "released", "--format", "card", "-o", "card.md", env=stranger)
+    state = json.loads(cli("import", "card.md", "--json").stdout)["signature"]
+    assert state == {"state": "none", "by": None, "why": "no signature"}
+
+
+@SIGNS
+def test_a_signed_card_says_whose_it_is(cli: Cli, tmp_path: Path) -> None:
+    new_key(tmp_path)
     cli("init")
     (tmp_path / "tfgrpo.toml").write_text(f'[commit]\nsign = true\nkey = "{tmp_path / "id"}"\n')
     allowed = f"ann@example.org {(tmp_path / 'id.pub').read_text()}"

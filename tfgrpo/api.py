@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
+from tfgrpo import interchange
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.data.python_rows import row_lines
 from tfgrpo.domains.base import Domain
@@ -326,7 +327,7 @@ class _Request:
             wanted = Wanted(versions, stem, store.version(0), _text(budget), bool(new))
             plan = plan_trial(store, project, self._given(project, data), wanted)
             if is_file:
-                wanted = wanted._replace(versions=(bring_in(store, str(path), stem),))
+                wanted = wanted._replace(versions=(bring_in(store, interchange.read(path), stem),))
             return ready_trial(store, project, plan, wanted)
 
     def estimate(self, data: Data) -> RunEstimate:

@@ -60,6 +60,19 @@ def default_signer(root: str) -> Signer:
     return sign
 
 
+def file_signer(root: str, *, is_tagged: bool) -> Signer | None:
+    """What signs a file about a library: the key that [commit] of `root`'s tfgrpo.toml names, or
+    git's where versions are signed or the library is tagged so (`is_tagged`). None signs nothing.
+    Raises SettingsError."""
+    from tfgrpo.store.signing import signer
+
+    commit = _settings(root).get(COMMIT, {})
+    if commit.get("sign") or commit.get("key"):
+        return signer(signing_key(root))
+    key = _config(root, "user.signingkey") if is_tagged else ""
+    return signer(key) if key else None
+
+
 def _set(root: str) -> str:
     author = _settings(root).get(SETTING)
     return author.strip() if isinstance(author, str) else ""

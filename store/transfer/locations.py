@@ -101,7 +101,8 @@ def peer(location: Location, *, author: str, ssh: Sequence[str] = SSH) -> Iterat
         path = located(location.path)
         if path.is_file() and not _is_store(path):
             raise TransferError(
-                f"{path} is not a store", hint="create a bundle with `tfgrpo bundle create`"
+                f"{path} is a file and no store: nothing is pushed into it",
+                hint="`tfgrpo bundle create FILE NAME` writes a bundle for its owner to pull from",
             )
         with Store.open(path, author=author) as store:
             yield StorePeer(store)

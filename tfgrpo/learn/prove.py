@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, count
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfgrpo import interchange
@@ -20,6 +19,7 @@ from tfgrpo.connect import check_endpoints
 from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.eval_setup import EvalPlan
 from tfgrpo.evaluation.scoring import EvalTask
+from tfgrpo.interchange.format_types import Document
 from tfgrpo.learn.interplay import Together, interplay
 from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.learn.run import run_to_end
@@ -149,18 +149,17 @@ async def do_trial(
     return Proof(run, tuple(results(store, run)), cost)
 
 
-def offered(path: str) -> Library:
-    """Returns what a file holds as a library, for an estimate. Raises UnreadableLibrary."""
-    document = interchange.read(Path(path), None)
+def offered(document: Document) -> Library:
+    """Returns what a file holds as a library, for an estimate."""
     texts = [item.text for item in document.items]
     texts += [o.text for batch in document.batches for o in batch.operations if o.text]
     return Library(ROOT, tuple(Experience(str(n), words, 0) for n, words in enumerate(texts)))
 
 
-def bring_in(store: Store, path: str, stem: str) -> Version:
+def bring_in(store: Store, document: Document, stem: str) -> Version:
     """Returns the version that holds what a file has, on a branch of its own. Raises
     UnreadableLibrary and StoreError."""
-    document, branch = interchange.read(Path(path), None), f"offered/{stem}"
+    branch = f"offered/{stem}"
     if not store.has_branch(branch):
         store.create_branch(branch, store.version(0))
     interchange.bring_in(store, document, branch)

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfgrpo.interchange import markdown_lists
-from tfgrpo.interchange.format_types import Content, Format, Item, SourceFile
+from tfgrpo.interchange.format_types import Content, Document, Format, Item, SourceFile
 from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.store.canonical import canonical, digest, is_id
 from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.history.signed_outside import signature
 from tfgrpo.store.records import SIGNATURE, Experience, Library
+from tfgrpo.store.signing import Checked, check_signature
 from tfgrpo.store.store import Store
 
 MARK = "<!-- tfgrpo card 1 -->"
@@ -65,6 +66,15 @@ def digest_of(card: Mapping[str, Any]) -> bytes:
 def payload(card_digest: bytes) -> bytes:
     """What is signed of a card."""
     return b"tfgrpo card 1\n" + card_digest.hex().encode() + b"\n"
+
+
+def checked(store: Store, document: Document) -> Checked | None:
+    """What the signature of a card is worth in a store; None for another file."""
+    if document.format != "card":
+        return None
+    card = document.meta["card"]
+    message = payload(bytes.fromhex(card["digest"]))
+    return check_signature(store, card[SIGNATURE], message, store.now())
 
 
 def write(out: Outgoing) -> Iterator[str]:
