@@ -71,7 +71,8 @@ def rates(kind: str, trials: int, problems: int, seed: int = 1) -> Rates:
     dice = random.Random(f"{seed}/{kind}")
     found = mistaken = others = 0
     for _ in range(trials):
-        pairs = {one.names: one.kind for one in interplay(trial(dice, kind, problems), *SIDES)}
+        together = interplay(trial(dice, kind, problems), *SIDES)
+        pairs = {one.names: one.kind for one in together.pairs}
         planted = pairs.pop(PLANTED, "neither")
         found += planted == kind
         mistaken += planted not in (kind, "neither")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -32,29 +32,46 @@ if TYPE_CHECKING:
     from tfgrpo.cli.start_context import App
 
 
+class MergeTrial(NamedTuple):
+    """What a trial of a merge came to (None: it measured nothing), what to say of it, and the same
+    for programs."""
+
+    measured: Measured | None
+    notes: Sequence[str] = ()
+    object: Mapping[str, Any] | None = None
+
+
 def tried(
     app: App, sides: Sides, take: str | None, called: str, given: Mapping[str, Any]
-) -> tuple[Measured | None, list[str]]:
-    """What a trial of a merge came to (no figures: it measured nothing), and what to say of it.
-    Raises MergeConflict for what helps alone and harms together, unless a side is taken."""
+) -> MergeTrial:
+    """Tries a merge. Raises MergeConflict for what helps alone and harms together, unless a side is
+    taken."""
     from tfgrpo.cli import options, prove
-    from tfgrpo.learn.prove import Wanted, measured_merge, merge_figures, plan_trial, stem_of
+    from tfgrpo.cli.cost import dollars
+    from tfgrpo.display.measured_merge import changed_texts, figure_lines
+    from tfgrpo.learn.prove import (
+        Wanted,
+        measured_merge,
+        merge_figures,
+        own_changes,
+        plan_trial,
+        stem_of,
+    )
 
     store, (base, ours, theirs) = app.store, sides
     if base.number in (ours.number, theirs.number):
-        return None, ["one side has nothing of its own: there was nothing to measure"]
+        return MergeTrial(None, ["one side has nothing of its own: there was nothing to measure"])
     libraries = [store.library(version) for version in sides]
     decided = None if take is None else side("ours")
     if three_way(*libraries, resolve=decided).conflicts:
-        return None, []
+        return MergeTrial(None)
     settings = dict(given)
     wanted = Wanted((ours, theirs), stem_of(called), base, settings.pop("budget", None))
     project = options.open_project(app, None)
     plan = plan_trial(store, project, options.read_flags(settings), wanted)
     proof = prove.run_trial(app, project, plan, wanted, quiet=True)
-    pairs = measured_merge(store, proof, wanted)
-    texts = {e.id: e.text for library in libraries for e in library}
-    conflicts = [pair for pair in pairs if pair.kind == "conflict"]
+    together, texts = measured_merge(store, proof, wanted), changed_texts(store, *sides)
+    conflicts = [pair for pair in together.pairs if pair.kind == "conflict"]
     if conflicts and take not in ("ours", "theirs"):
         many = f"{len(conflicts)} pairs of experiences help" if len(conflicts) > 1 else "two help"
         raise MergeConflict(
@@ -66,29 +83,17 @@ def tried(
             hint="nothing was recorded; --ours leaves theirs out, --theirs ours, and the trial is "
             "not paid for again",
         )
-    beside = frozenset(pair.names[1 if take == "ours" else 0] for pair in conflicts)
-    notes = [f"left out for what it does beside the other side: {texts[i]}" for i in sorted(beside)]
     decided_in_pairs = {id for pair in conflicts for id in pair.names}
-    harms = [
-        one
-        for one in proof.tried
-        if one.judged.verdict == "harms" and decided_in_pairs.isdisjoint(one.ids)
-    ]
-    brought = libraries[2].by_id.keys() - libraries[1].by_id.keys()
-    out = beside.union(*(one.ids for one in harms if brought.issuperset(one.ids)))
-    notes += [
-        f"redundant, either helps as much as both: {texts[one]} / {texts[other]}"
-        for kind, (one, other), *_ in pairs
-        if kind == "redundant"
-    ]
-    notes += [
-        f"harms by itself, and {'is left out' if out.issuperset(one.ids) else 'stays'}: "
-        f"{one.text} ({one.judged})"
-        for one in harms
-    ]
-    figures = merge_figures(store, proof, pairs)
-    notes.append(f"measured in run {proof.run.name}, {figures['attempts']} attempts")
-    return Measured(figures, out), notes
+    brought = own_changes(store, wanted)[1] - decided_in_pairs
+    left_out = {pair.names[1 if take == "ours" else 0]: "conflict" for pair in conflicts}
+    for one in proof.tried:
+        if one.judged.verdict == "harms" and brought.issuperset(one.ids):
+            left_out |= dict.fromkeys(one.ids, "harms")
+    figures = merge_figures(store, proof, together, left_out)
+    calls, cost = proof.cost.usage.calls, proof.cost
+    object = {**figures, "calls": calls, "dollars": None if cost.unknown else cost.dollars}
+    notes = [*figure_lines(figures, texts), f"{printing.plural(calls, 'call')}, {dollars(cost)}"]
+    return MergeTrial(Measured(figures, frozenset(left_out)), notes, object)
 
 
 def show_conflicts(error: MergeConflict) -> None:
@@ -192,10 +197,11 @@ def merge(
     If both sides changed the same words, nothing is recorded and the conflicts are listed.
     Experiences from the two sides that say nearly the same are pointed out.
 
-    With --measure both sides' new experiences are first tried at problems, each attempt with a
-    random half of those that belong. Two that each help and harm together are a conflict: --ours
+    With --measure what both sides have added or changed is first tried at problems, each attempt
+    with a random half of what belongs. Two that each help and harm together are a conflict: --ours
     leaves theirs out, --theirs ours. What the other side brings and harms by itself is left out.
-    Two that help no more than either are pointed out. The version of the merge has the figures.
+    Two that help no more than either are pointed out, and it is said how many pairs were seen often
+    enough to tell. The version of the merge has the figures, and `show` tells them.
     Settings are those of [model] and [train]; asking again goes on with the same trial, or reads
     what it came to.
 
@@ -209,23 +215,30 @@ def merge(
     branch, before = _branch(app)
     theirs = store.resolve(revision)
     message_text = message or f"merge {revision} into {branch}"
-    resolve, measured, notes = _resolve(take), None, list[str]()
+    resolve, trial_of_it = _resolve(take), MergeTrial(None)
     if not measure and any(value is not None for value in trial.values()):
         raise click.UsageError("--data, --model, --base-url and --budget need --measure")
     if measure:
         sides = merges.sides_of(store, "merge", branch, theirs)
-        measured, notes = _trying(
+        trial_of_it = _trying(
             lambda: tried(app, sides, take, f"{branch}-{revision}", trial), as_json
         )
     version = _trying(
         lambda: merges.merge(
-            store, branch, theirs, message=message_text, resolve=resolve, measured=measured
+            store,
+            branch,
+            theirs,
+            message=message_text,
+            resolve=resolve,
+            measured=trial_of_it.measured,
         ),
         as_json,
     )
     near = near_duplicates(store.library(before), store.library(version))
     if as_json:
-        _emit(app, version, branch, before, [pair._asdict() for pair in near])
+        also = {"measured": trial_of_it.object} if measure else {}
+        alike = [pair._asdict() for pair in near]
+        _emit(app, version, branch, before, {"alike": alike, **also})
     elif version.number == before.number:
         printing.echo(f"already up to date: {branch} contains {revision}")
     elif version.number == theirs.number:
@@ -235,7 +248,7 @@ def merge(
         print_version(app, version, branch)
     if not as_json:
         point_out(app, near, version)
-        printing.echo_each(notes)
+        printing.echo_each(trial_of_it.notes)
 
 
 @click.command("cherry-pick")
@@ -365,7 +378,7 @@ def _emit(
     version: Version,
     branch: str,
     before: Version,
-    near: Sequence[Mapping[str, object]] | None = None,
+    also: Mapping[str, object] | None = None,
 ) -> None:
     changes = app.store.diff(before, version)
     checkout.materialise(app)
@@ -378,4 +391,4 @@ def _emit(
         "conflicts": [],
         "order_conflicts": list(left_in_place(version)),
     }
-    printing.emit_json(fields | ({} if near is None else {"alike": near}))
+    printing.emit_json({**fields, **(also or {})})

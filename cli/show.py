@@ -11,6 +11,7 @@ from tfgrpo.cli.event_text import event_lines, version_move_lines
 from tfgrpo.cli.flags import JSON
 from tfgrpo.cli.start_context import WHAT, App, pass_app
 from tfgrpo.display.event_lines import ShownEvent, event_object, events_of, life_of
+from tfgrpo.display.measured_merge import measured_lines
 from tfgrpo.display.order_changes import move_objects, moves_of
 from tfgrpo.display.version_rows import StandingNames, signature_objects, signed, version_object
 from tfgrpo.runs.run_issues import Issue, issues, repaired
@@ -84,6 +85,10 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     if moves := version_move_lines(store, version):
         yield ""
         yield from moves
+    if measured := measured_lines(store, version):
+        yield ""
+        for line in measured:
+            yield from printing.wrapped(line, indent=2)
     for issue in issues(version):
         yield ""
         yield from issue_lines(issue)

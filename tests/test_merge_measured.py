@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from store_helpers import fixed
 
 from tfgrpo.learn.advantage import Observation
 from tfgrpo.learn.interplay import interplay
-from tfgrpo.store import Store
+from tfgrpo.store import Operation, Store
+from tfgrpo.ui.export_pages import page_alone
 
 ADDS, ALSO = "Addiere zuerst die größere Zahl.", "Commence par le plus petit nombre."
 SAME, AGAIN = "Lies die Frage zweimal.", "Leia a pergunta de novo."
@@ -72,6 +74,7 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
     assert mine.stages["rollout"] == asked == 36 * 8 * 4, "the trial is not paid for again"
     assert "left out" in done.stdout
     assert "redundant" in done.stdout
+    assert "4 of 4 pairs were seen often enough" in done.stdout
     with Store.open(tmp_path) as store:
         main = store.tip("main")
         assert {e.text for e in store.library(main)} == {
@@ -87,6 +90,17 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
             pair["kind"]: {texts[id] for id in pair["experiences"]} for pair in measured["pairs"]
         }
         assert kinds == {"conflict": {ADDS, ALSO}, "redundant": {SAME, AGAIN}}
+        assert [*measured["left_out"].values()] == ["conflict"]
+        assert (measured["pairs_possible"], measured["pairs_examined"]) == (4, 4)
+    show = " ".join(cli("show", "main").stdout.split())
+    page = page_alone(tmp_path / ".tfgrpo/store.db", "/version/main")
+    for words in (
+        "4 of 4 pairs were seen often enough",
+        "redundant, either helps as much as both: ",
+        f"left out for what it does beside the other side: {ALSO}",
+    ):
+        assert words in show
+        assert words in page
     cli("undo")
     merge("--theirs")
     with Store.open(tmp_path) as store:
@@ -161,5 +175,78 @@ def test_nothing_is_said_of_a_pair_that_was_hardly_seen() -> None:
         for n in range(4)
         for shown in ((), ("a0",), ("b0",), belongs)
     ]
-    assert interplay(few, ["a0"], ["b0"]) == []
-    assert [one.kind for one in interplay(few * 12, ["a0"], ["b0"])] == ["conflict"]
+    assert interplay(few, ["a0"], ["b0", "b1"]) == ([], 2, 0)
+    found = interplay(few * 12, ["a0"], ["b0", "b1"])
+    assert [one.kind for one in found.pairs] == ["conflict"]
+    assert (found.possible, found.examined) == (2, 1), "of the other nothing is known"
+
+
+ONCE, TWICE, OVER = "Count once.", "Zähle zweimal und prüfe es.", "Tel alles drie keer over."
+
+
+def changed(texts: dict[str, float]) -> Callable[[dict[str, Any]], str]:
+    """Answers that are right as often as what is shown is worth; two of 0.35 harm together."""
+
+    def answer(request: dict[str, Any]) -> str:
+        user, shown = request["messages"][-1]["content"], request["messages"][0]["content"]
+        a, b = (int(word) for word in user.rstrip("?").split() if word.isdigit())
+        worths = [worth for text, worth in texts.items() if text in shown]
+        chance = 0.4 + (-0.3 if worths.count(0.35) == 2 else sum(worths))
+        coin = hashlib.sha256(f"{user}/{request.get('seed')}".encode()).digest()
+        return f"\\boxed{{{a + b + (int.from_bytes(coin[:4], 'big') / 2**32 < chance)}}}"
+
+    return answer
+
+
+@pytest.mark.parametrize("side", ["theirs", "ours"])
+def test_a_text_that_one_side_changed_is_measured_in_the_place_of_what_it_was(
+    cli: Cli, tmp_path: Path, side: str
+) -> None:
+    """Theirs that harms is left as it was, and ours is in a pair with what theirs brings."""
+    write_problems(tmp_path / "problems.jsonl", 36)
+    with Store.init(tmp_path, author="tests") as store:
+        store.commit("main", [fixed(ONCE)], message="m")
+        (known,) = store.library("main")
+        store.create_branch("web")
+        mine = [Operation("MODIFY", known.id, TWICE)]
+        store.commit("main", mine if side == "ours" else [fixed(SAME)], message="ours")
+        theirs = fixed(OVER) if side == "ours" else Operation("MODIFY", known.id, TWICE)
+        store.commit("web", [theirs], message="theirs")
+    worths = {TWICE: 0.35, OVER: 0.35} if side == "ours" else {TWICE: -0.35}
+    with ScriptedEndpoint(changed(worths)) as server:
+        model = ("--data", "problems.jsonl", "--model", "mine", "--base-url", server.base_url)
+        merge = ("merge", "web", "--measure", *model)
+        if side == "theirs":
+            done = json.loads(cli(*merge, "--json").stdout)
+            assert done["measured"]["left_out"] == {known.id: "harms"}
+            assert done["measured"]["experiences"][known.id]["verdict"] == "harms"
+            with Store.open(tmp_path) as store:
+                assert [e.text for e in store.library("main")] == [ONCE, SAME]
+            assert f"harms by itself, and is left out: {TWICE}" in " ".join(
+                cli("show", "main").stdout.split()
+            )
+            return
+        refused = cli(*merge, ok=False)
+        assert "two help alone and harm together" in refused.stderr
+        assert TWICE in refused.stderr
+        cli(*merge, "--ours")
+        with Store.open(tmp_path) as store:
+            assert [e.text for e in store.library("main")] == [TWICE]
+        cli("undo")
+        cli(*merge, "--theirs")
+        with Store.open(tmp_path) as store:
+            assert {e.text for e in store.library("main")} == {ONCE, OVER}
+
+
+def test_a_merge_says_how_many_pairs_were_seen_often_enough(
+    merge: Callable[..., Any], cli: Cli, tmp_path: Path
+) -> None:
+    """Two problems do not show four lessons in all ways."""
+    rows = (tmp_path / "problems.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "problems.jsonl").write_text("".join(rows[:1]))
+    done = json.loads(merge("--json").stdout)["measured"]
+    assert (done["pairs_possible"], done["pairs_examined"]) == (4, 0)
+    assert done["calls"] == done["attempts"] == 8 * 4
+    assert "dollars" in done
+    assert done["run"]
+    assert "0 of 4 pairs were seen often enough" in cli("show", "main").stdout

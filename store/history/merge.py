@@ -58,7 +58,7 @@ Resolve: TypeAlias = Callable[[Conflict], str | None]
 
 class Measured(NamedTuple):
     """What a trial of a merge came to: the figures for its version's meta, and the experiences of
-    either side that stay out of the merge for it."""
+    which what a side did to them stays out of the merge."""
 
     figures: Json
     left_out: frozenset[str] = frozenset()
@@ -299,9 +299,14 @@ def _apply(store: Store, branch: str, sides: Sides, joining: Joining) -> Version
         meta[ORDER_CONFLICTS] = list(order_conflicts)
     if measured is not None:
         meta[MEASURED], out = measured.figures, measured.left_out
+        theirs_alone = {one.experience for one in brought}
         brought = [one for one in brought if one.experience not in out]
-        brought += [Operation("DELETE", e.id) for e in our_library if e.id in out]
-        order = None if order is None else tuple(id for id in order if id not in out)
+        before = _texts(store.library(base))
+        back = (change(e.id, e.text, before.get(e.id)) for e in our_library if e.id in out)
+        brought += [one for one in back if one and one.experience not in theirs_alone]
+        gone = {one.experience for one in brought if one.op == "DELETE"}
+        gone |= out - our_library.by_id.keys()
+        order = None if order is None else tuple(id for id in order if id not in gone)
     reordered = order is not None and list(order) != ids_of(our_library)
     if not brought and not reordered and merged is None:
         raise NothingToChange(

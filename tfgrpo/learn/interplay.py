@@ -52,10 +52,19 @@ class Together(NamedTuple):
         }
 
 
+class Interplay(NamedTuple):
+    """The conflicts and the redundant pairs, how many pairs there are, and how many of these were
+    seen often enough to tell."""
+
+    pairs: list[Together]
+    possible: int
+    examined: int
+
+
 def interplay(
     observations: Sequence[Observation], ours: Sequence[str], theirs: Sequence[str]
-) -> list[Together]:
-    """Returns the conflicts and the redundant pairs of one thing of ours and one of theirs."""
+) -> Interplay:
+    """Returns what pairs of one thing of ours and one of theirs do together."""
     shared: dict[tuple[str, str], list[Observation]] = {}
     left, right = set(ours), set(theirs)
     for one in observations:
@@ -65,15 +74,19 @@ def interplay(
             [name for name in belonging if name in right],
         ):
             shared.setdefault(pair, []).append(one)
-    judged = (_judged(pair, attempts) for pair, attempts in sorted(shared.items()))
-    return [one for one in judged if one is not None]
+    often = [pair for pair in sorted(shared) if _is_seen(pair, shared[pair])]
+    judged = (_judged(pair, shared[pair]) for pair in often)
+    pairs = [one for one in judged if one is not None]
+    return Interplay(pairs, len(left) * len(right), len(often))
+
+
+def _is_seen(pair: tuple[str, str], attempts: Sequence[Observation]) -> bool:
+    counts = [len(attempt.shown.intersection(pair)) for attempt in attempts]
+    return min(counts.count(0), counts.count(2)) >= FEWEST
 
 
 def _judged(pair: tuple[str, str], attempts: Sequence[Observation]) -> Together | None:
     one, other = pair
-    counts = [len(attempt.shown & {one, other}) for attempt in attempts]
-    if min(counts.count(0), counts.count(2)) < FEWEST:
-        return None
     helps = [_effects(attempts, *names) for names in (pair, pair[::-1])]
     alone = helps[0][ALONE], helps[1][ALONE]
     beside = helps[0][BESIDE], helps[1][BESIDE]

@@ -20,7 +20,7 @@ from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.eval_setup import EvalPlan
 from tfgrpo.evaluation.scoring import EvalTask
 from tfgrpo.interchange.format_types import Document
-from tfgrpo.learn.interplay import Together, interplay
+from tfgrpo.learn.interplay import Interplay, interplay
 from tfgrpo.learn.policies.trial import TRIAL, Tried, conclude, recorded, results
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import PlannedAttempts, RunEstimate, estimate_attempts
@@ -166,17 +166,32 @@ def bring_in(store: Store, document: Document, stem: str) -> Version:
     return store.tip(branch)
 
 
-def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> list[Together]:
-    """Returns which pairs of one experience of either side are in conflict, or redundant."""
-    ours, theirs = ({e.id for e in store.library(version)} for version in wanted.versions)
-    names = [one.name for one in proof.tried]
+def own_changes(store: Store, wanted: Wanted) -> tuple[set[str], set[str]]:
+    """Returns the experiences that each of two sides has added or changed, and the other has
+    not."""
+    before = {(e.id, e.text) for e in store.library(wanted.base)}
+    ours, theirs = (
+        {e.id for e in store.library(version) if (e.id, e.text) not in before}
+        for version in wanted.versions
+    )
+    return ours - theirs, theirs - ours
+
+
+def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> Interplay:
+    """Returns what pairs of one experience of either side do together, by their ids."""
+    ids = {one.name: one.ids[0] for one in proof.tried if len(one.ids) == 1}
     observations = [attempt.observation for attempt in recorded(store, proof.run)]
-    mine = [name for name in names if name in ours - theirs]
-    return interplay(observations, mine, [name for name in names if name in theirs - ours])
+    sides = ([n for n, id in ids.items() if id in side] for side in own_changes(store, wanted))
+    together = interplay(observations, *sides)
+    pairs = [one._replace(names=(ids[one.names[0]], ids[one.names[1]])) for one in together.pairs]
+    return together._replace(pairs=pairs)
 
 
-def merge_figures(store: Store, proof: Proof, pairs: Sequence[Together]) -> dict[str, Any]:
-    """Returns what the version of a measured merge says of the trial."""
+def merge_figures(
+    store: Store, proof: Proof, together: Interplay, left_out: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns what the version of a measured merge says of the trial; `left_out` has the
+    experiences that stay out of it, and why."""
     config = proof.run.config
     return {
         "run": proof.run.name,
@@ -185,7 +200,10 @@ def merge_figures(store: Store, proof: Proof, pairs: Sequence[Together]) -> dict
         "data_digest": config["data_digest"],
         "attempts": len(recorded(store, proof.run)),
         "experiences": {id: one.figures for one in proof.tried for id in one.ids},
-        "pairs": [pair.figures for pair in pairs],
+        "pairs": [pair.figures for pair in together.pairs],
+        "pairs_possible": together.possible,
+        "pairs_examined": together.examined,
+        "left_out": dict(left_out),
     }
 
 

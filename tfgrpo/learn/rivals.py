@@ -72,8 +72,8 @@ class Rivals:
         own, and with the wording that it is measured against."""
         if candidate not in self._names:
             there = self._incumbent(candidate)
-            mark = there and digest([self._in_force[there]])[:4].hex()
-            self._names[candidate] = f"{candidate}{FOR}{there}@{mark}" if there else candidate
+            name = challenger(candidate, there, self._in_force[there]) if there else candidate
+            self._names[candidate] = name
         return self._names[candidate]
 
     def is_near(self, candidate: str, problem: str) -> bool:
@@ -129,6 +129,12 @@ class Rivals:
     @cached_property
     def _index(self) -> NgramIndex:
         return NgramIndex(self._in_force)
+
+
+def challenger(candidate: str, place: str, words: str) -> str:
+    """Returns what the effect of a candidate is called that stands in for an experience in force,
+    which says `words`."""
+    return f"{candidate}{FOR}{place}@{digest([words])[:4].hex()}"
 
 
 def replaced(name: str) -> str | None:

@@ -45,8 +45,8 @@ def read(source: SourceFile) -> Content:
         raise source.wrong("is no card that can be read", hint=hint) from None
     if not same:
         raise source.wrong(CHANGED, hint="get it again, or read its list with --format md")
-    kept = ("version", "licence", "models", "data", SIGNATURE, *({LEFT_OUT} & card.keys()))
-    facts = {key: card.get(key) for key in kept}
+    fields = ("version", "licence", "models", "data", SIGNATURE, *({LEFT_OUT} & card.keys()))
+    facts = {key: card.get(key) for key in fields}
     return Content(items, meta={"card": {**facts, "digest": digest_of(card).hex()}})
 
 

@@ -2,7 +2,8 @@
 
 Nothing is learned. The version that such a run begins with says which versions are on trial: one
 whose experiences are to be proved, or two whose experiences are to be merged. What these have and
-the run's base has not are its candidates (`learn/pool.py`). They are assigned as those of a learner
+the run's base has not are its candidates (`learn/pool.py`). A text that a side changed is one too,
+and stands in the place of what it was (`learn/rivals.py`). They are assigned as those of a learner
 (`learn/assign.py`), and every attempt is on record with what belonged to its problem and what it
 was shown. A run with one version on trial ends as soon as all is decided
 (`evaluation/paired_test.py`), and problems to which only decided things belong are passed over. One
@@ -22,18 +23,24 @@ from tfgrpo.learn.collector import Batch, Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import Pool, append_to_pool, open_pool
+from tfgrpo.learn.rivals import challenger, of_name, replaced
 from tfgrpo.rollout.attempt import CONFIRMING, Rollout
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.store.activity.runs import RolloutRow, Run
+from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.merge import change, side, three_way
 from tfgrpo.store.history.signed_outside import recordings
 from tfgrpo.store.records import Library, Operation, Version
 from tfgrpo.store.store import Store
-from tfgrpo.store.strange_values import mapping, texts
+from tfgrpo.store.strange_values import mapping, text, texts
 
 TRIAL = "trial"
 """In the meta of the version that a run begins with: the `versions` on trial, by digest."""
+
+
+INSTEAD = "instead"
+"""In the evidence of a candidate: the experience whose text a side changed to this one."""
 
 
 class Attempt(NamedTuple):
@@ -50,8 +57,10 @@ class Attempt(NamedTuple):
     @property
     def observation(self) -> Observation:
         """The same for the learner's estimator."""
-        shown = frozenset(self.belongs) - self.without
-        return Observation(f"{self.step}/{self.problem}", self.belongs, shown, self.reward)
+        there = {name for name in self.belongs if of_name(name) not in self.without}
+        there |= {place for name in there if (place := replaced(name))}  # in another wording
+        group = f"{self.step}/{self.problem}"
+        return Observation(group, self.belongs, frozenset(there), self.reward)
 
 
 class Trial:
@@ -71,9 +80,13 @@ class Trial:
         while self._measured < step.number:
             self._attempts += recorded(self._store, self._run, self._measured)
             self._measured += 1
-        tried = {p.id: fitting(pool.candidates, p.problem) for p in step.batch}
+        called = effect_names(self._store, pool)
+        tried = {
+            p.id: tuple(called[id] for id in fitting(pool.candidates, p.problem))
+            for p in step.batch
+        }
         is_proof = len(on_trial(self._store, self._run)) == 1
-        names, _ = pool.names
+        names = list(called.values())
         batch = step.batch
         if is_proof:
             coming = step.attempts_left + len(step.batch) * self._size
@@ -128,11 +141,31 @@ def candidates(store: Store, run: Run) -> list[Operation]:
             elif not (id in library.by_id and library.by_id[id].redacted):
                 goal[id], source[id] = operation.text, theirs
     changes = (change(id, base.get(id), goal.get(id)) for id in dict.fromkeys((*base, *goal)))
-    return [
-        one._replace(evidence={"of": source.get(str(one.experience), versions[0]).digest.hex()})
-        for one in changes
-        if one is not None
-    ]
+    operations = []
+    for one in changes:
+        if one is not None:
+            id = str(one.experience)
+            evidence = {"of": source.get(id, versions[0]).digest.hex()}
+            if one.op == "MODIFY":
+                evidence[INSTEAD] = id
+                one = Operation("ADD", derived_id(TRIAL, id, one.text), one.text)
+            operations.append(one._replace(evidence=evidence))
+    return operations
+
+
+def effect_names(store: Store, pool: Pool) -> dict[str, str]:
+    """Returns what the effects of a trial's candidates are called, by factor: of a text that a side
+    changed, with what it stands in for."""
+    rows = {e.row: e.id for e in pool.candidates}
+    evidence = {rows[row]: event.evidence or {} for row, event in store.events_at(rows).items()}
+    places = {id: text(one.get(INSTEAD)) for id, one in evidence.items()}
+    there = pool.in_force.by_id
+    return {
+        factor: challenger(factor, place, there[place].text)
+        if (place := places.get(factor, "")) in there
+        else factor
+        for factor in pool.names[0]
+    }
 
 
 def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
@@ -169,7 +202,7 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
     for pair in pairs.values():
         if len(pair) == 2:
             for name in differences.keys() & set(pair[0].belongs) & set(pair[1].belongs):
-                hidden = [name in one.without for one in pair]
+                hidden = [of_name(name) in one.without for one in pair]
                 if hidden[0] != hidden[1]:
                     shown, other = pair if hidden[1] else pair[::-1]
                     differences[name].append(shown.reward - other.reward)
@@ -181,9 +214,9 @@ def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> di
 
 
 class Tried(NamedTuple):
-    """What a trial says of a thing: its name and the ids and the text of what it is, the verdict
-    with the effect that pairs show, and what the learner's estimator makes of it, None where it
-    was in no attempt."""
+    """What a trial says of a thing: its name, the ids that it has in a library and its text, the
+    verdict with the effect that pairs show, and what the learner's estimator makes of it, None
+    where it was in no attempt."""
 
     name: str
     ids: tuple[str, ...]
@@ -211,13 +244,16 @@ def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
     advantages.add(one.observation for one in attempts)
     beliefs = advantages.effects()
     pool = _first_pool(store, run)
-    judged = verdicts(attempts, pool.names[0], left)
+    called = effect_names(store, pool)
+    judged = verdicts(attempts, list(called.values()), left)
     there = pool.library.by_id
-    return [
-        Tried(name, ids, " / ".join(there[id].text for id in ids), judged[name], beliefs.get(name))
-        for name in pool.names[0]
-        for ids in [pool.factors[name]]
-    ]
+    tried = []
+    for factor, name in called.items():
+        words = " / ".join(there[id].text for id in pool.factors[factor])
+        place = replaced(name)
+        ids = pool.factors[factor] if place is None else (place,)
+        tried.append(Tried(name, ids, words, judged[name], beliefs.get(name)))
+    return tried
 
 
 def _first_pool(store: Store, run: Run) -> Pool:

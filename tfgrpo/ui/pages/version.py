@@ -9,6 +9,7 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from tfgrpo.display.event_lines import events_of
+from tfgrpo.display.measured_merge import measured_lines
 from tfgrpo.display.order_changes import change_counts, left_in_place, moves_of
 from tfgrpo.display.version_rows import StandingNames, scores, signature_lines, signed
 from tfgrpo.runs.run_issues import issues
@@ -48,6 +49,7 @@ def show(visit: Visit) -> Response:
         scores=scores(store, version),
         moves=shown_moves(store, version, moves_of(store, version)),
         left_in_place=left_in_place(version),
+        measured=measured_lines(store, version),
         issues=issues(version),
         size=len(store.library(version)),
         branches=list(store.branches()),
