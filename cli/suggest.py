@@ -44,6 +44,8 @@ MEANT = {
     "search": ("log --grep",),
     "st": ("status",),
     "test": ("eval", "compare"),
+    "verify-commit": ("log --show-signature",),
+    "verify-tag": ("tag --verify",),
     "whatchanged": ("log -p",),
     "worker": ("workers run",),
     "up": ("workers start",),

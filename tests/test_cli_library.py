@@ -175,6 +175,8 @@ def test_status_says_where_head_is(shop: Cli) -> None:
         (["rm", "G0"], "'rm'; did you mean delete?", 2),
         (["ls"], "did you mean show?", 2),
         (["commit"], "did you mean add or edit?", 2),
+        (["verify-tag", "released"], "did you mean tag --verify?", 2),
+        (["verify-commit", "main"], "did you mean log --show-signature?", 2),
         (["rebase", "main"], "did you mean merge or cherry-pick?", 2),
         (["stash"], "'stash': nothing is ever uncommitted", 2),
         (["models"], "did you mean model?", 2),
