@@ -11,7 +11,7 @@ import click
 
 from tfgrpo import interchange
 from tfgrpo.author import file_signer
-from tfgrpo.cli import checkout
+from tfgrpo.cli import checkout, options
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.event_text import event_lines
 from tfgrpo.cli.flags import JSON, flag, option
@@ -78,6 +78,7 @@ def export(app: App, given: Given) -> None:
     if chosen == "card":
         from tfgrpo.store import signing
 
+        about_it["prices"] = options.open_project(app, None).table("prices")
         is_tagged = signing.is_tagged(app.store, version)
         app.store.signer = file_signer(str(app.root), is_tagged=is_tagged)
         if not given.with_examples:

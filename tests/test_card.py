@@ -6,9 +6,11 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Cli, one_line_error
+from scripted import ScriptedEndpoint, restless, write_problems
 
 from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
@@ -113,6 +115,37 @@ def test_no_problem_of_the_data_is_on_a_card(cli: Cli, tmp_path: Path) -> None:
     assert cli("export", "--format", "md").stderr == ""
 
 
+def test_a_card_has_the_models_and_the_money_of_its_runs(cli: Cli, tmp_path: Path) -> None:
+    """Money where each price is known, at what [prices] says."""
+    cli("init")
+    with ScriptedEndpoint(restless) as server:
+        write_problems(tmp_path / "problems.jsonl", 3)
+        models = ("--model", "small", "--reflection-model", "large")
+        cli("train", "problems.jsonl", *models, "--base-url", server.base_url, "--epochs", "1")
+    assert server.stages["comparison"], "both models were asked"
+
+    def card() -> dict[str, Any]:
+        cli("export", "--format", "card", "-o", "card.md")
+        interchange.read(tmp_path / "card.md")
+        page = (tmp_path / "card.md").read_text()
+        assert ("| cost |" in page) == ("dollars" in (block := json.loads(block_of(page))))
+        return dict(block)
+
+    assert set(card()["models"]) == {"small", "large"}
+    assert "dollars" not in card(), "no price is known"
+    price = "{prompt = 1000.0, completion = 1000.0}"
+    (tmp_path / "tfgrpo.toml").write_text(f"[prices]\nsmall = {price}\n")
+    assert "dollars" not in card(), "one is not known"
+    (tmp_path / "tfgrpo.toml").write_text(f"[prices]\nsmall = {price}\nlarge = {price}\n")
+    assert card()["dollars"] == pytest.approx(card()["tokens"] / 1000)
+    assert card()["calls"] == len(server.requests)
+
+
+def block_of(page: str) -> str:
+    """The JSON of a card."""
+    return page.split(FENCE + "\n")[1].split("\n")[0]
+
+
 @pytest.mark.parametrize(
     "block", ["", "{}", "[]", '{"experiences": 3}', "[" * 9000, '{"a": "\x00"']
 )
@@ -195,7 +228,7 @@ def test_a_signed_card_says_whose_it_is(cli: Cli, tmp_path: Path) -> None:
     cli("export", "--format", "card", "-o", "unsigned.md")
     assert "no signature" in cli("import", "unsigned.md").stdout
     page = (tmp_path / "card.md").read_text()
-    block = json.loads(page.split(FENCE + "\n")[1].split("\n")[0])
+    block = json.loads(block_of(page))
     forged = "".join(_rendered({**block, "licence": "none"}))
     (tmp_path / "card.md").write_text(forged)
     assert "a bad signature" in cli("import", "card.md", "--dry-run").stdout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from tfgrpo.interchange.format_types import UnreadableLibrary
 from tfgrpo.interchange.registry import named, written
@@ -25,8 +25,8 @@ DESCRIPTION = (
 
 class Outgoing(NamedTuple):
     """A library to write, and what a file says about it: `name` and `description` (None: what it
-    was read from, or ours), the `folder` of a SKILL.md, the `licence` of a card, and whether a card
-    has examples, which are problems with their answers."""
+    was read from, or ours), the `folder` of a SKILL.md; of a card the `licence`, whether it has
+    examples, which are problems with their answers, and [prices] for what its runs have cost."""
 
     store: Store
     library: Library
@@ -35,6 +35,7 @@ class Outgoing(NamedTuple):
     folder: str | None = None
     licence: str | None = None
     with_examples: bool = False
+    prices: Mapping[str, Any] = {}
 
     @property
     def version(self) -> Version:
@@ -50,6 +51,7 @@ class About(TypedDict, total=False):
     folder: str | None
     licence: str | None
     with_examples: bool
+    prices: Mapping[str, Any]
 
 
 def about(out: Outgoing) -> dict[str, object]:

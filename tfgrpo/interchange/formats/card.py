@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tfgrpo.costs.accounts import addresses, costs, total
 from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Document, Format, Item, SourceFile
 from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
@@ -19,6 +20,7 @@ from tfgrpo.store.history.signed_outside import signature
 from tfgrpo.store.records import SIGNATURE, Experience, Library
 from tfgrpo.store.signing import Checked, check_signature
 from tfgrpo.store.store import Store
+from tfgrpo.wording import money
 
 MARK = "<!-- tfgrpo card 1 -->"
 FENCE = "~~~json"
@@ -86,7 +88,9 @@ def write(out: Outgoing) -> Iterator[str]:
         if out.with_examples or not is_example(e.text)
     ]
     runs = [run for run in store.runs.all() if run.name in _runs(out)]
-    usage = [spent.usage for run in runs for spent in store.runs.spent(run)]
+    cost = total(part for run in runs for part in costs(store, out.prices, run))
+    models = {str(one["model"]) for one in experiences if "model" in one}
+    models |= {model for run in runs for model in addresses(run)}
     card: dict[str, Any] = {
         "tfgrpo": "card",
         "format": 1,
@@ -95,10 +99,11 @@ def write(out: Outgoing) -> Iterator[str]:
         "licence": out.licence,
         "version": out.version.digest.hex(),
         "experiences": experiences,
-        "models": sorted({str(one["model"]) for one in experiences if "model" in one}),
+        "models": sorted(models),
         "data": sorted({str(run.config.get("data_digest", "")) for run in runs} - {""}),
-        "calls": sum(one.calls for one in usage),
-        "tokens": sum(one.prompt_tokens + one.completion_tokens for one in usage),
+        "calls": cost.usage.calls,
+        "tokens": cost.usage.prompt_tokens + cost.usage.completion_tokens,
+        **({} if cost.unknown or not cost.usage.calls else {"dollars": round(cost.dollars, 6)}),
         **({LEFT_OUT: left_out} if left_out else {}),
     }
     signed = signature(store, payload(digest_of(card)))
@@ -137,6 +142,7 @@ def _rendered(card: Mapping[str, Any]) -> Iterator[str]:
         ("models", ", ".join(card["models"]) or "none on record"),
         ("data, by digest", ", ".join(one[:16] for one in card["data"]) or "none on record"),
         ("calls, tokens", f"{card['calls']:,}, {card['tokens']:,}"),
+        *([("cost", money(card["dollars"]))] if "dollars" in card else []),
         ("version", card["version"] + (" without its examples" if left_out else "")),
         ("digest of this card", digest_of(card).hex()),
         ("signed", "yes" if SIGNATURE in card else "no"),
