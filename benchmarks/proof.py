@@ -51,8 +51,9 @@ def streams(dice: np.random.Generator, count: int, effect: float, ease: str) -> 
     return shown.astype(float) - (dice.random((count, PAIRS)) < alone)
 
 
-def ends(differences: Array) -> Ends:
-    """Returns how streams end that are looked at after every pair."""
+def firsts(differences: Array) -> list[NDArray[np.int64]]:
+    """Returns after how many pairs each stream shows that a lesson helps, that it harms, and that
+    it is too small; one more than there are where it never does."""
     count, pairs = differences.shape
     values = np.full((count, 2 * pairs), 0.5)
     values[:, 1::2] = (1 + differences) / 2
@@ -67,7 +68,12 @@ def ends(differences: Array) -> Ends:
     coming = (pairs - numbers) * largest**2 / (2 * variance)
     hopeless = (np.maximum(*most) + coming < NEEDED) & (numbers >= FEWEST)
     hopeless[:, -1] = True
-    first = [_first(side >= NEEDED) for side in most] + [_first(hopeless)]
+    return [_first(side >= NEEDED) for side in most] + [_first(hopeless)]
+
+
+def ends(differences: Array) -> Ends:
+    """Returns how streams end that are looked at after every pair."""
+    first, pairs = firsts(differences), differences.shape[1]
     at = np.minimum.reduce(first)
     attempts = 2 * np.minimum(at, pairs)
     said = [float(np.mean((one == at) & (one <= pairs))) for one in first[:2]]

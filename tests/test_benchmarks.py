@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from itertools import accumulate
 from pathlib import Path
 
@@ -74,3 +75,32 @@ def test_the_benchmark_says_how_it_is_used() -> None:
         check=True,
     )
     assert "--quick" in done.stdout
+
+
+def test_simulated_proofs_end_as_those_of_the_product_do() -> None:
+    """The product's verdict is open until the pair at which a simulated stream ends."""
+    import numpy as np
+
+    from benchmarks import proof
+    from tfgrpo.evaluation.paired_test import judge
+
+    dice, verdicts, seen = np.random.default_rng(4), ("helps", "harms", "too small"), Counter[str]()
+    for effect in (0.0, 0.2, 0.4, -0.3):
+        for ease in ("every", "hard"):
+            differences = proof.streams(dice, 40, effect, ease)[:, :64]
+            pairs, first = differences.shape[1], proof.firsts(differences)
+            for n, stream in enumerate(differences):
+                at = min(int(one[n]) for one in first)
+                verdict = next(v for v, one in zip(verdicts, first, strict=True) if one[n] == at)
+                looks = {at - 1, *dice.integers(1, at, 2).tolist()} - {0} if at > 1 else set()
+                for look in looks:
+                    assert judge(stream[:look], pairs - look).verdict == "undecided"
+                assert judge(stream[:at], pairs - at).verdict == verdict
+                seen[verdict] += 1
+    assert min(seen[verdict] for verdict in verdicts) > 20, seen
+
+
+def test_a_program_writes_the_whole_of_its_results() -> None:
+    """What a person wrote of models is in a file of its own, which no program writes."""
+    by_program = (ROOT / "benchmarks/RESULTS-proof.md").read_text()
+    assert [line for line in by_program.splitlines() if line[:1] == "#"] == ["# A proof, simulated"]

@@ -128,8 +128,9 @@ def test_a_card_has_the_models_and_the_money_of_its_runs(cli: Cli, tmp_path: Pat
         cli("export", "--format", "card", "-o", "card.md")
         interchange.read(tmp_path / "card.md")
         page = (tmp_path / "card.md").read_text()
-        assert ("| cost |" in page) == ("dollars" in (block := json.loads(block_of(page))))
-        return dict(block)
+        block = dict(json.loads(block_of(page)))
+        assert ("| cost |" in page) == ("dollars" in block)
+        return block
 
     assert set(card()["models"]) == {"small", "large"}
     assert "dollars" not in card(), "no price is known"
