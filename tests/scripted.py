@@ -53,6 +53,7 @@ def stage(request: dict[str, Any]) -> str:
         ("comparison", "Several attempts were made"),
         ("comparison", "Here are problems with attempts that were checked"),
         ("objective", "Attempts at problems were made under instructions"),
+        ("description", "Attempts at problems were made with tools"),
         ("summary", "You keep a record of attempts"),
     ):
         if words in system:

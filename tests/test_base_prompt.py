@@ -119,9 +119,9 @@ def test_a_run_that_was_cut_off_goes_on_to_the_same_base_prompt(
     class CutOff(Exception):
         pass
 
-    async def dies(self: BasePrompt, step: Step, about: Any, draw: int) -> Any:
-        answer = await ask(self, step, about, draw)
-        if draw and step.number == 0:
+    async def dies(self: BasePrompt, step: Step, about: Any, one: Any) -> Any:
+        answer = await ask(self, step, about, one)
+        if one.draw and step.number == 0:
             raise CutOff
         return answer
 

@@ -13,6 +13,7 @@ from conftest import ROOT, Cli, one_line_error
 from scripted import ScriptedEndpoint, stage, write_problems
 from store_helpers import fixed
 
+from tfgrpo.display.measured_merge import figure_lines
 from tfgrpo.learn.advantage import Observation
 from tfgrpo.learn.interplay import interplay
 from tfgrpo.store import Operation, Store
@@ -250,3 +251,18 @@ def test_a_merge_says_how_many_pairs_were_seen_often_enough(
     assert "dollars" in done
     assert done["run"]
     assert "0 of 4 pairs were seen often enough" in cli("show", "main").stdout
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {"run": 3, "attempts": "many", "pairs": 7, "experiences": [], "left_out": "all"},
+        {"pairs": [3, {"experiences": [None, "a"], "kind": {}}], "pairs_possible": True},
+        {"experiences": {"a": 3, "b": {"verdict": "harms", "effect": [1, "x", None]}}},
+        {"left_out": {"a": ["harms"], "b": "harms"}, "experiences": {"a": {}, "b": {"effect": 3}}},
+        {"attempts": 1e400, "pairs_possible": 10**400, "pairs_examined": 1, "model": ["m"]},
+    ],
+)
+def test_what_a_stranger_wrote_of_a_trial_is_read_as_far_as_it_can_be(junk: Any) -> None:
+    lines = list(figure_lines(junk, {"a": "A text."}))
+    assert lines[0].startswith("measured in run ")

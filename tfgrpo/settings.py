@@ -156,8 +156,8 @@ class TrainSettings(Settings):
     sealed_digest: str = ""
     policy: str = PROBATION
     """How a step learns: probation tries what the model says on part of the attempts and keeps what
-    is measured to help; base-prompt does so with the base prompt too; paper is the published
-    method; or module:Class."""
+    is measured to help; base-prompt does so with the base prompt and descriptions of tools too;
+    paper is the published method; or module:Class."""
     examples: bool = True
     """Whether right answers and verified attempts may become examples, word for word."""
 

@@ -22,6 +22,7 @@ from tfgrpo.rollout.agent_loop import Agent
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.store.activity.runs import RolloutRow
 from tfgrpo.store.records import Experience, Library
+from tfgrpo.tools.tool import ToolSpec
 
 
 class Batch(NamedTuple):
@@ -72,6 +73,10 @@ class Collector:
     def equip(self, domain: Domain, agent: Agent | None) -> None:
         """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
         self._here.equip(domain, agent)
+
+    async def tools(self) -> list[ToolSpec]:
+        """Returns what attempts are told of tools where no library says otherwise."""
+        return await self._here.tools()
 
     async def groups(
         self, batch: Batch, on_group: Callable[[int, Group], None] | None = None

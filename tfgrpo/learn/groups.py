@@ -40,6 +40,7 @@ from tfgrpo.session import Session
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import RolloutRow, Run
 from tfgrpo.store.records import Library
+from tfgrpo.tools.tool import ToolSpec
 
 TRIAL = "lesson"
 """Stands for the id of a lesson that attempts are to confirm."""
@@ -145,6 +146,10 @@ class GroupMaker:
     def equip(self, domain: Domain, agent: Agent | None) -> None:
         """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
         self._domain, self._agent = domain, agent
+
+    async def tools(self) -> list[ToolSpec]:
+        """Returns what an agent's attempts are told of tools; none where there is no agent."""
+        return [] if self._agent is None else await self._agent.specs()
 
     async def make(self, task: GroupTask, gathering: Gathering, recorded: Recorded) -> None:
         """Makes the attempts of a task that are not recorded, and recalls the others.

@@ -393,12 +393,14 @@ class _Run:
         return teaching * askings
 
     def _add_wordings(self, batch: Sequence[Problem]) -> None:
-        """Adds the askings for another base prompt, each beside some attempts."""
+        """Adds the askings for other words, each beside some attempts: for a base prompt, and for
+        an agent's tools."""
         calls, words = self._calls, count(self._settings.agent_objective)
         problem = fmean(count(one.problem) for one in batch)
         prompt = self._template("lesson") + words
         prompt += base_prompt.SHOWN * (problem + 2 * calls.transcript)
-        calls.add("comparison", base_prompt.PLACES, prompt, words)
+        kinds = 1 if self._settings.mode == "prompt" else 2
+        calls.add("comparison", kinds * base_prompt.PLACES, prompt, words)
 
     def _template(self, name: str) -> float:
         """The tokens of a prompt of reflection without what is put into it."""

@@ -19,6 +19,11 @@ def instruction(text: str) -> tuple[str, str] | None:
     return None if match is None else (match["tool"] or OBJECTIVE, match["words"])
 
 
+def instruction_text(of: str, words: str) -> str:
+    """Words for a tool by its name, or for the base prompt (`OBJECTIVE`), as a text."""
+    return f"[tool {of}] {words}" if of else f"[objective] {words}"
+
+
 def instructions(library: Library) -> dict[str, str]:
     """The words of a library for the base prompt and for tools, by what they are of."""
     return dict(one for e in library.readable if (one := instruction(e.text)) is not None)

@@ -29,7 +29,7 @@ from tfgrpo.store.records import Json
 from tfgrpo.tools import call_protocol as protocol
 from tfgrpo.tools import toolbox
 from tfgrpo.tools.call_protocol import RequestedCall
-from tfgrpo.tools.tool import Result, Tool
+from tfgrpo.tools.tool import Result, Tool, ToolSpec
 from tfgrpo.tools.tool_call_record import ToolRecord
 from tfgrpo.tools.toolbox import Toolbox
 
@@ -127,6 +127,14 @@ class Agent:
     def of(self, domain: Domain) -> Domain:
         """A domain whose attempts are this agent's."""
         return replace(domain, rollout=self.rollout)
+
+    async def specs(self) -> list[ToolSpec]:
+        """Returns what a model is told of the tools where no library says otherwise."""
+        tools = self._toolbox.tools()
+        try:
+            return [tool.spec for tool in tools]
+        finally:
+            await asyncio.gather(*(tool.close() for tool in tools))
 
     async def rollout(self, context: Context) -> Trajectory:
         """Makes one attempt. Raises CallFailed, EndpointError and ToolError."""

@@ -1,16 +1,20 @@
-"""The policy `base-prompt`: probation in which the base prompt is written anew as well.
+"""The policy `base-prompt`: probation in which the base prompt, and what is said of an agent's
+tools, are written anew as well.
 
-The reflection model is shown the words that `agent_objective` stands for, and what attempts under
-them came to, and writes others. These are candidates like any other (`[objective] …`,
-`rendering/instruction_texts.py`): they belong to every problem, an attempt that is not shown one
-has the words before, and what is measured to help enters. Where a library has words for the base
-prompt already, the candidate stands in their place, and is a MODIFY of them (`learn/rivals.py`). No
-code looks whether the form of an answer was lost: attempts that lose it are wrong.
+The reflection model is shown the words that `agent_objective` stands for, or a tool's description,
+and what attempts under them came to, and writes others. These are candidates like any other
+(`[objective] …`, `[tool NAME] …`, `rendering/instruction_texts.py`): they belong to every problem,
+an attempt that is not shown one has the words before, and what is measured to help enters. Where a
+library has such words already, the candidate stands in their place, and is a MODIFY of them
+(`learn/rivals.py`). No code looks whether the form of an answer was lost: attempts that lose it are
+wrong. Of many tools those that attempts call come first, and the others in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
@@ -37,14 +41,21 @@ from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
 from tfgrpo.model.structured_answers import Typed, unbounded_text
 from tfgrpo.model.token_counts import count
-from tfgrpo.rendering.instruction_texts import OBJECTIVE, instruction, instructions
+from tfgrpo.rendering.instruction_texts import (
+    OBJECTIVE,
+    instruction,
+    instruction_text,
+    instructions,
+)
 from tfgrpo.rendering.near_duplicates import repeats
+from tfgrpo.rendering.prompt_templates import Template
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation
+from tfgrpo.tools.tool import ToolSpec
 
 PLACES = 2
-"""Base prompts on probation at once: one is tried at a problem, so more take attempts from each."""
+"""Base prompts on probation at once, and tools with new words: more take attempts from each."""
 SHOWN = 4
 """Groups that the model is shown, each with an attempt that was right and one that was not."""
 FEWEST_TOKENS, MOST_TOKENS = 400, 4000
@@ -54,7 +65,7 @@ LONGEST = 16_000
 
 
 class Instructions(BaseModel):
-    """The words of a base prompt."""
+    """The words of a base prompt, or of a tool's description."""
 
     instructions: str = unbounded_text(LONGEST)
 
@@ -62,14 +73,15 @@ class Instructions(BaseModel):
 class BasePrompt(Probation):
     """The policy. See `Policy`."""
 
-    prompts: ClassVar[tuple[str, ...]] = (*Probation.prompts, "objective")
+    prompts: ClassVar[tuple[str, ...]] = (*Probation.prompts, "objective", "description")
 
     def __init__(self, parts: RunParts, collector: Collector, rule: Rule | None = None) -> None:
         super().__init__(parts, collector, rule)
         self._prompt = parts.domain.template("objective", parts.prompts)
+        self._of_tools = parts.domain.template("description", parts.prompts)
 
     async def learn(self, step: Step) -> Learned:
-        """Learns from one step, and adds base prompts to the candidates. See `Policy`."""
+        """Learns from one step, and adds words to the candidates. See `Policy`."""
         learned = await super().learn(step)
         pool = open_pool(self._store, self._run, step.base)
         more = await self._written(step, pool, learned.groups)
@@ -81,39 +93,41 @@ class BasePrompt(Probation):
         )
 
     async def _written(self, step: Step, pool: Pool, groups: Sequence[Group]) -> Learned:
-        """Returns base prompts that go on probation, for as many places as are free."""
-        free = PLACES - sum(_is_base_prompt(e.text) for e in pool.candidates.readable)
+        """Returns words that go on probation, for as many places as are free."""
         shown = [group for group in groups if teaches(group, self._parts.reflection)]
         shown = sorted(shown, key=lambda group: not group.mixed)[:SHOWN]
-        if free <= 0 or not shown or step.attempts_left < NEEDED:
+        if not shown or step.attempts_left < NEEDED:
             return Learned()
-        words = instructions(pool.in_force).get(OBJECTIVE, self._settings.agent_objective)
+        askings = await self._askings(step, pool, groups)
+        if not askings:
+            return Learned()
         failures: list[Failure] = []
         listed = await gather_all(self._listed(step, group, failures) for group in shown)
-        about = _Groups(words, "\n\n".join(listed), shown)
-        answers = await gather_all(self._ask(step, about, draw) for draw in range(free))
-        there = {e.id: e.text for e in pool.library.readable} | {"": f"[objective] {words}"}
+        about = _Groups("\n\n".join(listed), shown)
+        answers = await gather_all(self._ask(step, about, one) for one in askings)
+        there = {e.id: e.text for e in pool.library.readable}
+        there |= {one.of: instruction_text(one.of, one.words) for one in askings}
         declined = turned_down(self._store, step.base, before=self._run.time)
         is_shared = self._parts.reflection.shared_answers
         check = TextCheck(tuple(group.problem for group in shown), is_shared)
         operations, refused = list[Operation](), list[Refusal]()
-        for number, answer in enumerate(answers):
+        for one, answer in zip(askings, answers, strict=True):
             if isinstance(answer, Failure):
                 failures.append(answer)
                 continue
             new = answer.value.instructions.strip()
-            text = f"[objective] {new}"
+            text = instruction_text(one.of, new)
             if not new or repeats(text, there):
                 continue
             wrong = DECLINED if repeats(text, declined) else check(new)
             if wrong is not None:
                 refused.append(Refusal(text, "", wrong))
                 continue
-            id = derived_id(step.origin.uid, step.number, "objective", number)
+            id = derived_id(step.origin.uid, step.number, *one.path)
             there[id] = text
             evidence = {
                 **step.origin.evidence,
-                "prompts": {self._prompt.name: self._prompt.digest[:16]},
+                "prompts": {one.prompt.name: one.prompt.digest[:16]},
                 "groups": [group.problem.id for group in shown],
                 "calls": [answer.key[:16]],
             }
@@ -121,6 +135,35 @@ class BasePrompt(Probation):
         return Learned(
             candidates=tuple(operations), refused=tuple(refused), failures=tuple(failures)
         )
+
+    async def _askings(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[_Asking]:
+        """Returns what is asked for: base prompts, and what is said of tools of which nothing new
+        is on probation."""
+        words = (instruction(e.text) for e in pool.candidates.readable)
+        tried = Counter(one[0] for one in words if one is not None)
+        there = instructions(pool.in_force)
+        objective = there.get(OBJECTIVE, self._settings.agent_objective)
+        values = {"agent_objective": objective}
+        askings = [
+            _Asking(OBJECTIVE, objective, self._prompt, values, draw)
+            for draw in range(PLACES - tried.pop(OBJECTIVE, 0))
+        ]
+        specs = [one for one in await self._tools(step, groups) if not tried[one.name]]
+        for spec in specs[: max(PLACES - tried.total(), 0)]:
+            description = there.get(spec.name, spec.description)
+            parameters = json.dumps(spec.parameters, ensure_ascii=False)
+            values = {"tool": spec.name, "parameters": parameters, "description": description}
+            askings.append(_Asking(spec.name, description, self._of_tools, values))
+        return askings
+
+    async def _tools(self, step: Step, groups: Sequence[Group]) -> list[ToolSpec]:
+        """Returns an agent's tools in the order in which they are described anew: those first that
+        attempts call most, and from step to step others."""
+        rollouts = (rollout for group in groups for rollout in group.rollouts)
+        called = Counter(message.get("name") for one in rollouts for message in one.messages)
+        specs = sorted(await self._collector.tools(), key=lambda spec: -called[spec.name])
+        turn = step.number * PLACES % max(len(specs), 1)
+        return [*specs[turn:], *specs[:turn]]
 
     async def _listed(self, step: Step, group: Group, failures: list[Failure]) -> str:
         """Returns a group as the model reads it: its problem, an attempt of either side, and the
@@ -140,13 +183,13 @@ class BasePrompt(Probation):
             lines.append(f"Right answer: {truth}")
         return "\n".join(lines)
 
-    async def _ask(self, step: Step, about: _Groups, draw: int) -> Typed[Instructions] | Failure:
-        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count(about.words)))
+    async def _ask(self, step: Step, about: _Groups, one: _Asking) -> Typed[Instructions] | Failure:
+        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count(one.words)))
         question = Question(
-            prompt=self._prompt,
-            values={"agent_objective": about.words, "groups": about.groups},
+            prompt=one.prompt,
+            values={**one.values, "groups": about.groups},
             max_tokens=most,
-            call_path=(step.number, "objective", *([f"draw {draw}"] if draw else ())),
+            call_path=(step.number, *one.call_path),
             stage="comparison",
         )
         try:
@@ -156,13 +199,30 @@ class BasePrompt(Probation):
 
 
 class _Groups(NamedTuple):
-    """What the model is shown: the words so far, groups as text, and these groups."""
+    """What the model is shown: groups as text, and these groups."""
 
-    words: str
     groups: str
     shown: Sequence[Group]
 
 
-def _is_base_prompt(text: str) -> bool:
-    words = instruction(text)
-    return words is not None and words[0] == OBJECTIVE
+class _Asking(NamedTuple):
+    """An asking for new words: whose they are (`OBJECTIVE` or a tool's name), what they are now,
+    the prompt with what fills it, and which of several for the same words it is."""
+
+    of: str
+    words: str
+    prompt: Template
+    values: Mapping[str, str]
+    draw: int = 0
+
+    @property
+    def path(self) -> tuple[str | int, ...]:
+        """What its id follows from, beside run and step."""
+        return ("tool", self.of) if self.of else ("objective", self.draw)
+
+    @property
+    def call_path(self) -> tuple[str, ...]:
+        """What tells its call from others of the step."""
+        if self.of:
+            return ("description", self.of)
+        return ("objective", *([f"draw {self.draw}"] if self.draw else ()))

@@ -2,8 +2,8 @@
 
 A policy makes a step's attempts with the run's collector and says what is to be done to the
 library. `probation.py` measures what each lesson does and is the default; `base_prompt.py` does so
-for the base prompt too. `paper.py` is the method as it was published. `registry.py` finds one by
-its name.
+for the base prompt and for tools too. `paper.py` is the method as it was published. `registry.py`
+finds one by its name.
 """
 
 from __future__ import annotations
