@@ -597,7 +597,7 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
 
 
 def test_feedback_may_reach_another_worker_than_the_call_and_before_it_is_written(
-    settings: ProxySettings, store: Store
+    settings: ProxySettings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
         ask(other)  # which starts its writer
@@ -607,7 +607,9 @@ def test_feedback_may_reach_another_worker_than_the_call_and_before_it_is_writte
         call, _ = ask(other)
         later = threading.Timer(1.2, os.kill, (recorder.process.pid, signal.SIGCONT))
         later.start()
-        say(proxy, call, True)
+        with monkeypatch.context() as patient:  # a busy machine is slow to write
+            patient.setattr("tfgrpo.proxy.own_routes.LOOKS", 300)
+            say(proxy, call, True)
         later.join()
         unknown = json.dumps({"call": "call-nobody-made", "score": 1}).encode()
         assert proxy.ask(post("/feedback", unknown)).startswith(b"HTTP/1.1 404 ")
