@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import click
 
@@ -12,19 +11,15 @@ from tfgrpo.cli import printing as text
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import EXPERIENCE, App, Given, force_option, pass_given
 from tfgrpo.redaction import (
-    Places,
+    Surroundings,
     finish_everywhere,
-    own_files,
     place_words,
-    problem_files,
+    plan_everywhere,
     redact_everywhere,
-    with_problems,
 )
-from tfgrpo.store import redact as redactions
-from tfgrpo.store.activity.traffic import redact_traffic
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.redact import Redacted, RedactionPlan, Target
-from tfgrpo.store.text_occurrences import Occurrence, forms
+from tfgrpo.store.text_occurrences import Occurrence
 
 
 @click.command()
@@ -50,9 +45,9 @@ def redact(app: App, given: Given) -> None:
     Give an experience, a text, or both. The text, reason and salt of the events are blanked, which
     is recorded, and every digest still verifies. The text is also removed from the journal,
     rollouts and evaluations, and from the file's free pages and log; of an example its problem too,
-    wherever it is. An experience in the current
-    library is deleted, or gets a new text with --replace. Places covered by a digest cannot be
-    changed: they are listed, and the command exits with 1.
+    wherever it is. An experience in the current library is deleted, or gets a new text with
+    --replace. Places covered by a digest, and files beside the store that are not tfgrpo's, cannot
+    be changed: they are listed, and the command exits with 1.
 
     `--text -` prompts for the text, or reads it from a pipe, so that it stays out of your shell
     history.
@@ -94,90 +89,35 @@ def redact(app: App, given: Given) -> None:
         row = int(given.event) if given.event.isdigit() else None
         version = store.resolve(given.event) if row is None else None
         target = target._replace(row=row, version=version)
-    target = with_problems(store, target)
 
-    try:
-        plan = redactions.plan(store, target)
-    except TfgrpoError:
-        if given.wanted is None or not (
-            _in_traffic(app, given.wanted) or problem_files(store, _forms(given.wanted))
-        ):
-            raise
-        _redact_outside(
-            app, given.wanted, dry_run=given.dry_run, yes=given.yes, as_json=given.as_json
-        )
-        return
-    calls = redact_traffic(app.file, plan.written, dry_run=True) if plan.written else 0
+    plan, around = plan_everywhere(store, target)
     if given.as_json and given.dry_run:
-        text.emit_json(_as_object(plan) | {"traffic": calls})
+        text.emit_json(_as_object(plan, around))
     elif not given.as_json:
-        text.emit(app, _lines(plan, would=given.dry_run or not given.yes))
-        if calls:
-            text.echo(f"and {text.plural(calls, 'row')} of the record of traffic")
-        for path in problem_files(store, plan.written):
-            text.echo(f"and {path}")
+        text.emit(app, _lines(plan, around, would=given.dry_run or not given.yes))
     if given.dry_run:
         return
     if not given.yes and not _agreed():
         raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
-    done, calls, written, left, own = redact_everywhere(
+    done, around = redact_everywhere(
         store, target, reason=given.reason or "", replacement=given.replace
     )
     if given.as_json:
         text.emit_json(
-            _as_object(done.plan)
+            _as_object(done.plan, around)
             | {
                 "versions": [version.name for version in done.versions],
                 "finished": done.finished,
-                "rewritten": [str(path) for path in written],
-                "files_left": [str(path) for path in left],
-                "own_files": [str(path) for path in own],
-                "traffic": calls,
             }
         )
     else:
-        text.emit(app, _report(app, done, written, left))
-        for path in own:
-            text.echo(f"{path}, which is yours, contains it as well")
+        text.emit(app, _report(done, around))
     _finished(done.finished)
-    if done.plan.kept or left:
+    if done.plan.kept or around.left:
         raise TfgrpoError(
             "the text is still in the places listed above",
             hint="see docs/redaction.md for what to do",
         )
-
-
-def _in_traffic(app: App, wanted: str) -> int:
-    written = _forms(wanted)
-    return redact_traffic(app.file, written, dry_run=True) if written else 0
-
-
-def _forms(wanted: str) -> tuple[str, ...]:
-    return forms([wanted]) if len(wanted.strip()) >= redactions.SHORTEST else ()
-
-
-def _redact_outside(app: App, wanted: str, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Takes out a text that only the record of traffic and files of problems hold."""
-    if not dry_run and not yes and not _agreed():
-        raise TfgrpoError("nothing was redacted", hint="use --yes to redact without confirmation")
-    rows, files = _in_traffic(app, wanted), problem_files(app.store, _forms(wanted))
-    if not dry_run:
-        around = Places(app.store)
-        _finished(redactions.plan_around(app.store, _forms(wanted), around.take_out))
-        rows, files = around.calls, around.rewritten
-    own = own_files(app.store, _forms(wanted))
-    if as_json:
-        nothing: dict[str, object] = {"events": [], "records": [], "kept": [], "live": {}}
-        names = {"rewritten": files, "own_files": own}
-        paths = {name: [str(path) for path in some] for name, some in names.items()}
-        text.emit_json({**nothing, "traffic": rows, **paths})
-    else:
-        verb = "would redact" if dry_run else "redacted"
-        places = [f"{text.plural(rows, 'row')} of the record of traffic"] if rows else []
-        places += [str(path) for path in files]
-        text.echo(f"{verb} {', '.join(places)}; nothing else")
-        for path in own:
-            text.echo(f"{path}, which is yours, contains it as well")
 
 
 def _agreed() -> bool:
@@ -203,10 +143,11 @@ def _finished(finished: bool) -> None:
         )
 
 
-def _lines(plan: RedactionPlan, *, would: bool) -> Iterable[str]:
+def _lines(plan: RedactionPlan, around: Surroundings, *, would: bool) -> Iterable[str]:
     """Yields what goes and what stays, without saying the text itself."""
-    verb = "would blank" if would else "blanking"
-    yield f"{verb} {text.plural(len(plan.events), 'event')}"
+    if plan.events:
+        verb = "would blank" if would else "blanking"
+        yield f"{verb} {text.plural(len(plan.events), 'event')}"
     for event in plan.events:
         parts = [name for name in ("text", "reason") if getattr(event, name) is not None]
         line = [
@@ -216,14 +157,20 @@ def _lines(plan: RedactionPlan, *, would: bool) -> Iterable[str]:
         ]
         yield from text.wrap(line, first="  ", indent=4)
     if plan.records:
-        verb = "would replace" if would else "replacing"
-        yield f"{verb} the text in training records"
+        yield f"{'would replace' if would else 'replacing'} the text in training records"
         yield from _grouped(plan.records)
     for branch, ids in plan.live.items():
         yield f"current on {branch}, and removed from it: {', '.join(ids)}"
     if plan.kept:
         yield text.style("the text remains where it cannot be changed", fg="red", bold=True)
         yield from _grouped(plan.kept)
+    taken = [str(path) for path in around.rewritten]
+    if around.traffic:
+        taken.insert(0, f"{text.plural(around.traffic, 'row')} of the record of traffic")
+    for place in taken:
+        yield f"{'would take' if would else 'taking'} the text out of {place}"
+    for path in around.left:
+        yield text.style(f"{path} contains the text and is not ours to change", fg="red")
 
 
 def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
@@ -231,21 +178,25 @@ def _grouped(places: Sequence[Occurrence]) -> Iterable[str]:
         yield from text.wrapped(line, first="  ", indent=4)
 
 
-def _report(
-    app: App, done: Redacted, written: Sequence[Path], left: Sequence[Path]
-) -> Iterable[str]:
+def _report(done: Redacted, around: Surroundings) -> Iterable[str]:
     for version in done.versions:
         yield f"{text.style(version.name, fg='yellow')}: {version.message}"
-    for path in written:
+    for path in around.rewritten:
         yield f"wrote {path}"
-    for path in left:
+    for path in around.left:
         yield text.style(f"{path} still contains the text", fg="red")
-    yield f"redacted {text.plural(len(done.plan.events), 'event')}; `tfgrpo fsck` checks the store"
+    for path in around.own:
+        yield f"{path}, which is yours, contains it as well"
+    places = [text.plural(len(done.plan.events), "event")] if done.plan.events else []
+    if around.traffic:
+        places.append(f"{text.plural(around.traffic, 'row')} of the record of traffic")
+    if places:
+        yield f"redacted {' and '.join(places)}; `tfgrpo fsck` checks the store"
     yield "copies may remain in exported files, clones, mirrors, bundles, backups,"
     yield "and in the logs of the model's provider: redact or delete them there"
 
 
-def _as_object(plan: RedactionPlan) -> dict[str, object]:
+def _as_object(plan: RedactionPlan, around: Surroundings) -> dict[str, object]:
     return {
         "events": [
             {"version": f"v{e.version}", "row": e.row, "op": e.op, "experience": e.experience}
@@ -254,4 +205,8 @@ def _as_object(plan: RedactionPlan) -> dict[str, object]:
         "records": [place._asdict() for place in plan.records],
         "kept": [place._asdict() for place in plan.kept],
         "live": {branch: list(ids) for branch, ids in plan.live.items()},
+        "traffic": around.traffic,
+        "rewritten": [str(path) for path in around.rewritten],
+        "files_left": [str(path) for path in around.left],
+        "own_files": [str(path) for path in around.own],
     }

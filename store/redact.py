@@ -19,6 +19,7 @@ import mmap
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -70,6 +71,10 @@ class RedactionPlan(NamedTuple):
     written: tuple[str, ...]
 
 
+class HeldNowhere(TfgrpoError):
+    """Nothing in the store holds the text."""
+
+
 class Redacted(NamedTuple):
     """What was done. `finished`: the old bytes are gone from the file and its log."""
 
@@ -80,7 +85,7 @@ class Redacted(NamedTuple):
 
 def plan(store: Store, target: Target) -> RedactionPlan:
     """What redacting `target` would do. Raises InvalidOperation for a text that is too short,
-    UnknownRevision for no such event, TfgrpoError when nothing holds it."""
+    UnknownRevision for no such event, HeldNowhere when nothing holds it."""
     port = store.port
     named = _named_events(store, target)
     texts = [*target.texts, *(row.text for row in named if row.text is not None)]
@@ -98,7 +103,7 @@ def plan(store: Store, target: Target) -> RedactionPlan:
         rows |= {row.row: row for row in port.events_at(port.redactions.events_holding(pattern))}
         occurrences = port.redactions.occurrences(pattern)
     if not rows and not occurrences:
-        raise TfgrpoError(
+        raise HeldNowhere(
             "nothing in the store contains it",
             hint="it may already be redacted, or be spelled differently",
         )
@@ -137,12 +142,7 @@ def redact(
     """
     port = store.port
     author = author or store.author
-    for run in store.runs.all():
-        if store.runs.state(run) == "running":
-            raise InvalidOperation(
-                f"run {run.name} is in progress and may write the text again",
-                hint="stop it first; it can be resumed",
-            )
+    _refuse_running(store)
     before = pending(store)
     try:
         for recording in recordings(store):
@@ -197,7 +197,9 @@ def finish(store: Store, around: Around = lambda written: True) -> bool:
 
 def plan_around(store: Store, written: Sequence[str], around: Around) -> bool:
     """Has `around` take forms of a text out of what lies beside a store that does not hold it, on
-    a plan too; returns whether all of it could be. Raises StoreError."""
+    a plan too; returns whether all of it could be. Raises StoreError, and InvalidOperation when a
+    run is under way."""
+    _refuse_running(store)
     _mark(store, [*pending(store), tuple(written)])
     return finish(store, around)
 
@@ -237,19 +239,32 @@ def copies(store: Store, written: Sequence[str]) -> list[Path]:
         return []
     marker = _marker(store)
     home = store.path.parent
-    files = home.rglob("*") if home.name == FOLDER else home.glob(store.path.name + "*")
-    whole = (path for path in sorted(files) if path != marker and path.is_file())
-    return [path for path in whole if holds(path, written)]
+    whole = home.resolve().name == FOLDER
+    files = sorted(home.rglob("*") if whole else home.glob(store.path.name + "*"))
+    return [path for path in files if path != marker and holds(path, written)]
 
 
 def holds(path: Path, written: Sequence[str]) -> bool:
-    """Whether a file holds one of these forms of a text."""
+    """Whether there is a file that holds one of these forms of a text. Raises OSError for one that
+    cannot be read."""
     pattern = matches_bytes(written)
-    with path.open("rb") as file:
+    if not path.is_file():
+        return False
+    with suppress(FileNotFoundError), path.open("rb") as file:  # another process may remove it
         if not os.fstat(file.fileno()).st_size:
             return False
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             return pattern.search(content) is not None
+    return False
+
+
+def _refuse_running(store: Store) -> None:
+    for run in store.runs.all():
+        if store.runs.state(run) == "running":
+            raise InvalidOperation(
+                f"run {run.name} is in progress and may write the text again",
+                hint="stop it first; it can be resumed",
+            )
 
 
 def _named_events(store: Store, target: Target) -> list[EventRow]:

@@ -24,7 +24,7 @@ from boundary_faults import KINDS, Faults, built
 from port_rows import call, write
 from test_collected_problems import record
 
-from tfgrpo.redaction import IMPROVEMENTS
+from tfgrpo.improvement.improvement_record import FOLDER as IMPROVEMENTS
 from tfgrpo.store import Store
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"

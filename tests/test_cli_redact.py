@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from conftest import Cli, one_line_error, run_command
+from test_collected_problems import record
+
+from tfgrpo.store import Operation, Store
 
 SECRET = "sk-live-51Hq"
 
@@ -19,6 +25,27 @@ def leaked(cli: Cli) -> Cli:
     cli("add", f"Call the shop with {SECRET}.", "Round up.")
     cli("modify", "G0", f"Call with {SECRET}.", "-r", "shorter")
     return cli
+
+
+@pytest.fixture(params=["a file", pytest.param("a database", marks=pytest.mark.postgres)])
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Where an empty store of either kind is, with a project in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".tfgrpo").mkdir()
+    database = request.param == "a database"
+    place = request.getfixturevalue("shared") if database else str(tmp_path / ".tfgrpo/store.db")
+    Store.init(place).close()
+    return str(place)
+
+
+@pytest.fixture
+def either(cli: Cli, place: str) -> Cli:
+    """Runs commands on a store of either kind."""
+
+    def run(*arguments: str, ok: bool = True) -> subprocess.CompletedProcess[str]:
+        return cli("--store", place, *arguments, ok=ok)
+
+    return run
 
 
 def piped(folder: Path, given: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -152,6 +179,127 @@ def test_files_of_problems_are_rewritten_and_files_of_ones_own_are_named(
         assert [one["problem"] for one in rows] == ["1 + 1?", 'Call "[redacted]"?']
     improved.write_text(row + "\n")  # and where nothing else holds it
     output = leaked("redact", "--text", SECRET, "--reason", "leak", "--yes").stdout
-    assert "nothing else" in output
+    assert f"wrote {improved}" in output
     assert "mine.csv, which is yours" in " ".join(output.split())
     assert holding(tmp_path) == ["mine.csv"]
+
+
+def in_library(store: Store) -> None:
+    store.commit("main", [Operation("ADD", text=f"Call with {SECRET}.")], message="more")
+
+
+def in_problems(store: Store) -> None:
+    Path("collected.jsonl").write_text(json.dumps({"problem": SECRET}) + "\n")
+
+
+def in_traffic(store: Store) -> None:
+    record(store, "call-a", "What is it?", f"It is {SECRET}.")
+
+
+HELD: dict[str, Callable[[Store], None]] = {
+    "nothing else": lambda store: None,
+    "a library": in_library,
+    "a file of problems": in_problems,
+    "the record of traffic": in_traffic,
+}
+"""What else may hold the secret."""
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_a_file_of_somebody_else_beside_the_store_is_named_wherever_the_text_is_too(
+    held: str, place: str, either: Cli, tmp_path: Path
+) -> None:
+    notes = tmp_path / ".tfgrpo" / "improvements" / "p1" / "notes.txt"
+    notes.parent.mkdir(parents=True)
+    notes.write_text(f"I called with {SECRET}.")
+    with Store.open(place) as store:
+        HELD[held](store)
+    dry = either("redact", "--text", SECRET, "--dry-run")
+    assert "notes.txt contains the text" in " ".join(dry.stdout.split())
+    assert SECRET in notes.read_text()
+    shown = json.loads(either("redact", "--text", SECRET, "--dry-run", "--json").stdout)
+    assert shown["files_left"] == [str(notes)]
+    done = either("redact", "--text", SECRET, "--reason", "leak", "--yes", ok=False)
+    one_line_error(done, "still in the places listed above")
+    assert "notes.txt still contains the text" in " ".join(done.stdout.split())
+    assert holding(tmp_path) == ["notes.txt"]
+    notes.unlink()
+    done = either("redact", "--text", SECRET, "--reason", "leak", "--yes", ok=False)
+    one_line_error(done, "nothing in the store contains it")
+
+
+def test_every_text_of_ours_beside_the_store_is_rewritten(either: Cli, tmp_path: Path) -> None:
+    folder = tmp_path / ".tfgrpo"
+    either("add", "one")
+    either("add", "two")
+    either("bisect", "start", "HEAD", "v0")
+    marks = folder / "bisect.json"
+    marks.write_text(marks.read_text().replace("at the start", f"it said {SECRET}"))
+    row = json.dumps({"problem": SECRET, "answer": "1"}) + "\n"
+    texts = ("data/rows-0123456789abcdef.jsonl", "data/inspect-0123456789abcdef.jsonl")
+    for name in (*texts, "locks/run.said", "experiences.md"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(row)
+    either("redact", "--text", SECRET, "--reason", "leak", "--yes")
+    assert holding(tmp_path) == []
+    for name in texts:
+        assert json.loads((folder / name).read_text())["problem"] == "[redacted]"
+    assert "two" in (folder / "experiences.md").read_text()
+    either("bisect", "skip")
+
+
+def test_a_link_is_not_followed_and_named(either: Cli, tmp_path: Path) -> None:
+    mine = tmp_path / "elsewhere" / "mine.jsonl"
+    mine.parent.mkdir()
+    mine.write_text(SECRET)
+    link = tmp_path / ".tfgrpo" / "data" / "rows-0123456789abcdef.jsonl"
+    link.parent.mkdir()
+    link.symlink_to(mine)
+    done = either("redact", "--text", SECRET, "--reason", "leak", "--yes", ok=False)
+    assert f"{link.name} still contains the text" in " ".join(done.stdout.split())
+    assert link.is_symlink()
+    assert mine.read_text() == SECRET
+
+
+@pytest.mark.parametrize("name", ["store.db", "traffic.db"])
+def test_what_was_deleted_before_is_gone_from_free_pages(
+    name: str, cli: Cli, tmp_path: Path
+) -> None:
+    cli("init")
+    with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
+        record(store, "call-a", "What is it?", "It is nothing.")
+    with closing(sqlite3.connect(tmp_path / ".tfgrpo" / name)) as database:
+        database.execute("pragma secure_delete = off")
+        database.execute("create table notes (note text)")
+        database.execute("insert into notes values (?)", [SECRET])
+        database.commit()
+        database.execute("drop table notes")
+        database.commit()
+        database.execute("pragma wal_checkpoint(truncate)")
+    assert holding(tmp_path) == [name]
+    done = cli("redact", "--text", SECRET, "--reason", "leak", "--yes")
+    assert name in done.stdout
+    assert holding(tmp_path) == []
+
+
+def test_a_store_anywhere_has_its_owners_files_named(cli: Cli, tmp_path: Path) -> None:
+    given = ("--store", "library.db")
+    cli(*given, "init")
+    (tmp_path / "mine.csv").write_text(SECRET)
+    redacting = (*given, "redact", "--text", SECRET, "--reason", "leak", "--yes")
+    one_line_error(cli(*redacting, ok=False), "mine.csv, which is yours")
+    cli(*given, "add", f"Call with {SECRET}.")
+    done = cli(*redacting)
+    assert "mine.csv, which is yours" in " ".join(done.stdout.split())
+    assert "library.db still" not in done.stdout
+    assert holding(tmp_path) == ["mine.csv"]
+
+
+def test_a_store_that_is_named_from_within_its_folder_is_searched_whole(
+    leaked: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / ".tfgrpo" / "notes.txt").write_text(SECRET)
+    redacting = ("--store", "store.db", "redact", "--text", SECRET, "--reason", "leak", "--yes")
+    done = run_command(redacting, tmp_path / ".tfgrpo")
+    one_line_error(done, "still in the places listed above")
+    assert holding(tmp_path) == ["notes.txt"]

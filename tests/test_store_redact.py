@@ -268,11 +268,11 @@ def test_requests_that_differed_in_the_secret_alone_become_one(store: Store) -> 
 def test_a_run_under_way_is_not_redacted_behind_its_back(store: Store) -> None:
     from tfgrpo.store import process_lock
 
-    with (
-        process_lock.held(store.runs.lock_path(store.runs.get("R"))),
-        pytest.raises(InvalidOperation, match="in progress"),
-    ):
-        redact(store, BY_TEXT, reason="leaked")
+    with process_lock.held(store.runs.lock_path(store.runs.get("R"))):
+        with pytest.raises(InvalidOperation, match="in progress"):
+            redact(store, BY_TEXT, reason="leaked")
+        with pytest.raises(InvalidOperation, match="in progress"):
+            redactions.plan_around(store, ["only in files"], lambda written: True)
 
 
 # what is done afterwards does not bring it back:

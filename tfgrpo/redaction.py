@@ -20,50 +20,99 @@ from tfgrpo.store.activity.traffic import redact_traffic, traffic_path
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import REDACTED
-from tfgrpo.store.redact import Redacted, Target
+from tfgrpo.store.redact import HeldNowhere, Redacted, RedactionPlan, Target
 from tfgrpo.store.store import Store
-from tfgrpo.store.text_occurrences import Occurrence, matcher
+from tfgrpo.store.text_occurrences import Occurrence, forms, matcher
 from tfgrpo.terminal_safe import complain
 
 COLLECTED = "collected.jsonl"
 """Where `tfgrpo collect` writes problems, in the project's folder."""
-IMPROVEMENTS = "improvements"
-"""Where `tfgrpo improve` writes its own, beside the store."""
+REWRITTEN = (
+    "improvements/**/*.jsonl",
+    "data/rows-*.jsonl",
+    "data/inspect-*.jsonl",
+    "bisect.json",
+    "locks/*.said",
+)
+"""Files of ours beside the store in which a text is replaced: problems of `tfgrpo improve`, rows
+that were given in Python, an inspect task's, why versions were marked, what a run said."""
 SHORTEST_PROBLEM = 16
 """The problem of an example with fewer characters would match elsewhere too."""
 MOST_READ = 64_000_000
 """A file of somebody's own that is larger, in bytes, is not looked into."""
 
 
+class Surroundings(NamedTuple):
+    """What holds a text around a store: how many rows of the record of traffic, the files that are
+    written anew, those that are left as they are, and the project's own, which are their
+    owners'."""
+
+    traffic: int = 0
+    rewritten: Sequence[Path] = ()
+    left: Sequence[Path] = ()
+    own: Sequence[Path] = ()
+
+
 class RedactedEverywhere(NamedTuple):
-    """What a redaction did: in the store, rows of the record of traffic, files written anew, the
-    store's files that still hold the text, and the project's own, left to their owners."""
+    """What a redaction did in the store, and around it: rows and files that the text was taken out
+    of, and files that still hold it."""
 
     store: Redacted
-    traffic: int
-    rewritten: Sequence[Path]
-    left: Sequence[Path]
-    own: Sequence[Path]
+    around: Surroundings
+
+
+def plan_everywhere(store: Store, target: Target) -> tuple[RedactionPlan, Surroundings]:
+    """What `redact_everywhere` would do, and what holds the text around the store, which need not
+    hold it itself. Raises what `store.redact.plan` does; HeldNowhere names the user's own files."""
+    nowhere, target = None, with_problems(store, target)
+    try:
+        plan = redactions.plan(store, target)
+    except HeldNowhere as error:
+        nowhere, plan = error, RedactionPlan((), (), (), {}, forms(target.texts))
+    written = plan.written
+    if not written:
+        return plan, Surroundings()
+    rewritten = [*_library_files(store, written), *text_files(store, written)]
+    known = {path.resolve() for path in rewritten}
+    others = [p for p in redactions.copies(store, written) if p.resolve() not in known]
+    goes = [path for path in others if _goes(store, path)]
+    if nowhere is not None:  # what was deleted before may be in free pages
+        rewritten += goes
+    around = Surroundings(
+        redact_traffic(store.file, written, dry_run=True),
+        rewritten,
+        [path for path in others if path not in goes],
+        own_files(store, written),
+    )
+    if nowhere is not None and not any(around[:3]):
+        own = ", ".join(map(str, around.own))
+        raise HeldNowhere(f"{nowhere}{own and f'; {own}, which is yours, does'}", hint=nowhere.hint)
+    return plan, around
 
 
 def redact_everywhere(
     store: Store, target: Target, *, reason: str, replacement: str | None = None
 ) -> RedactedEverywhere:
     """Takes a text, of an example its problem too, out of the store, the record of traffic and
-    the files beside them. Raises what `store.redact.redact` does, with nothing recorded."""
+    the files beside them, whichever of them holds it. Raises what `store.redact.redact` does, with
+    nothing recorded."""
     target = with_problems(store, target)
     places = Places(store)
-    done = redactions.redact(
-        store, target, reason=reason, replacement=replacement, around=places.take_out
-    )
+    try:
+        done = redactions.redact(
+            store, target, reason=reason, replacement=replacement, around=places.take_out
+        )
+    except HeldNowhere:
+        plan, _ = plan_everywhere(store, target)
+        done = Redacted(plan, (), redactions.plan_around(store, plan.written, places.take_out))
     written = done.plan.written
-    left = redactions.copies(store, written)
-    return RedactedEverywhere(done, places.calls, places.rewritten, left, own_files(store, written))
+    left, own = redactions.copies(store, written), own_files(store, written)
+    return RedactedEverywhere(done, Surroundings(places.calls, places.rewritten, left, own))
 
 
 class Places:
     """What lies around a store and may hold a text: the record of traffic, the library's files and
-    those of problems. `calls` and `rewritten` are the rows and files that it was taken out of."""
+    other texts of ours. `calls` and `rewritten` are the rows and files that it was taken out of."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -75,10 +124,10 @@ class Places:
         as none is where nobody is reading it. Raises StoreError."""
         store = self._store
         self.calls += redact_traffic(store.file, written)
-        self.rewritten += [*_rewrite_files(store, written), *rewrite_problems(store, written)]
+        self.rewritten += [*_rewrite_library(store, written), *_rewrite_texts(store, written)]
         traffic = Path(traffic_path(store.file))
         logs = (traffic, traffic.with_name(f"{traffic.name}-wal"))
-        return not any(path.is_file() and redactions.holds(path, written) for path in logs)
+        return not any(redactions.holds(path, written) for path in logs)
 
 
 def finish_everywhere(store: Store) -> tuple[bool, list[Path]]:
@@ -106,8 +155,8 @@ def remaining(done: RedactedEverywhere) -> list[str]:
     """Where the text still is, in words, without the text: files that are their owner's to
     change, files of the store, and places that cannot be changed."""
     return [
-        *(f"{path}, which is yours, contains it as well" for path in done.own),
-        *(f"{path} still contains the text" for path in done.left),
+        *(f"{path}, which is yours, contains it as well" for path in done.around.own),
+        *(f"{path} still contains the text" for path in done.around.left),
         *(f"the text remains in {place}" for place in place_words(done.store.plan.kept)),
     ]
 
@@ -159,17 +208,18 @@ def _frozen(fields: object) -> tuple[tuple[str, str], ...]:
     return tuple(fields.items()) if isinstance(fields, dict) else ()
 
 
-def problem_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """Files of collected problems, here and in the project, that hold a form of a text."""
+def text_files(store: Store, written: Sequence[str]) -> list[Path]:
+    """Files of ours, here and in the project, in which a form of a text is to be replaced. One that
+    is a link is not ours."""
     files = [project_root(store.path) / COLLECTED]
-    files += sorted((store.path.parent / IMPROVEMENTS).rglob("*.jsonl"))
-    return [path for path in files if path.is_file() and redactions.holds(path, written)]
+    files += sorted(path for name in REWRITTEN for path in store.path.parent.glob(name))
+    return [path for path in files if not path.is_symlink() and redactions.holds(path, written)]
 
 
-def rewrite_problems(store: Store, written: Sequence[str]) -> list[Path]:
-    """Replaces these forms of a text in the files of problems; returns those that had it. A text
-    is written in them as JSON has it, which is one of the forms, so that rows stay rows."""
-    files = problem_files(store, written)
+def _rewrite_texts(store: Store, written: Sequence[str]) -> list[Path]:
+    """Replaces these forms of a text in the texts of ours; returns those that had it. A text is
+    written in them as JSON has it, which is one of the forms, so that rows stay rows."""
+    files = text_files(store, written)
     for path in files:
         content = matcher(written).sub(REDACTED, path.read_bytes().decode(errors="surrogateescape"))
         mode = path.stat().st_mode & 0o777
@@ -180,24 +230,46 @@ def rewrite_problems(store: Store, written: Sequence[str]) -> list[Path]:
 def own_files(store: Store, written: Sequence[str]) -> list[Path]:
     """The files in the project's folder, and in its folder `data`, that hold one of these forms
     of a text. What is larger than `MOST_READ`, or in other folders, is not looked into."""
-    root = project_root(store.path)
-    files = [*root.glob("*"), *(root / "data").glob("*")] if root != store.path.parent else []
+    if not written:
+        return []
+    root, home = project_root(store.path), store.path.parent.resolve()
+    rewritten = {
+        path.resolve() for path in (*text_files(store, written), *_library_files(store, written))
+    }
+    databases = (str(home / store.path.name), os.path.realpath(traffic_path(store.file)))
     return [
         path
-        for path in sorted(files)
+        for path in sorted([*root.glob("*"), *(root / "data").glob("*")])
         if path.is_file()
+        and path.resolve() not in rewritten
+        and not str(path.resolve()).startswith(databases)
         and path.stat().st_size <= MOST_READ
         and os.access(path, os.R_OK)
         and redactions.holds(path, written)
     ]
 
 
-def _rewrite_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """Writes the library's files beside the store again, those that hold a text."""
+def _goes(store: Store, path: Path) -> bool:
+    """Whether a file is a database of ours, which is written anew, or was left by a kill."""
+    databases = (str(store.path.resolve()), os.path.realpath(traffic_path(store.file)))
+    names = {database + ending for database in databases for ending in ("", "-wal", "-shm")}
+    return str(path.resolve()) in names or redactions.TEMPORARY.fullmatch(path.name) is not None
+
+
+def _library_files(store: Store, written: Sequence[str]) -> list[Path]:
+    """The library's files beside the store, and those that `tfgrpo bisect` has out, that hold a
+    form of a text."""
+    current = [store.path.parent / f"{SNAPSHOT}.{ending}" for ending in ENDINGS.values()]
+    tried = bisect_judges.library_files(trial_folder(store))
+    return [path for path in (*current, *tried) if redactions.holds(path, written)]
+
+
+def _rewrite_library(store: Store, written: Sequence[str]) -> list[Path]:
+    """Writes the library's files again, those that hold a text."""
     rewritten = []
     for format_, ending in ENDINGS.items():
         path = store.path.parent / f"{SNAPSHOT}.{ending}"
-        if path.is_file() and redactions.holds(path, written):
+        if redactions.holds(path, written):
             write_library(store, format_, str(path))
             rewritten.append(path)
     return [*rewritten, *bisect_judges.rewrite(store, trial_folder(store))]

@@ -73,7 +73,7 @@ def materialise(store: Store, version: Version, folder: Path) -> LibraryFiles:
     if folder.is_symlink():
         raise BisectError(f"{folder} is a link", hint="remove it: libraries are written there")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files = _library_files(folder)
+    files = library_files(folder)
     interchange.save(store, files.library, version, "json")
     interchange.save(store, files.prompt, version, "prompt")
     return files
@@ -81,7 +81,7 @@ def materialise(store: Store, version: Version, folder: Path) -> LibraryFiles:
 
 def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
     """Writes the files of the version under test again after a redaction; returns them."""
-    if not any(path.is_file() for path in _library_files(folder)):
+    if not any(path.is_file() for path in library_files(folder)):
         return ()
     try:
         number = searches.progress(store, searches.load(store)).next
@@ -95,13 +95,14 @@ def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
 
 def forget(folder: Path) -> None:
     """Takes away what `materialise` wrote, and the folder when nothing else is in it."""
-    for path in _library_files(folder):
+    for path in library_files(folder):
         path.unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
 
-def _library_files(folder: Path) -> LibraryFiles:
+def library_files(folder: Path) -> LibraryFiles:
+    """Where `materialise` writes a library."""
     return LibraryFiles(folder / "experiences.json", folder / "prompt.txt")
 
 

@@ -210,13 +210,13 @@ def redact(visit: Visit) -> Response:
         raise BadForm("nothing was redacted", hint=f"type {id} to show that you mean it")
     done = redact_everywhere(visit.store, Target(id), reason=reason)
     work = f"redacted {plural(len(done.store.plan.events), 'event')}"
-    if done.traffic:
-        work += f" and {plural(done.traffic, 'row')} of the record of traffic"
-    work = "; ".join([work, *(f"wrote {path}" for path in done.rewritten)])
+    if done.around.traffic:
+        work += f" and {plural(done.around.traffic, 'row')} of the record of traffic"
+    work = "; ".join([work, *(f"wrote {path}" for path in done.around.rewritten)])
     places = remaining(done)
     if not places and done.store.finished:
         return visit.done(f"/experience/{quote(id)}", work)
-    complete = done.store.finished and not done.left and not done.store.plan.kept
+    complete = done.store.finished and not done.around.left and not done.store.plan.kept
     return visit.render(
         "redacted.html",
         200 if complete else 400,
