@@ -20,6 +20,7 @@ from tfgrpo.model.budget import Budget, BudgetReached, dollars, most_tokens
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import Answer, Request
 from tfgrpo.model.response import count_tokens
+from tfgrpo.store.errors import StoreError, TfgrpoError
 
 PRICE = Price(0.27, 1.1, 0.07)
 LIMIT = 16_384
@@ -298,3 +299,83 @@ def test_an_amount_is_told_as_dollars_and_cents_or_as_many_places_as_it_takes(
     amount: float, text: str
 ) -> None:
     assert dollars(amount) == text
+
+
+def test_a_call_that_was_cut_off_counts_as_spent_for_whoever_goes_on(tmp_path: Path) -> None:
+    """Its provider may have written the answer to its end, and nothing says so here."""
+    kept = tmp_path / "run.aside"
+    stalled = threading.Event()
+
+    def script(sent: dict[str, Any]) -> Reply:
+        if "Problem 1:" in sent["messages"][-1]["content"]:
+            stalled.set()
+            return Reply(completion("x"), stall=30)
+        return Reply(completion("x"))
+
+    def opened() -> Budget:
+        budget = Budget(1_000_000, in_tokens=True)
+        budget.keep_in(kept)
+        return budget
+
+    async def cut_off(calls: Calls) -> None:
+        try:
+            await calls.ask(asked(0))
+            waiting = asyncio.create_task(calls.ask(asked(1)))
+            await asyncio.to_thread(stalled.wait)
+            waiting.cancel()
+            await calls.finish_in_flight(0)
+        finally:
+            await calls.endpoint.close()
+
+    budget = opened()
+    with (
+        ScriptedEndpoint(script) as server,
+        opened_calls(tmp_path, server.base_url, budget=budget) as calls,
+    ):
+        asyncio.run(cut_off(calls))
+    most = budget.most(asked(1), None)
+    assert budget.spent == 60 + most
+    again = opened()
+    assert again.spent == again.cut_off == most, "the journal has the other one"
+
+
+def test_what_is_journalled_is_set_aside_no_more(tmp_path: Path) -> None:
+    """An answer that cannot be used is on record with the one that can."""
+    answers = iter([Reply({"choices": []}), Reply(completion("x")), Reply({"choices": []})])
+    budget = Budget(1_000_000, in_tokens=True)
+    budget.keep_in(tmp_path / "run.aside")
+
+    async def ask(calls: Calls) -> None:
+        try:
+            await calls.ask(asked(0))
+            assert not list(tmp_path.glob("run.aside*"))
+            with pytest.raises(TfgrpoError):
+                await calls.ask(asked(1))
+            await calls.finish_in_flight()
+        finally:
+            await calls.endpoint.close()
+
+    with (
+        ScriptedEndpoint(lambda sent: next(answers, Reply({"choices": []}))) as server,
+        opened_calls(tmp_path, server.base_url, budget=budget, tries=2) as calls,
+    ):
+        asyncio.run(ask(calls))
+        spent = [one.usage for one in calls._runs.spent()]
+        assert budget.spent == sum(one.prompt_tokens + one.completion_tokens for one in spent)
+    assert not list(tmp_path.glob("run.aside*"))
+
+
+def test_a_file_of_what_is_set_aside_that_cannot_be_read_or_written_stops_before_a_call(
+    tmp_path: Path,
+) -> None:
+    kept = tmp_path / "run.aside"
+    budget = Budget(1_000_000, in_tokens=True)
+    (tmp_path / "run.aside-tokens").write_text("none")
+    with pytest.raises(StoreError, match="cannot read"):
+        budget.keep_in(kept)
+    (tmp_path / "run.aside-tokens").unlink()
+    budget.keep_in(kept)
+    (tmp_path / "run.aside-tokens").mkdir()
+    with pytest.raises(StoreError, match="cannot write"):
+        asyncio.run(budget.reserve(asked(1), None))
+    assert budget._reserved == 0

@@ -406,6 +406,10 @@ class Runs:
         """The file whose lock the run's process holds while it lives."""
         return anchor(self._path).parent / "locks" / f"{run.uid}.lock"
 
+    def set_aside_path(self, run: Run) -> Path:
+        """What the names of files begin with that keep what a run has set aside of its budget."""
+        return self.lock_path(run).with_suffix(".aside")
+
     def starting_path(self, name: str) -> Path:
         """The file whose lock is held while a run of that name is not on record yet."""
         return anchor(self._path).parent / "locks" / f"starting-{name.encode().hex()[:120]}.lock"

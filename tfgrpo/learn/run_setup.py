@@ -303,14 +303,16 @@ def remove_run(store: Store, run: Run, reason: str | None = None) -> None:
 def run_budget(
     store: Store, project: Project, amount: str | None, prices: ModelPrices, run: Run | None = None
 ) -> Budget | None:
-    """Returns the budget of a run, with what it has spent before; None where no amount is given.
+    """Returns the budget of a run, with what it has spent before, or may have where it was cut off;
+    None where no amount is given.
 
-    Raises BudgetInvalid, also where it is in dollars and a price is unknown.
+    Raises BudgetInvalid, also where it is in dollars and a price is unknown, and StoreError.
     """
     budget = budgets.open_budget(amount, prices)
     if budget is not None and run is not None:
         table = project.table("prices")
         budget.spent = accounts.spent(store, run, table, in_tokens=budget.in_tokens)
+        budget.keep_in(store.runs.set_aside_path(run))
     return budget
 
 

@@ -5,6 +5,10 @@ Where little is left it sets aside what calls of its stage have taken, with a ma
 with no more `max_tokens` than that pays for; an answer that this cut is asked for again with more.
 What does not fit waits for calls in flight; when there are none, the run stops.
 
+What is set aside for calls, or spent on tries that are not journalled yet, is on disk before a call
+is sent. A process that is killed leaves it there, and who goes on counts it as spent: the calls may
+be on the bill, and nobody knows what they cost.
+
 Amounts are whole numbers, of tokens or of `UNIT`s of a dollar.
 """
 
@@ -15,8 +19,10 @@ import json
 import re
 from dataclasses import dataclass
 from math import ceil, floor, log10
+from pathlib import Path
 
 from tfgrpo.costs.prices import ModelPrices, Price
+from tfgrpo.model.amount_on_disk import AmountOnDisk
 from tfgrpo.model.endpoint import (
     Answer,
     Request,
@@ -25,7 +31,7 @@ from tfgrpo.model.endpoint import (
     schema_instruction,
 )
 from tfgrpo.store.activity.runs import RunBudget
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
@@ -86,7 +92,8 @@ class Budget:
         self._unit = 1 if in_tokens else UNIT
         self._limit = round(limit * self._unit)
         self._spent = round(spent * self._unit)
-        self._reserved = 0
+        self._reserved = self._unrecorded = self._cut_off = 0
+        self._on_disk: AmountOnDisk | None = None
         self._sizes: dict[str, StageSizes] = {}
         self._settled: asyncio.Event | None = None
 
@@ -98,6 +105,22 @@ class Budget:
     @spent.setter
     def spent(self, amount: float) -> None:
         self._spent = round(amount * self._unit)
+
+    @property
+    def cut_off(self) -> float:
+        """Dollars or tokens that are spent for calls that were cut off, and are on no record."""
+        return self._cut_off / self._unit
+
+    def keep_in(self, path: Path) -> None:
+        """Keeps what is set aside in a file, and counts as spent what is there: what calls that
+        were cut off may have cost. Raises StoreError."""
+        self._on_disk = AmountOnDisk(path, "tokens" if self.in_tokens else "dollars")
+        self._cut_off = self._on_disk.read()
+        self._spent += self._cut_off
+
+    def _keep(self) -> None:
+        if self._on_disk is not None:
+            self._on_disk.write(self._cut_off + self._reserved + self._unrecorded)
 
     @property
     def on_record(self) -> RunBudget:
@@ -114,7 +137,7 @@ class Budget:
         self, request: Request, price: Price | None, *, least: int = 0
     ) -> Reservation:
         """Sets aside what a request could cost, with at least `least` tokens for its answer. Waits
-        while calls in flight may give back enough. Raises BudgetReached."""
+        while calls in flight may give back enough. Raises BudgetReached and StoreError."""
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
             before = self._spent, self._reserved
@@ -128,7 +151,7 @@ class Budget:
                     hint=LARGER,
                 )
             await self._until_settled()
-        self._reserved += reservation.amount
+        self._set_aside(reservation.amount)
         return reservation
 
     async def hold(self, amount: int) -> None:
@@ -145,26 +168,43 @@ class Budget:
                     hint=LARGER,
                 )
             await self._until_settled()
+        self._set_aside(amount)
+
+    def _set_aside(self, amount: int) -> None:
         self._reserved += amount
+        try:
+            self._keep()
+        except StoreError:  # nothing is sent
+            self._reserved -= amount
+            raise
 
     async def _until_settled(self) -> None:
         self._settled = self._settled or asyncio.Event()
         await self._settled.wait()
 
     def _account(self) -> str:
-        return f"{self.format(self._spent)} spent"
+        cut_off = f", {self.format(self._cut_off)} of it set aside for calls that were cut off"
+        return f"{self.format(self._spent)} spent{cut_off if self._cut_off else ''}"
 
     async def _extend(self, wanted: int) -> bool:
         """Gets more to spend; returns whether there was any. One process has all there is."""
         return False
 
-    def settle(self, reserved: Reservation, cost: int) -> None:
-        """Gives back what was reserved for a call, which has cost this."""
+    def settle(self, reserved: Reservation, cost: int, unrecorded: int = 0) -> None:
+        """Gives back what was reserved for a call, which has cost this; so much of it is in no
+        record yet. Raises StoreError."""
         self._reserved -= reserved.amount
         self._spent += cost
+        self._unrecorded += unrecorded
+        self._keep()
         if self._settled:
             self._settled.set()
             self._settled = None
+
+    def record(self, amount: int) -> None:
+        """Takes note that an amount that was in no record is in one by now. Raises StoreError."""
+        self._unrecorded -= amount
+        self._keep()
 
     def learn(self, request: Request, answer: Answer) -> None:
         """Takes note of what a call has taken, for those of its stage that follow."""

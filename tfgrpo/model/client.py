@@ -132,15 +132,18 @@ class CallConditions:
 
 @dataclass(slots=True)
 class _Bill:
-    """What a try has cost, in the budget's unit."""
+    """What a try has cost, in the budget's unit, and how much of that is in no record yet, or will
+    be in none: what was cut off may be on the provider's bill, at the most that was set aside."""
 
     cost: int = 0
+    unrecorded: int = 0
 
 
 @dataclass(slots=True)
 class _Attempts:
-    """A call on its way, with what tries have cost that gave no answer. `least` tokens its answer
-    needs, `most` fit beside its prompt, and `looked` is when the journal was last asked."""
+    """A call on its way, with the tries that gave no answer and what of them the budget has in no
+    record yet. `least` tokens its answer needs, `most` fit beside its prompt, and `looked` is when
+    the journal was last asked."""
 
     key: bytes
     request: Request
@@ -150,6 +153,7 @@ class _Attempts:
     least: int = 0
     most: int | None = None
     wasted: list[Answer] = field(default_factory=list)
+    unrecorded: int = 0
     failed_at: Member | None = None
 
     @property
@@ -312,8 +316,15 @@ class Calls:
             if call.wasted:  # nothing will be answered, and it is paid for all the same
                 key = digest(["tfgrpo.unusable", call.key.hex(), time.time_ns()])
                 lost = Answer("", "unusable", estimated=any(one.estimated for one in call.wasted))
-                self._start(self._journal.append(self._row(call, key, lost)))
+                self._start(self._record(call, key, lost))
             raise
+
+    async def _record(self, call: _Attempts, key: bytes, answer: Answer) -> None:
+        """Journals an answer, and with it what earlier tries have cost."""
+        await self._journal.append(self._row(call, key, answer))
+        if self._budget:
+            self._budget.record(call.unrecorded)
+            call.unrecorded = 0
 
     async def _retry(self, call: _Attempts) -> Answer:
         counted, late = 0, 0
@@ -409,10 +420,12 @@ class Calls:
         bill = _Bill()
         try:
             answer = await self._ask_member(call, widened, place, reserved, bill)
-            await self._journal.append(self._row(call, call.key, answer))
+            bill.unrecorded = bill.cost
+            await self._record(call, call.key, answer)
+            bill.unrecorded = 0
         finally:
             if self._budget:
-                self._budget.settle(reserved, bill.cost)
+                self._budget.settle(reserved, bill.cost, bill.unrecorded)
         return self._first(call.key, answer) if self._shared else answer
 
     async def _ask_member(
@@ -439,11 +452,11 @@ class Calls:
             self._look_for_cut(request, answer)
             if answer.truncated and request.max_tokens < widened.max_tokens:
                 call.least = 2 * request.max_tokens
-                self._waste(call, answer)
+                self._waste(call, answer, bill)
                 raise _CutShort
             thinks = request.wire is None and used_up(answer, call.request)
             if thinks and self._widen(call, widened):
-                self._waste(call, answer)
+                self._waste(call, answer, bill)
                 raise _CutShort
         except LimitRefused:
             if widened.max_tokens <= call.request.max_tokens:
@@ -460,10 +473,15 @@ class Calls:
             self.meter.trouble = str(trouble)
             self.fleet.troubled(member, entered, trouble)
             if trouble.paid is not None:
-                self._waste(call, trouble.paid)
-                if self._budget:  # a late answer may have been written to its end
-                    spent = self._budget.cost(trouble.paid, member.price)
-                    bill.cost = reserved.amount if trouble.kind in ("late", "silent") else spent
+                if self._budget:
+                    bill.cost = self._budget.cost(trouble.paid, member.price)
+                self._waste(call, trouble.paid, bill)
+                if trouble.kind in ("late", "silent"):  # it may have been written to its end
+                    bill.unrecorded += reserved.amount - bill.cost
+                    bill.cost = reserved.amount
+            raise
+        except asyncio.CancelledError:
+            bill.cost = bill.unrecorded = reserved.amount
             raise
         finally:
             self.meter.in_flight -= 1
@@ -489,9 +507,11 @@ class Calls:
         more = endpoint.adaptation.widen(call.request, widened.max_tokens, ceiling)
         return more and self._widened(call).max_tokens > widened.max_tokens
 
-    def _waste(self, call: _Attempts, paid: Answer) -> None:
+    def _waste(self, call: _Attempts, paid: Answer, bill: _Bill) -> None:
         """Takes note of what a try has cost that gave no answer."""
         call.wasted.append(paid)
+        call.unrecorded += bill.cost
+        bill.unrecorded = bill.cost
         self.meter.add(call.request.stage, paid, self._price_of(paid))
 
     async def _ask_in_time(self, request: Request, member: Member, entered: float) -> Answer:

@@ -91,6 +91,7 @@ class SharedBudget(Budget):
     ) -> None:
         super().__init__(budget.limit, in_tokens=budget.in_tokens, spent=budget.spent)
         self._limit = 0 if leased else self._limit
+        self._on_disk, self._cut_off = budget._on_disk, budget._cut_off
         self._recount = recount
         self._queue: Queue | None = None
         self._run, self._holder, self._silent = "", "", 0.0
@@ -133,7 +134,7 @@ class SharedBudget(Budget):
         assert self._queue is not None
         assert self._recount is not None
         rows = await self._queue.rows(LAID_OUT, run=self._run)
-        left = round((self.limit - self._recount()) * self._unit)
+        left = round((self.limit - self._recount()) * self._unit) - self._cut_off
         await self._queue.execute(COUNT, run=self._run, more=left - int(rows[0]["amount"]))
 
     async def give_back(self) -> None:
