@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
+from tfgrpo.tools import mcp_http
 from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
 
 if TYPE_CHECKING:
@@ -142,11 +143,14 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
             f"MCP server {name} needs ${missing[0]}, which is not set",
             hint=f"export {missing[0]}=…",
         )
-    target: Any = server.url and secrets.fill(server.url, os.environ)
-    if server.command is not None:
+    target: Any
+    if server.url is not None:
+        target = mcp_http.streams(secrets.fill(server.url, os.environ))
+    else:
         env = {
             name: secrets.know(os.environ[name], name) for name in server.env if name in os.environ
         }
+        assert server.command is not None
         args = [secrets.fill(argument, os.environ) for argument in server.args]
         target = StdioServerParameters(command=server.command, args=args, env=env)
     client = Client(target, read_timeout_seconds=server.seconds)
