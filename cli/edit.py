@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 import click
@@ -11,6 +10,7 @@ import click
 from tfgrpo.cli import add_modify_delete, printing
 from tfgrpo.cli.flags import option
 from tfgrpo.cli.start_context import App, force_option, pass_app
+from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Library
 
@@ -76,10 +76,9 @@ def _opened(app: App, library: Library) -> tuple[Path, str]:
 def draft(app: App, prefix: str, content: str) -> Path:
     """Writes a text into a new file of its own beside the store; returns where."""
     app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".md", dir=app.path.parent)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(content)
-    return Path(os.path.relpath(name))
+    name = f"{prefix}{os.urandom(8).hex()}.md"
+    atomic_write.create(app.path.parent / name, content.encode())
+    return Path(os.path.relpath(app.path.parent / name))
 
 
 def edit_file(path: Path) -> str:

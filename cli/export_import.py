@@ -17,6 +17,7 @@ from tfgrpo.cli.event_text import event_lines
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import REVISION, App, Given, force_option, pass_given
 from tfgrpo.interchange.reference_config import translated
+from tfgrpo.store import atomic_write
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.records import OPS, Version
@@ -308,13 +309,12 @@ def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
         text.emit_json({"toml": translation.toml, "run": translation.run, "left": translation.left})
     elif dry_run:
         text.echo(translation.toml, nl=False)
-    if not dry_run:
-        if target.exists():
-            raise InvalidOperation(
-                f"there is already a {target} here",
-                hint="--dry-run prints the settings; move the file away to have them written",
-            )
-        target.write_text(translation.toml, encoding="utf-8")
+    toml, mode = translation.toml.encode(), atomic_write.SHARED
+    if not dry_run and not atomic_write.create(target, toml, mode=mode):
+        raise InvalidOperation(
+            f"there is already a {target} here",
+            hint="--dry-run prints the settings; move the file away to have them written",
+        )
     if as_json or dry_run:
         return
     text.echo(f"wrote {target}")

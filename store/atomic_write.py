@@ -26,6 +26,8 @@ DATABASE = b"SQLite format 3\0"
 
 NO_NAMELESS = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM}
 """What a file system says that has no files without a name, or a system without /proc."""
+NO_FOLDERS = {errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF, errno.EACCES}
+"""What a system says where a folder cannot be synchronised, or one cannot look into it."""
 NO_LINKS = {errno.EOPNOTSUPP, errno.EPERM, errno.ENOSYS, errno.EMLINK}
 
 
@@ -48,17 +50,17 @@ def check_place(path: Path | str) -> None:
 def replacing(
     path: Path | str, *, mode: int = PRIVATE, durable: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Opens a new file that takes the place of `path` when the block ends well. A link there is
-    replaced, not followed. With `durable` it is on the disk when this returns. Raises OSError."""
+    """Opens a new file that takes the place of `path` when the block ends well and what it holds is
+    on the disk: a loss of power leaves the old file or the new one. With `durable` it is the new
+    one as soon as this returns. A link there is replaced, not followed. Raises OSError."""
     check_place(path)
     folder, name = os.path.split(os.fspath(path))
     handle, temporary = _new(folder, name, mode)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(handle, "w+b") as file:
             yield file
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -72,7 +74,7 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
     """Makes a file under a name that nobody can foretell, to be renamed to `name`; returns its
     descriptor and path. Those that were left behind by a kill are removed. Raises OSError."""
     atomic_write.sweep(folder, f".{name[:100]}.", _unlink_temporary)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     while True:
         temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(8).hex()}")
@@ -203,12 +205,17 @@ def _write_all(handle: int, content: bytes) -> None:
 
 def sync_folder(folder: Path | str) -> None:
     """Puts the names in a folder on the disk, where the system has a way to."""
-    if hasattr(os, "O_DIRECTORY"):
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+    except OSError as error:
+        if error.errno not in NO_FOLDERS:
+            raise
 
 
 try:

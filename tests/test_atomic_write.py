@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,24 @@ def test_a_file_is_replaced_whole_or_left_as_it_was(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"], "nothing is left behind"
     with pytest.raises(IsADirectoryError):
         atomic_write.write(tmp_path, "x")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere no folder is synchronised")
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
+def test_only_where_a_folder_cannot_be_synchronised_that_is_no_error(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synchronise = os.fsync
+
+    def fsync(file: int) -> None:
+        if stat.S_ISDIR(os.fstat(file).st_mode):
+            raise OSError(number, os.strerror(number))
+        synchronise(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with nullcontext() if number == errno.EINVAL else pytest.raises(OSError, match="error"):
+        atomic_write.write(tmp_path / "file", "new", durable=True)
+    assert (tmp_path / "file").read_text() == "new"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes and links are those of POSIX")

@@ -241,6 +241,39 @@ def test_one_module_prints_all_that_reaches_a_terminal() -> None:
     assert around == []
 
 
+WRITING, MOVING = {"write_text", "write_bytes", "mkstemp"}, {"replace", "rename", "renames"}
+WRITERS = {
+    "store/atomic_write.py": "writes all the others",
+    "store/transfer/locations.py": "a clone whose file was synchronised takes its place",
+    "tfgrpo/local/partial_download.py": "a download that was synchronised takes its place",
+    "tfgrpo/agents/workspace.py": "copies for an attempt, until it ends",
+    "tfgrpo/local/model_server.py": "what a server says, until it ends",
+    "tfgrpo/local/weights_from_index.py": "what pip says, until it ends",
+    "tfgrpo/tools/passage_index.py": "a folder whose files were synchronised takes its place",
+    "tfgrpo/tools/scratch_folder.py": "what sandboxed code has left, to be removed",
+    "tfgrpo/tools/thread_bound.py": "files of the kernel",
+    "cli/fsck.py": "an account of a crash, in the folder for temporary files",
+}
+"""Who writes files in a way of their own, and why a loss of power or a kill does no harm there."""
+
+
+def test_one_module_writes_files_that_stay() -> None:
+    around = set()
+    for path in sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")):
+        for node in nodes(path):
+            if not isinstance(node, ast.Call):
+                continue
+            module, _, attribute = ast.unparse(node.func).rpartition(".")
+            if module in ("formatter", "port.redactions"):  # no files
+                continue
+            of_path = len(node.args) == 1 and not node.keywords  # a text has replace(old, new)
+            writes = attribute in WRITING or (attribute in MOVING and (module == "os" or of_path))
+            modes = [ast.unparse(one) for one in node.args[:2]] if attribute == "open" else []
+            if writes or any(re.fullmatch("'[wx]b?\\+?'", mode) for mode in modes):
+                around.add(str(path.relative_to(ROOT)))
+    assert around == {*WRITERS}
+
+
 def test_a_tree_has_files_in_every_folder() -> None:
     for folder in FOLDERS:
         assert list((ROOT / folder).glob("*.py")), folder

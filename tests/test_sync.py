@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TypeAlias
 
@@ -483,6 +485,20 @@ def test_a_bundle_carries_a_history_from_store_to_store(team: Store, tmp_path: P
         assert (count, header.needs) == (1, (since.digest,))
         pulled(copy, [])
         assert copy.tip("main").digest == team.tip("main").digest
+
+
+def test_a_bundle_that_is_not_right_takes_no_files_place(team: Store, tmp_path: Path) -> None:
+    path = tmp_path / "all.bundle"
+    create(team, path)
+    before = path.read_bytes()
+    with closing(sqlite3.connect(team.path)) as db, db:
+        db.execute("drop trigger events_no_update")
+        db.execute("update events set text = 'other words'")
+    with pytest.raises(TransferError) as caught:
+        create(team, path)
+    assert caught.value.hint
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.glob("*.bundle*")] == ["all.bundle"]
 
 
 def test_a_bundle_that_builds_on_what_is_not_here_is_refused(team: Store, tmp_path: Path) -> None:

@@ -125,6 +125,8 @@ class Places:
         store = self._store
         self.calls += redact_traffic(store.file, written)
         self.rewritten += [*_rewrite_library(store, written), *_rewrite_texts(store, written)]
+        for folder in {path.parent for path in self.rewritten}:
+            atomic_write.sync_folder(folder)  # no old file comes back after a loss of power
         traffic = Path(traffic_path(store.file))
         logs = (traffic, traffic.with_name(f"{traffic.name}-wal"))
         return not any(redactions.holds(path, written) for path in logs)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
+from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.errors import InvalidName, TransferError, UnknownRevision
 from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.records import ROOT, Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import KnownDigests, PackedVersion, exported, known, missing
-from tfgrpo.store.transfer.pack_stream import Header, Names, Pack, save
+from tfgrpo.store.transfer.pack_stream import Header, Names, Pack, lines
 from tfgrpo.store.transfer.receive import Received, verified
 
 
@@ -26,10 +27,11 @@ class Verified(NamedTuple):
 class Bundle:
     """A bundle file, to fetch from. Raises TransferError when it is none, or not whole."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, file: IO[bytes] | None = None) -> None:
+        """Opens the file at `path`, unless `file` is what will lie there."""
         self.path = path
         try:
-            file = path.open("rb")
+            file = file or path.open("rb")
         except OSError as error:
             raise TransferError(
                 f"cannot read {path}: {error.strerror}", hint="give the path of a bundle file"
@@ -95,8 +97,8 @@ def create(
     store: Store, path: Path, names: Sequence[str] = (), *, since: Version | None = None
 ) -> tuple[Header, int]:
     """Writes the history of branches and tags (all without `names`) to a bundle file; returns its
-    header and number of versions. `since` and its history are left out. Raises UnknownRevision, or
-    TransferError when the file cannot be written."""
+    header and number of versions. `since` and its history are left out. It is verified before it
+    takes the place of a file. Raises UnknownRevision, or TransferError with the old file there."""
     with store.port.reading():
         at, head = _named(store, names), store.head.branch
     ends = [ROOT.digest] if since is None else [since.digest]
@@ -112,7 +114,10 @@ def create(
     needs |= {d for d in at.values() if d not in digests and d != ROOT.digest}
     header = Header(Names(head if head and BRANCH + head in at else None, at), tuple(sorted(needs)))
     try:
-        return header, save(path, header, exported(store.port, numbers))
+        with replacing(path, mode=SHARED, durable=True) as file:
+            file.writelines(lines(header, exported(store.port, numbers)))
+            file.seek(0)
+            return header, Bundle(path, file).verify(needs_met(store)).held.versions
     except OSError as error:
         raise TransferError(
             f"cannot write {path}: {error.strerror}", hint="the folder must exist"

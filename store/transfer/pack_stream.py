@@ -10,10 +10,8 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
-from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
 from tfgrpo.store.port import Redaction
@@ -149,17 +147,6 @@ class Pack:
 
     def _digest(self, value: object) -> bytes:
         return _bytes(value, 32, self._called)
-
-
-def save(path: Path, header: Header, versions: Iterable[PackedVersion]) -> int:
-    """Writes a bundle file, whole or not at all; returns how many versions it holds. Raises OSError
-    when the file cannot be written."""
-    written = 0
-    with replacing(path, mode=SHARED) as file:
-        for encoded in lines(header, versions):
-            file.write(encoded)
-            written += 1
-    return written - 2  # the header and the trailer
 
 
 def decoded(encoded: bytes, called: str) -> object:

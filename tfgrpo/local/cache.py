@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tfgrpo.local.local_errors import LocalModelError
 from tfgrpo.local.model_list import LocalModel, find
+from tfgrpo.store import atomic_write
 from tfgrpo.store.process_lock import held
 
 _POLL_SECONDS = 0.1
@@ -103,10 +102,7 @@ def check_weights(path: Path, model: str, sha256: str) -> None:
             hint=f"tfgrpo model rm {name}, then tfgrpo model get {name}",
         )
     with suppress(OSError):  # a folder that cannot be written to is checked again next time
-        descriptor, temporary = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            json.dump(fingerprint, file)
-        os.replace(temporary, record)
+        atomic_write.write(record, json.dumps(fingerprint))
 
 
 def _record(path: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
 from weakref import WeakKeyDictionary
 
@@ -131,6 +132,8 @@ def keep(visit: Visit) -> Response:
     path = project_root(visit.site.settings.store) / CASES
     with path.open("a", encoding="utf-8", errors="replace") as file:
         file.write(json.dumps(case, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     return visit.done(f"/playground/{trial.id}", f"It is a case in {CASES}")
 
 
