@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -12,7 +16,10 @@ from tfgrpo.cli.flags import option
 from tfgrpo.cli.start_context import App, force_option, pass_app
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.records import Library
+
+DRAFTS, DRAFT = "edit-", "draft.md"
+"""How the name of a draft's folder begins, which goes on with a digest of what was in the draft;
+and the draft's own name in it."""
 
 
 @click.command()
@@ -38,47 +45,72 @@ def edit(app: App, message: str | None, reason: str | None, file: Path | None) -
       tfgrpo edit -m "clearer words"
       tfgrpo export --format md -o mine.md && tfgrpo edit --file mine.md
     """
-    store = app.store
-    app.branch()
-    library = store.library("HEAD")
+    from tfgrpo.hand_edits import commit_edit
+    from tfgrpo.rendering.markdown_edit import document
+
+    branch = app.branch()
+    library = app.store.library("HEAD")
+    words = edited(app, document(library)) if file is None else nullcontext(read_file(file))
+    with words as content:
+        version = commit_edit(app.store, branch, library, content, message=message, reason=reason)
     if file is not None:
-        _apply(app, library, read_file(file), message, reason)
-        return
-    path, before = _opened(app, library)
-    try:
-        after = edit_file(path)
-        if after == before:
-            printing.echo("nothing changed")
-        else:
-            _apply(app, library, after, message, reason)
-    except TfgrpoError as error:
-        if path.read_bytes().strip() not in (b"", before.strip().encode()):
-            hint = f"{error.hint}; " if error.hint else ""
-            again = f"your edit is saved: retry with `tfgrpo edit --file {path}`"
-            raise _EditRefused(str(error), hint=hint + again) from error
-        path.unlink()
-        raise
-    path.unlink()
+        forget(app, file)
+    if version is None:
+        printing.echo("nothing changed")
+    else:
+        add_modify_delete.report(app, branch, version)
 
 
 class _EditRefused(TfgrpoError):
     """An edit that came to nothing, whose file is kept."""
 
 
-def _opened(app: App, library: Library) -> tuple[Path, str]:
-    """Writes the library into a file of its own beside the store; returns it and its text."""
-    from tfgrpo.rendering.markdown_edit import document
+@contextmanager
+def edited(app: App, content: str, again: str = "tfgrpo edit") -> Iterator[str]:
+    """Opens a text in the user's editor, from a folder of its own beside the store, and yields
+    what was saved. When that was changed and the block fails, it is kept, and the error says that
+    `again` takes it. What a kill has left of earlier drafts is removed, or named."""
+    beside, before = app.path.parent, content.encode()
+    beside.mkdir(mode=0o700, parents=True, exist_ok=True)
+    atomic_write.sweep(str(beside), DRAFTS, _remove_draft)
+    with atomic_write.held_folder(beside, f"{DRAFTS}{_digest(before)}-") as folder:
+        path = Path(os.path.relpath(folder / DRAFT))
+        atomic_write.create(path, before)
+        try:
+            yield edit_file(path)
+        except BaseException as error:
+            if path.exists() and path.read_bytes().strip() not in (b"", before.strip()):
+                if not isinstance(error, TfgrpoError | click.UsageError):
+                    raise
+                hint = f"{error.hint}; " if isinstance(error, TfgrpoError) and error.hint else ""
+                hint += f"your edit is saved: retry with `{again} --file {path}`"
+                raise _EditRefused(str(error), hint=hint) from error
+            shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
 
-    content = document(library)
-    return draft(app, "edit-", content), content
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
-def draft(app: App, prefix: str, content: str) -> Path:
-    """Writes a text into a new file of its own beside the store; returns where."""
-    app.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    name = f"{prefix}{os.urandom(8).hex()}.md"
-    atomic_write.create(app.path.parent / name, content.encode())
-    return Path(os.path.relpath(app.path.parent / name))
+def _remove_draft(folder: str) -> None:
+    """Removes a draft that nobody has open and nobody has changed; names any other."""
+    path, names = Path(folder, DRAFT), os.listdir(folder)
+    content = path.read_bytes() if DRAFT in names else b""
+    changed = content.strip() and _digest(content) not in path.parent.name
+    if changed or names not in ([], [DRAFT]):  # such as a file in which an editor keeps words
+        words = f"{os.path.relpath(path)} has an edit that was interrupted"
+        printing.echo(f"note: {words}; --file takes it, then remove its folder", err=True)
+    else:
+        shutil.rmtree(folder)
+
+
+def forget(app: App, file: Path) -> None:
+    """Removes a draft that was kept, now that what it says is recorded."""
+    folder = file.resolve().parent
+    if folder.name.startswith(DRAFTS) and folder.parent == app.path.parent.resolve():
+        shutil.rmtree(folder)
 
 
 def edit_file(path: Path) -> str:
@@ -100,16 +132,3 @@ def read_file(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TfgrpoError(f"cannot read {path}: {error}", hint="the file must be UTF-8") from None
-
-
-def _apply(
-    app: App, library: Library, content: str, message: str | None, reason: str | None
-) -> None:
-    from tfgrpo.hand_edits import commit_edit
-
-    branch = app.branch()
-    version = commit_edit(app.store, branch, library, content, message=message, reason=reason)
-    if version is None:
-        printing.echo("nothing changed")
-    else:
-        add_modify_delete.report(app, branch, version)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfgrpo.cli import checkout, printing
-from tfgrpo.cli.edit import draft, edit_file, read_file
+from tfgrpo.cli.edit import edited, forget, read_file
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import App, Given, force_option, pass_app, pass_given
 from tfgrpo.cli.suggest import ListingGroup
@@ -118,12 +119,21 @@ def accept(app: App, given: Given) -> None:
         raise click.UsageError("labels go with --only, as in --only G3 G5")
     chosen = [*given.only, *given.labels] if given.only else None
     edits: dict[str, str] = {}
-    if given.in_editor or given.file is not None:
-        proposal = get_proposal(app.store, given.id)
-        chosen, edits = _edited(app, proposal, chosen, given.file)
-    done = accept_proposal(
-        app.store, given.id, only=chosen, edits=edits, why=given.why, take=given.take
-    )
+    before = _words(get_proposal(app.store, given.id), chosen)
+    words: AbstractContextManager[str | None] = nullcontext()
+    if given.file is not None:
+        words = nullcontext(read_file(given.file))
+    elif given.in_editor:
+        lines = "".join(f"- [{label}] {text}\n" for label, text in before.items())
+        words = edited(app, lines, f"tfgrpo proposal accept {given.id}")
+    with words as content:
+        if content is not None:
+            chosen, edits = _chosen(before, content)
+        done = accept_proposal(
+            app.store, given.id, only=chosen, edits=edits, why=given.why, take=given.take
+        )
+    if given.file is not None:
+        forget(app, given.file)
     if given.as_json:
         printing.emit_json(as_object(done))
         return
@@ -209,21 +219,16 @@ def as_object(proposal: Proposal) -> dict[str, Any]:
     return {**proposal_object(proposal), **times}
 
 
-def _edited(
-    app: App, proposal: Proposal, chosen: list[str] | None, file: Path | None
-) -> tuple[list[str], dict[str, str]]:
-    """The labels that are taken, and other words for some, as somebody edited them."""
+def _words(proposal: Proposal, chosen: list[str] | None) -> dict[str, str]:
+    """The texts that would be taken, each in one line, by label."""
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
-    before = {one.label: " ".join((one.after or "").split()) for one in changes}
-    if file is None:
-        content = "".join(f"- [{label}] {words}\n" for label, words in before.items())
-        path = draft(app, "accept-", content)
-        after = edit_file(path)
-        path.unlink()
-    else:
-        after = read_file(file)
+    return {one.label: " ".join((one.after or "").split()) for one in changes}
+
+
+def _chosen(before: Mapping[str, str], content: str) -> tuple[list[str], dict[str, str]]:
+    """The labels that are taken, and other words for some, as somebody edited them."""
     words_of: dict[str, str] = {}
-    for number, line in enumerate(after.splitlines(), 1):
+    for number, line in enumerate(content.splitlines(), 1):
         if not line.strip():
             continue
         match = LINE.match(line.strip())

@@ -226,16 +226,37 @@ except ImportError:  # Windows
 
 def hold(handle: int, path: str) -> bool:
     """Takes the lock on what was just made at `path`; returns False where somebody took it for a
-    leftover before, and removed it."""
+    leftover before, and removes it."""
     if fcntl is not None:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without locks
             return os.path.lexists(path)
     try:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except FileNotFoundError:
         return False
+
+
+@contextmanager
+def held_folder(within: Path, begins: str) -> Iterator[Path]:
+    """Makes a folder under a name that nobody can foretell, which `sweep` leaves alone for as long
+    as the block runs. Raises OSError."""
+    while True:
+        folder = within / f"{begins}{os.urandom(8).hex()}"
+        folder.mkdir(mode=0o700)
+        if fcntl is None:
+            yield folder
+            return
+        handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if hold(handle, str(folder)):
+                yield folder
+                return
+        finally:
+            os.close(handle)
 
 
 def sweep(folder: str, begins: str, remove: Callable[[str], object]) -> None:

@@ -46,7 +46,12 @@ class Faults:
         library = built(Path(self._folder.name))
         self._process = subprocess.Popen(
             [sys.executable, __file__, library],
-            env={**os.environ, "LD_PRELOAD": library, "TFGRPO_AUTHOR": "tester"},
+            env={
+                **os.environ,
+                "LD_PRELOAD": library,
+                "TFGRPO_AUTHOR": "tester",
+                "VISUAL": "sed -i s/half/partly/",
+            },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -54,6 +54,24 @@ def test_only_where_a_folder_cannot_be_synchronised_that_is_no_error(
     assert (tmp_path / "file").read_text() == "new"
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere nobody removes leftovers")
+def test_what_somebody_is_about_to_remove_is_not_held(tmp_path: Path) -> None:
+    (tmp_path / ".clone-left").mkdir()
+    held_there: list[bool] = []
+
+    def remove(path: str) -> None:
+        handle = os.open(path, os.O_RDONLY)
+        held_there.append(atomic_write.hold(handle, path))
+        os.close(handle)
+        os.rmdir(path)
+
+    atomic_write.sweep(str(tmp_path), ".clone-", remove)
+    assert held_there == [False]
+    with atomic_write.held_folder(tmp_path, ".clone-") as folder:
+        atomic_write.sweep(str(tmp_path), ".clone-", remove)
+        assert folder.is_dir()
+
+
 @pytest.mark.skipif(os.name != "posix", reason="modes and links are those of POSIX")
 def test_a_file_is_its_owners_unless_said_otherwise(tmp_path: Path) -> None:
     before = os.umask(0o022)

@@ -84,6 +84,7 @@ VERBS = {
     "init": ("--store", "fresh/store.db", "init"),
     "add": ("add", "Draw a picture."),
     "modify": ("modify", "G0", "Call the shop."),
+    "edit": ("edit",),
     "delete": ("delete", "G1"),
     "move": ("move", "G1", "--before", "G0", "--why", "shorter first"),
     "undo": ("undo",),
@@ -108,7 +109,7 @@ VERBS = {
 }
 POWER = ("power", "torn")
 OWN = re.compile(r"\.db(-.+)?$|\.lock$")
-LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.clone-.+|.+-redacting|edit-.+\.md")
+LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.clone-.+|.+-redacting|edit-.+")
 
 
 LOSS = """
@@ -151,7 +152,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and not LEFT.fullmatch(path.name) and not OWN.search(path.name)
+        if path.is_file() and not any(map(LEFT.fullmatch, path.parts)) and not OWN.search(path.name)
     }
 
 
@@ -234,9 +235,11 @@ def examine(
             return f"{path.relative_to(folder)}: {checked.said[:200]}"
     for path in stores:
         faults.run(folder, "--store", str(path), "add", "The next one writes.")
-    if VERBS[verb][0] in ("clone", "bundle", "export", "--store", "checkout"):
-        faults.run(folder, *VERBS[verb])
+    said = ""
+    if VERBS[verb][0] in ("clone", "bundle", "export", "--store", "checkout", "edit"):
+        said = faults.run(folder, *VERBS[verb]).said
     left = [str(p.relative_to(folder)) for p in folder.rglob("*") if LEFT.fullmatch(p.name)]
+    left = [name for name in left if f"{name}/draft.md has an edit" not in said]
     return f"left behind: {left}" if left else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Sequence
@@ -219,7 +220,7 @@ def test_an_editor_that_fails_changes_nothing(shop: Cli, editor: Editor, tmp_pat
     assert left(tmp_path) == []
     script = 'echo "- Half a thought." >> "$1"; exit 1'
     one_line_error(shop("edit", env=editor(script), ok=False), "saved")
-    assert "Half a thought" in left(tmp_path)[0].read_text()
+    assert "Half a thought" in (left(tmp_path)[0] / "draft.md").read_text()
     assert json.loads(shop("status", "--json").stdout)["head"] == "v1"
 
 
@@ -234,7 +235,8 @@ def test_a_file_that_cannot_be_read_is_kept_and_taken_later(
     path = tmp_path / found[1]
     path.write_text(path.read_text().replace("and a stray line", ""))
     assert "One more." in shop("edit", "--file", found[1]).stdout
-    one_line_error(shop("edit", "--file", found[1], ok=False), "was made from version")
+    assert left(tmp_path) == []
+    one_line_error(shop("edit", "--file", found[1], ok=False), "cannot read")
 
 
 def test_an_emptied_file_changes_nothing(shop: Cli, editor: Editor, tmp_path: Path) -> None:
@@ -264,11 +266,41 @@ def test_an_edit_of_what_somebody_else_edited_meanwhile_is_kept_and_merged_later
     assert json.loads(shop("status", "--json").stdout)["head"] == "v2"
     (kept,) = left(tmp_path)
     shop("checkout", "-b", "mine", "v1")
-    shop("edit", "--file", str(kept))
+    shop("edit", "--file", str(kept / "draft.md"))
     shop("switch", "main")
     one_line_error(shop("merge", "mine", ok=False), "changed on both sides")
     shop("merge", "mine", "--theirs")
     assert "Use half hours." in shop("export", "--format", "prompt").stdout
+
+
+def killed(folder: Path, environment_: dict[str, str]) -> Path:
+    """Kills an edit while its editor is open, which is left to itself; returns the draft."""
+    before = set(left(folder))
+    os.mkfifo(folder / "open")
+    process = subprocess.Popen([TFGRPO, "edit"], cwd=folder, env=environment(**environment_))
+    (folder / "open").read_bytes()
+    process.kill()
+    process.wait()
+    (folder / "open").unlink()
+    return (set(left(folder)) - before).pop() / "draft.md"
+
+
+def test_a_draft_that_a_kill_has_left_goes_with_the_next_and_a_changed_one_is_named(
+    shop: Cli, editor: Editor, tmp_path: Path
+) -> None:
+    opened = f': > "{tmp_path}/open"'
+    killed(tmp_path, editor(opened))
+    other = editor(f'echo "- Words." >> "$1"; {opened}')
+    changed = killed(tmp_path, other)
+    assert left(tmp_path) == [changed.parent], "the first was as it was made"
+    # Many editors write a new file and rename it: what one has open is in use all the same.
+    swapping = editor(f'cp "$1" "$1~"; mv "$1~" "$1"; VISUAL=true "{TFGRPO}" edit; test -e "$1"')
+    said = shop("edit", env=swapping)
+    assert said.stdout == "nothing changed\nnothing changed\n"
+    assert said.stderr.count(f"{changed.relative_to(tmp_path)} has an edit") == 2
+    assert left(tmp_path) == [changed.parent]
+    assert "Words." in shop("edit", "--file", str(changed)).stdout
+    assert left(tmp_path) == []
 
 
 def test_it_works_without_a_standard_input(shop: Cli, editor: Editor, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ turned down is not tried by the next training."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,20 @@ def test_words_can_be_edited_on_the_way_in(store: Store, tmp_path: Path) -> None
     done = CliRunner().invoke(tfgrpo, ["proposal", "accept", again, "-F", str(file)])
     assert done.exit_code == 2
     assert "none of the proposal's" in done.output
+
+
+def test_words_that_cannot_be_taken_are_kept(store: Store, tmp_path: Path) -> None:
+    id = proposed(store)
+    arguments = ["proposal", "accept", id, "--edit", "--why", "clearer"]
+    done = CliRunner().invoke(tfgrpo, arguments, env={"VISUAL": r"sed -i '$s/.*/&!\nBe kind./'"})
+    assert isinstance(done.exception, TfgrpoError)
+    kept = re.search(r"`tfgrpo (proposal accept \S+ --file (\S+))`", str(done.exception.hint))
+    assert kept is not None, done.exception
+    file = Path(kept[2])
+    file.write_text(file.read_text().replace("Be kind.\n", ""))
+    run(*kept[1].split())
+    assert any(text.endswith("!") for text in texts(store, "prod"))
+    assert not file.parent.exists()
 
 
 def proposed_again(store: Store) -> str:

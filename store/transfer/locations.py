@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -139,8 +138,7 @@ def clone(
         with source(location, author=author, ssh=ssh) as there:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             atomic_write.clear(path)
-            scratch = Path(tempfile.mkdtemp(prefix=atomic_write.SCRATCH, dir=path.parent))
-            with _held(scratch):
+            with atomic_write.held_folder(path.parent, atomic_write.SCRATCH) as scratch:
                 with Store.init(scratch / path.name, author=author) as store:
                     Remotes(store).add(remote, location.text)
                     done = sync.clone(store, there, remote)
@@ -159,19 +157,6 @@ def clone(
             raise StoreError(f"cannot make {path}: {error.strerror}", hint=advice(error)) from error
         raise
     return done
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Holds a scratch folder, so that nobody takes it for one that was left behind."""
-    handle = os.open(folder, os.O_RDONLY) if hasattr(os, "O_DIRECTORY") else None
-    try:
-        if handle is not None:
-            atomic_write.hold(handle, str(folder))
-        yield
-    finally:
-        if handle is not None:
-            os.close(handle)
 
 
 def _check_whole(file: Path, versions: int) -> None:
