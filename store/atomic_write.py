@@ -73,7 +73,7 @@ def replacing(
 def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
     """Makes a file under a name that nobody can foretell, to be renamed to `name`; returns its
     descriptor and path. Those that were left behind by a kill are removed. Raises OSError."""
-    atomic_write.sweep(folder, f".{name[:100]}.", _unlink_temporary)
+    clear_copies(os.path.join(folder, name))
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     flags |= getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     while True:
@@ -82,6 +82,12 @@ def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
         if atomic_write.hold(handle, temporary):
             return handle, temporary
         os.close(handle)
+
+
+def clear_copies(path: Path | str) -> None:
+    """Removes unfinished copies of a file that a kill has left."""
+    folder, name = os.path.split(os.fspath(path))
+    atomic_write.sweep(folder, f".{name[:100]}.", _unlink_temporary)
 
 
 def clear(file: Path | str) -> None:

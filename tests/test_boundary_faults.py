@@ -3,8 +3,9 @@ disk, a full disk, a loss of power that takes all or some of what was not synchr
 and each file beside it hold what was there before or what the verb makes, whole; `fsck` is clean;
 nothing else is left behind once somebody has written again.
 
-A share of the calls, by chance; with TFGRPO_LONG=1 all of them, and a line for each verb with how
-many faults of each kind ended otherwise.
+A fault for each verb, of a kind and at a call that chance chooses, the same one each time with
+TFGRPO_SAME_EXAMPLES; with TFGRPO_LONG=1 all of them, and a line for each verb with how many faults
+of each kind ended otherwise.
 """
 
 from __future__ import annotations
@@ -19,18 +20,24 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from boundary_faults import KINDS, Faults, built
+from boundary_verbs import ELSEWHERE, FIRST, LOOKING, LOOKS, SECRET, VERBS
 from port_rows import call, write
 from test_collected_problems import record
+from test_house import commands
+from test_proposals import proposed
 
 from tfgrpo.improvement.improvement_record import FOLDER as IMPROVEMENTS
 from tfgrpo.store import Store
 
 LONG = os.environ.get("TFGRPO_LONG") == "1"
 MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
-"""How many calls of a verb have a fault, of each kind: TFGRPO_FAULTS says another number."""
-SECRET = "sk-live-51Hq-canary"
+"""How many calls of a verb have a fault, of each kind: TFGRPO_FAULTS says another number, for all
+kinds of faults."""
+SOME = len(KINDS) if LONG or "TFGRPO_FAULTS" in os.environ else 1
+"""How many kinds of faults a verb has."""
 
 pytestmark = [
     pytest.mark.skipif(
@@ -57,6 +64,9 @@ def prepared(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["export", "--format", "md", "-o", "out.md"],
         ["add", f"Call the shop with {SECRET}.", "Round up."],
         ["branch", "other"],
+        ["switch", "other"],
+        ["add", "Say thanks."],
+        ["switch", "main"],
         ["add", "Count both days."],
         ["modify", "G1", "Round half up."],
         ["tag", "good"],
@@ -71,42 +81,19 @@ def prepared(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Path:
         asked = call("a", request=json.dumps([["user", SECRET]]))
         write(store.port, [asked, call("b", answer={"content": f"It is {SECRET}."})])
         record(store, "call-a", f"What is {SECRET}?", SECRET, score=0.2)
+        store.create_branch("prod", "HEAD~1")
+        proposed(store)
         rows = store.path.parent / IMPROVEMENTS / "p1" / "problems.jsonl"
     rows.parent.mkdir(parents=True)
     rows.write_text(json.dumps({"problem": f"What is {SECRET}?"}) + "\n")
     (folder / "new.md").write_text("- Ask first.\n- Say why.\n")
+    (folder / "more.jsonl").write_text('{"id": "a", "problem": "What is 2?", "answer": "2"}\n')
+    (folder / "AGENTS.md").write_text("# For agents\n")
     collected = [{"problem": f"What is {SECRET}?"}, {"problem": "What is half of three?"}]
     (folder / "collected.jsonl").write_text("".join(json.dumps(row) + "\n" for row in collected))
     return folder
 
 
-VERBS = {
-    "init": ("--store", "fresh/store.db", "init"),
-    "add": ("add", "Draw a picture."),
-    "modify": ("modify", "G0", "Call the shop."),
-    "edit": ("edit",),
-    "delete": ("delete", "G1"),
-    "move": ("move", "G1", "--before", "G0", "--why", "shorter first"),
-    "undo": ("undo",),
-    "branch": ("branch", "third"),
-    "tag": ("tag", "better"),
-    "switch": ("switch", "other"),
-    "reset": ("reset", "v1"),
-    "merge": ("merge", "other"),
-    "revert": ("revert", "v3"),
-    "cherry-pick": ("cherry-pick", "v2"),
-    "checkout": ("checkout", "v1"),
-    "export": ("export", "--format", "md", "-o", "out.md"),
-    "import": ("import", "new.md"),
-    "bundle create": ("bundle", "create", "out.bundle"),
-    "clone": ("clone", ".", "copy"),
-    "clone of a bundle": ("clone", "all.bundle", "copy"),
-    "fetch": ("fetch", "far"),
-    "push": ("push", "far"),
-    "pull": ("pull", "far"),
-    "fsck --repair": ("fsck", "--repair"),
-    "redact": ("redact", "--text", SECRET, "--reason", "leak", "--yes"),
-}
 POWER = ("power", "torn")
 OWN = re.compile(r"\.db(-.+)?$|\.lock$")
 LEFT = re.compile(r"\..+\.[0-9a-f]{16}|\.clone-.+|.+-redacting|edit-.+")
@@ -140,20 +127,29 @@ def test_a_loss_of_power_takes_what_was_not_synchronised(tmp_path: Path) -> None
     assert (tmp_path / "new").read_text() == ""
 
 
-def state(faults: Faults, folder: Path, *store: str) -> str:
-    """What a store holds, in words; nothing where it cannot be opened."""
-    done = faults.run(folder, *store, "log", "--json", "--all")
-    kept = [line for line in done.said.splitlines() if not line.startswith("note: ")]
-    return "\n".join(kept) if done.code == 0 else ""
+def state(faults: Faults, folder: Path, verb: str) -> str:
+    """What a store holds of what a verb may change, in words; nothing where it cannot be opened."""
+    family = verb.split()[0]
+    looks = [("log", "--json", "--all"), *([LOOKS[family]] if family in LOOKS else [])]
+    done = [faults.run(folder, *look) for look in looks]
+    said = [one.said.replace(str(folder), "") for one in done if one.code == 0]
+    lines = [line for one in said for line in one.splitlines()]
+    return "\n".join(line for line in lines if line != "[]" and not line.startswith("note: "))
 
 
 def files(folder: Path) -> dict[str, bytes]:
     """What the files hold that people and programs read, by name: all but databases and locks."""
     return {
-        str(path.relative_to(folder)): path.read_bytes()
+        str(path.relative_to(folder)): content(path)
         for path in folder.rglob("*")
         if path.is_file() and not any(map(LEFT.fullmatch, path.parts)) and not OWN.search(path.name)
     }
+
+
+def content(path: Path) -> bytes:
+    """What a file holds, without the times of a search's marks."""
+    read = path.read_bytes()
+    return shape(read.decode()).encode() if path.name == "bisect.json" else read
 
 
 def torn(old: dict[str, bytes], new: dict[str, bytes], now: dict[str, bytes], code: int) -> str:
@@ -173,6 +169,17 @@ def shape(said: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[^\"]*", "", re.sub(r"\d{13,}", "", said))
 
 
+def test_every_verb_that_writes_is_tried_or_it_is_said_why_not() -> None:
+    groups = {name for name, command in commands() if isinstance(command, click.Group)}
+    verbs = {name.removeprefix("tfgrpo ") for name, _ in commands() if name not in groups}
+    tried = {" ".join(words) for line in VERBS.values() for words in (line[:1], line[:2])}
+    tried |= {"init"}
+    others = {*LOOKING, *ELSEWHERE}
+    assert verbs - tried - others == set()
+    assert others - verbs == set()
+    assert others & tried == set()
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_fault_leaves_a_verb_done_or_not_done(
     verb: str,
@@ -182,16 +189,20 @@ def test_a_fault_leaves_a_verb_done_or_not_done(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     whole = tmp_path / "whole"
+    if verb in FIRST:
+        prepared = Path(shutil.copytree(prepared, tmp_path / "prepared"))
+        done = faults.run(prepared, *FIRST[verb])
+        assert done.code == 0, done.said
     shutil.copytree(prepared, whole)
-    before = shape(state(faults, whole))
+    before = shape(state(faults, whole, verb))
     done = faults.run(whole, *VERBS[verb])
-    assert done.code in (0, 1), done.said
+    assert done.code == 0, done.said
     old, new = files(prepared), files(whole)
-    calls, after = done.calls, shape(state(faults, whole))
-    chance = random.Random(verb)
+    calls, after = done.calls, shape(state(faults, whole, verb))
+    chance = random.Random(verb if "TFGRPO_SAME_EXAMPLES" in os.environ else None)
     wrong: list[str] = []
     row = [f"{calls} calls"]
-    for kind in KINDS:
+    for kind in chance.sample([*KINDS], SOME):
         found = len(wrong)
         last = calls + (kind in POWER)  # when the command has ended, and said so
         for at in sorted(chance.sample(range(1, last + 1), min(MOST, last))):
@@ -216,7 +227,7 @@ def examine(
     faults: Faults, folder: Path, verb: str, code: int, expected: tuple[str, str]
 ) -> str | None:
     """Returns what is wrong after a fault, or None. The next writer is `branch next`."""
-    now = shape(state(faults, folder))
+    now = shape(state(faults, folder, verb))
     if now not in expected:
         return f"neither before nor after: {now[:200]!r}"
     if code == 0 and now != expected[1]:
@@ -228,7 +239,7 @@ def examine(
         if not held and (places := holding(folder)):
             return f"the secret is in {places}"
     stores = [path for path in folder.rglob("*.db") if "far" not in path.parts]
-    stores = [path for path in stores if path.name != "traffic.db"]
+    stores = [path for path in stores if path.name not in ("traffic.db", "ledger.db")]
     for path in stores:
         checked = faults.run(folder, "--store", str(path), "fsck")
         if checked.code:
@@ -238,6 +249,11 @@ def examine(
     said = ""
     if VERBS[verb][0] in ("clone", "bundle", "export", "--store", "checkout", "edit"):
         said = faults.run(folder, *VERBS[verb]).said
+    if VERBS[verb][0] == "bisect":
+        for line in (["reset"], ["start", "HEAD", "v0"], ["reset"]):
+            faults.run(folder, "bisect", *line)
+        if (folder / ".tfgrpo/bisect").exists():
+            return "the folder of a search is left behind"
     left = [str(p.relative_to(folder)) for p in folder.rglob("*") if LEFT.fullmatch(p.name)]
     left = [name for name in left if f"{name}/draft.md has an edit" not in said]
     return f"left behind: {left}" if left else None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from tfgrpo import interchange
-from tfgrpo.store import child_processes
+from tfgrpo.store import atomic_write, child_processes
 from tfgrpo.store.address import named_by, with_password
 from tfgrpo.store.history import bisect as searches
 from tfgrpo.store.history.bisect import BisectError, BisectProgress, BisectVerdict, Mark
@@ -97,6 +97,7 @@ def forget(folder: Path) -> None:
     """Takes away what `materialise` wrote, and the folder when nothing else is in it."""
     for path in library_files(folder):
         path.unlink(missing_ok=True)
+        atomic_write.clear_copies(path)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
 
