@@ -85,6 +85,22 @@ def test_every_row_of_a_table_is_in_it() -> None:
     assert lost == []
 
 
+def test_the_pages_in_the_browser_are_compared_both_ways() -> None:
+    """Of every product a row says what it does, and where it is worse than here and better."""
+    _, _, section = (ROOT / "docs/ui.md").read_text().partition("\n## Beside other products\n")
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.partition("\n## ")[0].splitlines()
+        if line.startswith("| ")
+    ]
+    assert [row[0].partition(",")[0] for row in rows] == [
+        "product",
+        *("Linear", "GitHub", "Langfuse", "W&B", "Datasette"),
+    ]
+    assert rows[0][1:] == ["what it does", "better here", "worse here"]
+    assert all(len(row) == 4 and all(row) for row in rows)
+
+
 def test_the_readme_lists_every_page_once() -> None:
     listed = re.findall(
         r"\]\((docs/[^)#]+\.md)\)",
