@@ -40,12 +40,14 @@ def test_without_runs_nothing_is_compared(tmp_path: Path) -> None:
     assert "there are fewer" in Visitor(store_at(tmp_path, "One.")).get("/compare-runs")
 
 
-def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path) -> None:
-    store = store_at(tmp_path, "One.")
+def candidates_at(folder: Path) -> tuple[Path, list[str]]:
+    """Makes a store with a run `r` and three candidates: one entered, one was given up and one
+    waits; returns its file and their ids."""
+    store = store_at(folder, "One.")
+    ids = ["a" * 12, "b" * 12, "c" * 12]
     with Store.open(store) as opened:
-        run = opened.runs.create("r", "7" * 32, "main", 1, RUN, "ana")
+        opened.runs.create("r", "7" * 32, "main", 1, RUN, "ana")
         opened.create_branch("r/candidates", "main")
-        ids = ["a" * 12, "b" * 12, "c" * 12]
         words = ["It enters.", "It is given up.", "It waits."]
         adds = [Operation("ADD", id, text) for id, text in zip(ids, words, strict=True)]
         opened.commit("r/candidates", adds, message="candidates")
@@ -53,13 +55,19 @@ def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path)
         worse = {"effect": [-0.2, -0.3, -0.1], "chance": 0.01, "attempts": [30, 30]}
         drop = [Operation("DELETE", ids[1], None, "harm", worse)]
         opened.commit("r/candidates", drop, message="out")
-        listed = {one.experience: one for one in candidates(opened, run)}
+    return store, ids
+
+
+def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path) -> None:
+    store, ids = candidates_at(tmp_path)
+    with Store.open(store) as opened:
+        listed = {one.experience: one for one in candidates(opened, opened.runs.get("r"))}
     assert {id: one.state for id, one in listed.items()} == {
         ids[0]: "entered",
         ids[1]: "given up",
         ids[2]: "on probation",
     }
-    assert [one.text for one in listed.values() if one.experience == ids[1]] == [words[1]]
+    assert [one.text for one in listed.values() if one.experience == ids[1]] == ["It is given up."]
     first, second, third = (listed[id].measured for id in ids)
     assert first is not None
     assert (first.effect, first.chance, first.shown, first.hidden) == (0.2, 0.99, 40, 41)

@@ -238,9 +238,9 @@ def test_search_sort_and_pages_of_a_library(tmp_path: Path) -> None:
     assert "1 to 50 of 120" in page
     assert visitor.get("/library?start=100").count('scope="row"') == 20
     assert visitor.get("/library?q=077").count('scope="row"') == 1
-    first = visitor.get("/library?sort=keeps").split('scope="row"')[1]
+    first = visitor.get("/library?sort-library=confirmed").split('scope="row"')[1]
     assert "Lesson number 077." in first
-    assert "is not sorted by" in visitor.get("/library?sort=colour", status=400)
+    assert "is not sorted by" in visitor.get("/library?sort-library=colour", status=400)
 
 
 def test_an_experiences_life_is_told_with_word_diffs_reasons_and_evidence(store: Path) -> None:

@@ -31,7 +31,7 @@ from tfgrpo.ui.ui_settings import UiSettings
 HOST = "127.0.0.1"
 MOST = 5_000
 """Pages of an export; of a larger store, those that are fewest links from the first."""
-LEFT_OUT = {"sort", "q", "show", "removed", "order", "token", "bad", "as", "after"}
+LEFT_OUT = {"q", "show", "removed", "order", "token", "bad", "as", "after"}
 """What an address asks for that only another order or choice of a page's rows comes of."""
 TEXTS = ("/group/", "/evaluation-group/", "/call/")
 """Pages of what was asked and said; left out without content."""
@@ -40,6 +40,7 @@ FORMS = ("/playground", "/search", "/experiment/new")
 ATTRIBUTE = re.compile(r' (href|src)="([^"]*)"')
 DROPPED = re.compile(
     r"<form\b.*?</form>|<footer\b.*?</footer>|<script\b.*?</script>|<kbd>.*?</kbd>|<!--.*?-->"
+    r'|<p class="stays.*?</p>'
     r'| hx-[a-z-]+="[^"]*"| hx-[a-z-]+=\'[^\']*\'| data-live="[^"]*"| data-key="[^"]*"',
     re.DOTALL,
 )

@@ -30,6 +30,8 @@ from tfgrpo.ui.ui_settings import UiSettings
 from tfgrpo.ui.visitor_sessions import Act, Line, Session
 
 T = TypeVar("T")
+DIGITS = 16
+"""The digits of a digest in an address that stays: the digest is the same in every clone."""
 STATUS: tuple[tuple[type[TfgrpoError], int], ...] = (
     (UnknownRevision, 404),
     (AmbiguousRevision, 404),

@@ -1,7 +1,7 @@
 """Tables that readers sort, and take away as CSV or JSON.
 
 A page names the columns of its rows once; the heads of its table, the order of the rows and the
-files come of that. `?sort=calls` is the largest first, `?sort=-calls` the smallest.
+files come of that. `?sort-KEY=calls` is the largest first, `?sort-KEY=-calls` the smallest.
 """
 
 from __future__ import annotations
@@ -19,21 +19,26 @@ from tfgrpo.wording import inert_cell
 
 Row = TypeVar("Row")
 Cell: TypeAlias = "str | int | float | None"
+PAGED = ("start", "from")
+"""What an address asks for that only another page of the same rows comes of."""
 
 
 class Column(NamedTuple, Generic[Row]):
-    """A column: its name in addresses and files, its head, and its value of a row."""
+    """A column: its name in addresses and files, its head, and its value of a row. A number is
+    sorted from the largest on and stands on the right, unless it is `drawn`."""
 
     name: str
     title: str
     value: Callable[[Row], Cell]
     number: bool = True
+    drawn: bool = False
 
 
 class Head(NamedTuple):
-    """The head of a column: its words, the address that sorts by it, and how it is sorted now:
-    `ascending`, `descending` or not at all."""
+    """The head of a column: its words, the address that sorts by it (empty: none does), and how it
+    is sorted now: `ascending`, `descending` or not at all."""
 
+    name: str
     title: str
     address: str
     number: bool
@@ -48,11 +53,16 @@ class Table(NamedTuple, Generic[Row]):
     heads: list[Head]
     addresses: list[tuple[str, str]]
 
+    def without(self, *names: str) -> Table[Row]:
+        """Returns the table without the heads of some columns."""
+        return self._replace(heads=[one for one in self.heads if one.name not in names])
+
 
 def table(
     visit: Visit, rows: Sequence[Row], columns: Sequence[Column[Row]], key: str
 ) -> Table[Row]:
-    """Returns a table. `key` tells it from the others of its page, in the address."""
+    """Returns a table. `key` tells it from the others of its page, in the address. Sorting leads
+    back to the first page of its rows."""
     name, order = f"sort-{key}", visit.query(f"sort-{key}")
     by = next((one for one in columns if one.name == order.removeprefix("-")), None)
     if order and by is None:
@@ -63,15 +73,22 @@ def table(
         first_large = by.number != order.startswith("-")
         known.sort(key=lambda row: by.value(row), reverse=first_large)  # type: ignore[arg-type, return-value]
         ordered = known + [row for row in rows if by.value(row) is None]
-    others = {one: None for one in visit.request.query_params if one.startswith("sort-")}
+    others = {one: None for one in visit.request.query_params if one.startswith(("sort-", *PAGED))}
     heads = []
     for one in columns:
         is_by = by is not None and one.name == by.name
         again = f"-{one.name}" if is_by and not order.startswith("-") else one.name
         way = "descending" if one.number != order.startswith("-") else "ascending"
         address = visit.address(**{**others, name: again})
-        heads.append(Head(one.title, address, one.number, way if is_by else ""))
+        right = one.number and not one.drawn
+        heads.append(Head(one.name, one.title, address, right, way if is_by else ""))
     return Table(ordered, heads, files(visit, key, **others))
+
+
+def unsorted(rows: Sequence[Row], columns: Sequence[Column[Row]]) -> Table[Row]:
+    """Returns a table that is shown alike to everybody: its heads sort nothing."""
+    heads = [Head(one.name, one.title, "", one.number and not one.drawn, "") for one in columns]
+    return Table(list(rows), heads, [])
 
 
 def files(visit: Visit, key: str, **others: None) -> list[tuple[str, str]]:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.runs.candidate_outcomes import lessons
 from tfgrpo.runs.run_record import run_record
-from tfgrpo.runs.run_status import run_figures
+from tfgrpo.runs.run_status import StepFigures, run_figures
 from tfgrpo.ui.charts import on_one_scale
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.shown_project import project_of
+from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.template_environment import in_words
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -27,6 +29,38 @@ class Setting(NamedTuple):
     second: object
 
 
+class StepOfBoth(NamedTuple):
+    """A step, counted from 1, of both runs; None of one that has no such step."""
+
+    step: int
+    first: StepFigures | None
+    second: StepFigures | None
+
+
+def _columns(a: str, b: str) -> tuple[Column[StepOfBoth], ...]:
+    return (
+        Column("step", "Step", lambda one: one.step),
+        Column("reward_a", f"Reward of {a}", lambda one: _reward(one.first)),
+        Column("reward_b", f"of {b}", lambda one: _reward(one.second)),
+        Column("library_a", f"Library of {a}", lambda one: _library(one.first)),
+        Column("library_b", f"of {b}", lambda one: _library(one.second)),
+        Column("dollars_a", f"Cost of {a}", lambda one: _dollars(one.first)),
+        Column("dollars_b", f"of {b}", lambda one: _dollars(one.second)),
+    )
+
+
+def _reward(step: StepFigures | None) -> float | None:
+    return step.reward.mean if step and step.reward else None
+
+
+def _library(step: StepFigures | None) -> int | None:
+    return step.learned.library if step and step.learned else None
+
+
+def _dollars(step: StepFigures | None) -> float | None:
+    return step.spent.dollars if step and not step.spent.unknown else None
+
+
 def show(visit: Visit) -> Response:
     """Answers with two runs, or with the form that chooses them."""
     store = visit.store
@@ -39,6 +73,23 @@ def show(visit: Visit) -> Response:
     prices = project_of(visit).table("prices")
     figures = [run_figures(store, run, prices) for run in (first, second)]
     before, after = (run_record(store, run).settings for run in (first, second))
+    settings = [
+        Setting(name, before.get(name), after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+    setting_columns: tuple[Column[Setting], ...] = (
+        Column("setting", "Setting", lambda one: one.name, False),
+        Column("a", first.name, lambda one: in_words(one.first), False),
+        Column("b", second.name, lambda one: in_words(one.second), False),
+    )
+    both = zip_longest(figures[0].steps, figures[1].steps)
+    steps = [StepOfBoth(number, *one) for number, one in enumerate(both, 1)]
+    columns = _columns(first.name, second.name)
+    if (file := file_of(visit, steps, columns, "steps")) is not None:
+        return file
+    if (file := file_of(visit, settings, setting_columns, "settings")) is not None:
+        return file
     own, others = lessons(store, first), lessons(store, second)
     return visit.render(
         "compare_runs.html",
@@ -47,13 +98,9 @@ def show(visit: Visit) -> Response:
         a=first.name,
         b=second.name,
         charts=on_one_scale(*figures),
-        steps=list(zip_longest(figures[0].steps, figures[1].steps)),
+        steps=table(visit, steps, columns, "steps"),
         sums=[one.spent for one in figures],
-        settings=[
-            Setting(name, before.get(name), after.get(name))
-            for name in sorted(before.keys() | after.keys())
-            if before.get(name) != after.get(name)
-        ],
+        settings=table(visit, settings, setting_columns, "settings"),
         only_a=[(id, text) for text, id in own.items() if text not in others],
         only_b=[(id, text) for text, id in others.items() if text not in own],
         both=sum(text in others for text in own),

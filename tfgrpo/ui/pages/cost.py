@@ -2,20 +2,70 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tfgrpo.costs.accounts import Total
 from tfgrpo.costs.report import cost_by_day, cost_report
 from tfgrpo.ui.charts import CurvePoint, chart, short
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.shown_project import project_of
+from tfgrpo.ui.sortable_tables import Column, Table, file_of, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from starlette.responses import Response
 
     from tfgrpo.ui.page_visit import Visit
 
 DAYS = 60
 """The days that are drawn, the newest."""
+
+
+class Spent(NamedTuple):
+    """What something has cost: what it is called, in one word or two."""
+
+    names: tuple[str, ...]
+    sums: Total
+
+
+class CostTable(NamedTuple):
+    """A table of a page: its title, its rows, and what stands below them, if anything does."""
+
+    title: str
+    table: Table[Spent]
+    last: Total | None
+
+
+SUMS: tuple[Column[Spent], ...] = (
+    Column("dollars", "Cost", lambda one: None if one.sums.unknown else one.sums.dollars),
+    Column("calls", "Calls", lambda one: one.sums.usage.calls),
+    Column("tries", "Tries", lambda one: one.sums.usage.calls + one.sums.retries),
+    Column("prompt_tokens", "Tokens in", lambda one: one.sums.usage.prompt_tokens),
+    Column("cached_tokens", "Cached", lambda one: one.sums.usage.cached_tokens),
+    Column("completion_tokens", "Tokens out", lambda one: one.sums.usage.completion_tokens),
+    Column("reasoning_tokens", "Reasoning", lambda one: one.sums.usage.reasoning_tokens),
+    Column("seconds", "Seconds", lambda one: one.sums.usage.seconds),
+)
+
+
+def _columns(*names: str) -> tuple[Column[Spent], ...]:
+    first = Column[Spent](names[0].lower(), names[0], lambda one: one.names[0], False)
+    second = [
+        Column[Spent](name.lower(), name, lambda one: one.names[1], False) for name in names[1:]
+    ]
+    return (first, *second, *SUMS)
+
+
+def _step(name: str) -> int | None:
+    """Returns the number of `step 12`; None for what belongs to no step."""
+    kind, _, number = name.partition(" ")
+    return int(number) if kind == "step" else None
+
+
+RUNS, STAGES, MODELS = _columns("Run"), _columns("Stage", "Model"), _columns("Model")
+STEPS = (Column[Spent]("step", "Step", lambda one: _step(one.names[0]), drawn=True), *SUMS)
+BY_DAY = (Column[Spent]("day", "Day (UTC)", lambda one: one.names[0], False), *SUMS)
 
 
 def show(visit: Visit) -> Response:
@@ -35,16 +85,34 @@ def show(visit: Visit) -> Response:
         ),
         chart("Calls a day", [CurvePoint(f"{d}", t.usage.calls) for d, t in recent], short),
     ]
-    stages = report.by_stage().items()
+    tables: list[tuple[str, tuple[Column[Spent], ...], str, Mapping[Any, Total]]] = [
+        ("By run", RUNS, "runs", {} if run else _named(report.by_run())),
+        ("By stage and model", STAGES, "stages", report.by_stage()),
+        ("By model", MODELS, "models", _named(report.by_model())),
+        ("By step", STEPS, "steps", _named(report.by_step()) if run else {}),
+        ("By day", BY_DAY, "days", {(f"{day}",): sums for day, sums in [*days.items()][::-1]}),
+    ]
+    shown = []
+    for title, columns, key, sums in tables:
+        rows = [Spent(names, one) for names, one in sums.items()]
+        if (file := file_of(visit, rows, columns, key)) is not None:
+            return file
+        if not rows:
+            continue
+        last = report.total if key == "stages" and len(rows) > 1 else None
+        shown.append(CostTable(title, table(visit, rows, columns, key), last))
     return visit.render(
         "cost.html",
         title=f"Cost of run {name}" if run else "Cost",
         run=run,
         found=report,
-        stages=[(stage, model, sums) for (stage, model), sums in stages],
-        days=list(days.items())[::-1],
+        tables=shown,
         charts=[one for one in charts if one is not None] if len(recent) > 1 else [],
     )
+
+
+def _named(sums: Mapping[str, Total]) -> dict[tuple[str, ...], Total]:
+    return {(name,): one for name, one in sums.items()}
 
 
 ROUTES = (Route("/cost", show),)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
+from tfgrpo import wording
 from tfgrpo.evaluation.by_problem import ProblemPair
 from tfgrpo.evaluation.comparison import compared
 from tfgrpo.evaluation.figures_json import conditions_words, verdict_words
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.attempts import evaluation_group, evaluation_of, of_evaluation
+from tfgrpo.ui.sortable_tables import Column, Table, file_of, table
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -28,7 +30,24 @@ class Conditions(NamedTuple):
     dataset: str
     model: str
     words: str
-    evaluations: tuple[Evaluation, ...]
+    evaluations: Table[Evaluation]
+
+
+def _mean(one: Evaluation) -> Any:
+    return one.summary.get("mean") or (None, None, None)
+
+
+SCORES: tuple[Column[Evaluation], ...] = (
+    Column("version", "Library", lambda one: one.version),
+    Column("mean", "Mean reward", lambda one: _mean(one)[0]),
+    Column("unscored", "Not judged", lambda one: one.summary.get("unscored")),
+    Column("time", "When", lambda one: wording.iso(one.time), False),
+)
+BOUNDS: tuple[Column[Evaluation], ...] = (
+    Column("low", "From", lambda one: _mean(one)[1]),
+    Column("high", "to", lambda one: _mean(one)[2]),
+)
+"""Columns of a file beside those of the page."""
 
 
 class LinkedPair(NamedTuple):
@@ -44,16 +63,24 @@ def listed(visit: Visit) -> Response:
     groups: dict[str, list[Evaluation]] = {}
     for one in visit.store.runs.all_evaluations():
         groups.setdefault(one.digest, []).append(one)
+    for digest, ones in groups.items():
+        file = file_of(visit, ones, (*SCORES, *BOUNDS), _key(digest))
+        if file is not None:
+            return file
     conditions = [
         Conditions(
             ones[-1].dataset,
             str(ones[-1].config.get("model", "")),
             conditions_words(ones[-1].config),
-            tuple(sorted(ones, key=lambda one: one.version)),
+            table(visit, sorted(ones, key=lambda one: one.version), SCORES, _key(digest)),
         )
-        for ones in sorted(groups.values(), key=lambda ones: -ones[-1].time)
+        for digest, ones in sorted(groups.items(), key=lambda group: -group[1][-1].time)
     ]
     return visit.render("evaluations.html", title="Evaluations", found=conditions)
+
+
+def _key(digest: str) -> str:
+    return f"scores-{digest[:12]}"
 
 
 def paired(visit: Visit) -> Response:
@@ -65,11 +92,21 @@ def paired(visit: Visit) -> Response:
     show = visit.query("show")
     show = show if show in OUTCOMES else ""
     pairs = [pair for pair in comparison.pairs.pairs if show in ("", pair.outcome)]
+    columns: tuple[Column[ProblemPair], ...] = (
+        Column("problem", "Problem", lambda one: one.problem, False),
+        Column("control", comparison.control.name, lambda one: one.control),
+        Column("library", comparison.version.name, lambda one: one.mean),
+        Column("difference", "Difference", lambda one: one.difference),
+        Column("outcome", "Outcome", lambda one: one.outcome, False),
+    )
+    if (file := file_of(visit, pairs, columns, "pairs")) is not None:
+        return file
+    ordered = table(visit, pairs, columns, "pairs")
     first = min(visit.number("from", 0), max(0, len(pairs) - 1)) // MOST * MOST
     here = f"/paired/{control.version}/{library.version}/{digest}"
 
     def address(at: int) -> str:
-        return f"{here}?{urlencode({'show': show, 'from': at})}"
+        return visit.address(**{"from": at})
 
     def group(version: int, problem: str) -> str:
         return f"/evaluation-group/{version}/{digest}?{urlencode({'problem': problem})}"
@@ -84,13 +121,14 @@ def paired(visit: Visit) -> Response:
         counts={name: comparison.pairs.count(name) for name in OUTCOMES[1:]},
         address=here,
         show=show,
+        ordered=ordered,
         pairs=[
             LinkedPair(
                 pair,
                 group(control.version, pair.problem),
                 group(library.version, pair.problem),
             )
-            for pair in pairs[first : first + MOST]
+            for pair in ordered.rows[first : first + MOST]
         ],
         before=address(first - MOST) if first else None,
         after=address(first + MOST) if first + MOST < len(pairs) else None,

@@ -17,12 +17,12 @@ from tfgrpo.rendering.markdown_edit import document, edited, rebased
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, TfgrpoError
 from tfgrpo.store.records import Experience, Library, Operation, Version
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import BadForm, Visit, status_of
+from tfgrpo.ui.page_visit import DIGITS, BadForm, Visit, status_of
 from tfgrpo.ui.shown_project import REMEMBERED, places, remembered
+from tfgrpo.ui.sortable_tables import Column, file_of, table
 
 ROWS = 50
 WEEK = 7 * 86_400 * 1_000_000
-SORTS = ("order", "keeps", "effect", "uses", "age", "tokens")
 
 
 class Row(NamedTuple):
@@ -31,6 +31,28 @@ class Row(NamedTuple):
     known: KnownExperience
     tokens: int
     uses: int | None
+
+
+def _effect(row: Row, name: str) -> float | None:
+    return None if row.known.credit is None else getattr(row.known.credit, name)
+
+
+COLUMNS: tuple[Column[Row], ...] = (
+    Column("text", "Experience", lambda row: row.known.blame.experience.text, False),
+    Column("confirmed", "Confirmed", lambda row: row.known.blame.keeps),
+    Column("shrunk", "Effect on the reward", lambda row: _effect(row, "shrunk"), drawn=True),
+    Column("uses", "Calls, 7 days", lambda row: row.uses),
+    Column("tokens", "Tokens", lambda row: row.tokens),
+    Column("taught", "Taught", lambda row: row.known.blame.version.number, drawn=True),
+)
+MORE: tuple[Column[Row], ...] = (
+    Column("id", "Id", lambda row: row.known.blame.experience.id, False),
+    Column("label", "Label", lambda row: row.known.label, False),
+    Column("effect", "Effect", lambda row: _effect(row, "effect")),
+    Column("low", "From", lambda row: _effect(row, "low")),
+    Column("high", "to", lambda row: _effect(row, "high")),
+)
+"""Columns of a file beside those of the page."""
 
 
 class Clash(NamedTuple):
@@ -48,16 +70,19 @@ def show(visit: Visit) -> Response:
     store, revision = visit.store, visit.query("at", "HEAD")
     version = store.resolve(revision)
     library = store.library(version)
-    wanted, sort = visit.query("q").strip(), visit.query("sort", "order")
-    if sort not in SORTS:
-        raise BadForm(f"a library is not sorted by {sort[:40]!r}", hint=", ".join(SORTS))
+    wanted, sort = visit.query("q").strip(), visit.query("sort-library")
     uses = uses_this_week(visit)
     matching = [e for e in library if wanted.casefold() in e.text.casefold()] if wanted else library
     start = visit.number("start", 0)
-    if sort == "order":
-        rows = _rows(visit, version, list(matching)[start : start + ROWS], uses)
-    else:
-        rows = sorted(_rows(visit, version, matching, uses), key=KEYS[sort])[start : start + ROWS]
+    is_whole = bool(sort or visit.query("as"))
+    chosen = matching if is_whole else list(matching)[start : start + ROWS]
+    read = _rows(visit, version, chosen, uses)
+    if (file := file_of(visit, read, (*COLUMNS, *MORE), "library")) is not None:
+        return file
+    ordered = table(visit, read, COLUMNS, "library")
+    rows = ordered.rows[start : start + ROWS] if is_whole else ordered.rows
+    has_effects = any(row.known.credit for row in rows)
+    absent = ("" if has_effects else "shrunk", "" if uses is not None else "uses")
     return visit.render(
         "library.html",
         title=f"Library at {revision}",
@@ -69,11 +94,13 @@ def show(visit: Visit) -> Response:
         found=len(list(matching)),
         wanted=wanted,
         sort=sort,
+        table=ordered.without(*absent),
         start=start,
         rows=rows,
         rows_a_page=ROWS,
         has_uses=uses is not None,
-        has_effects=any(row.known.credit for row in rows),
+        has_effects=has_effects,
+        stays=visit.address(at=version.digest.hex()[:DIGITS]),
         places=places(store),
     )
 
@@ -111,15 +138,6 @@ def known_credits(visit: Visit, version: Version) -> Mapping[str, Credit]:
     """Returns experience → its effect, which is read from every attempt that measured it."""
     key = ("credits", version.digest)
     return remembered(visit, key, lambda: credits_of(visit.store, version))
-
-
-KEYS = {
-    "keeps": lambda row: -row.known.blame.keeps,
-    "effect": lambda row: -row.known.credit.shrunk if row.known.credit else float("inf"),
-    "uses": lambda row: -(row.uses or 0),
-    "age": lambda row: -row.known.blame.version.time,
-    "tokens": lambda row: -row.tokens,
-}
 
 
 def branch_of(visit: Visit, revision: str) -> str | None:

@@ -11,7 +11,7 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import DIGITS, Visit
 from tfgrpo.ui.sortable_tables import Column, file_of, table
 
 
@@ -51,6 +51,7 @@ def show(visit: Visit) -> Response:
         "prompt.html",
         title=f"Prompt of {version.name}",
         version=version,
+        stays=visit.address(at=version.digest.hex()[:DIGITS]),
         prompt=prompt,
         tokens=count_tokens(prompt) if prompt else 0,
         lines=table(visit, lines, COLUMNS, "prompt"),

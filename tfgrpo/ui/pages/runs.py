@@ -14,12 +14,12 @@ from starlette.responses import Response, StreamingResponse
 
 from tfgrpo import wording
 from tfgrpo.evaluation.learning_curves import score_curves
-from tfgrpo.runs.candidate_outcomes import candidates
+from tfgrpo.runs.candidate_outcomes import Candidate, candidates
 from tfgrpo.runs.live_run import ask_to_stop
 from tfgrpo.runs.own_estimate import gain_words
 from tfgrpo.runs.run_issues import issue_counts, nothing_learned
 from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
-from tfgrpo.runs.run_status import RunFigures, run_figures
+from tfgrpo.runs.run_status import RunFigures, StepFigures, run_figures
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.runs import Run
@@ -30,7 +30,7 @@ from tfgrpo.ui.charts import CurvePoint, chart, run_charts
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import Visit, event
 from tfgrpo.ui.shown_project import project_of
-from tfgrpo.ui.sortable_tables import Column, file_of, table
+from tfgrpo.ui.sortable_tables import Column, Table, file_of, table, unsorted
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.watched_runs import Watches
 from tfgrpo.wording import plural
@@ -103,7 +103,61 @@ COLUMNS: tuple[Column[ListedRun], ...] = (
     Column("branch", "Branch", lambda one: one.run.branch, False),
     Column("started", "Started", lambda one: wording.iso(one.run.time), False),
 )
+STEPS: tuple[Column[StepFigures], ...] = (
+    Column("step", "Step", lambda one: one.step),
+    Column("version", "Version", lambda one: one.learned and one.learned.version.number),
+    Column("reward", "Reward", lambda one: one.reward and one.reward.mean),
+    Column("mixed", "Mixed groups", lambda one: one.mixed),
+    Column("attempts", "Attempts", lambda one: one.attempts),
+    Column("changes", "Changes", lambda one: one.learned and sum(one.learned.events.values())),
+    Column("library", "Library", lambda one: one.learned and one.learned.library),
+    Column("gate", "Gate", lambda one: one.learned and one.learned.gate, False),
+    Column("refused", "Refused", lambda one: refused(one)),
+    Column("tokens", "Tokens", lambda one: tokens(one)),
+    Column("dollars", "Cost", lambda one: None if one.spent.unknown else one.spent.dollars),
+)
+STEPS_MORE: tuple[Column[StepFigures], ...] = (
+    Column("low", "From", lambda one: one.reward and one.reward.low),
+    Column("high", "to", lambda one: one.reward and one.reward.high),
+    Column("groups", "Groups", lambda one: one.groups),
+)
+"""Columns of a file beside those of the page, here and below."""
+CANDIDATES: tuple[Column[Candidate], ...] = (
+    Column("text", "Candidate", lambda one: one.text, False),
+    Column("state", "State", lambda one: one.state, False),
+    Column("effect", "Effect on the reward", lambda one: _of(one, "effect"), drawn=True),
+    Column("chance", "Chance that it helps", lambda one: _of(one, "chance")),
+    Column("shown", "Attempts with, without", lambda one: _of(one, "shown")),
+    Column("version", "Version", lambda one: one.version.number),
+)
+CANDIDATES_MORE: tuple[Column[Candidate], ...] = (
+    Column("id", "Experience", lambda one: one.experience, False),
+    Column("low", "From", lambda one: _of(one, "low")),
+    Column("high", "to", lambda one: _of(one, "high")),
+    Column("hidden", "Attempts without", lambda one: _of(one, "hidden")),
+)
 _watches: WeakKeyDictionary[Stores, Watches] = WeakKeyDictionary()
+
+
+def refused(step: StepFigures) -> int | None:
+    """Returns how many operations of a step were refused; None before it has learned."""
+    issues = None if step.learned is None else step.learned.issues
+    return None if issues is None else sum(issue.kind == "refused" for issue in issues)
+
+
+def tokens(step: StepFigures) -> int:
+    """Returns the tokens that a step has spent, in and out."""
+    return step.spent.usage.prompt_tokens + step.spent.usage.completion_tokens
+
+
+def _of(candidate: Candidate, name: str) -> float | None:
+    return None if candidate.measured is None else getattr(candidate.measured, name)
+
+
+def _gated(steps: Table[StepFigures]) -> Table[StepFigures]:
+    """Returns the table without its column of the gate, where there was none."""
+    gated = any(one.learned and one.learned.gate for one in steps.rows)
+    return steps if gated else steps.without("gate")
 
 
 def listed(visit: Visit) -> Response:
@@ -120,6 +174,12 @@ def show(visit: Visit) -> Response:
     run = store.runs.get(visit.path("run"))
     figures = run_figures(store, run, project_of(visit).table("prices"))
     record = run_record(store, run)
+    steps, tried = figures.steps[::-1], candidates(store, run)
+    if (file := file_of(visit, steps, (*STEPS, *STEPS_MORE), "steps")) is not None:
+        return file
+    if (file := file_of(visit, tried, (*CANDIDATES, *CANDIDATES_MORE), "candidates")) is not None:
+        return file
+    shown = table(visit, steps, STEPS, "steps")
     base = store.version(run.base)
     curves = [
         chart(
@@ -140,7 +200,9 @@ def show(visit: Visit) -> Response:
         issue_counts=issue_counts(record.report),
         nothing=nothing_learned(store, run) if figures.state == "finished" else None,
         charts=run_charts(figures),
-        candidates=candidates(store, run),
+        steps=_gated(unsorted(steps, STEPS) if figures.is_running else shown),
+        files=shown,
+        candidates=table(visit, tried, CANDIDATES, "candidates"),
         curves=[curve for curve in curves if curve is not None],
         said=None if figures.is_running else last_words(store, run),
     )
@@ -153,7 +215,10 @@ async def follow(visit: Visit) -> Response:
 
     def part(figures: RunFigures) -> str:
         template = visit.site.templates.get_template("run_live.html")
-        return template.render(figures=figures, run=figures.run, charts=run_charts(figures))
+        steps = _gated(unsorted(figures.steps[::-1], STEPS))
+        return template.render(
+            figures=figures, run=figures.run, charts=run_charts(figures), steps=steps
+        )
 
     prices = project_of(visit).table("prices")
     watched = watches.of(visit.site.settings.store, run.name, prices, part)

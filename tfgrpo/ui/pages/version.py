@@ -19,7 +19,7 @@ from tfgrpo.store.history.revisions import resolve_range
 from tfgrpo.store.records import Change, Version
 from tfgrpo.store.store import Store
 from tfgrpo.ui.page_route import Route
-from tfgrpo.ui.page_visit import Visit
+from tfgrpo.ui.page_visit import DIGITS, Visit
 from tfgrpo.ui.pages.experience import attempts_of
 from tfgrpo.ui.shown_project import places
 
@@ -105,6 +105,7 @@ def diff(visit: Visit) -> Response:
         found=len(changes),
         start=start,
         changes_a_page=CHANGES,
+        stays=visit.address(a=before.digest.hex()[:DIGITS], b=after.digest.hex()[:DIGITS]),
         counts=Counter([*(change.op for change in changes), *("MOVE" for _ in moved)]),
         moves=shown_moves(store, after, moved),
         places=places(store),
