@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,16 @@ import httpx2
 import pytest
 from scripted import Reply, ScriptedEndpoint, streamed
 from test_ui_calls import record
-from ui_rig import Visitor, serving, store_at, watched
+from test_ui_runs import folder as folder
+from ui_demo import UNDECIDED
+from ui_rig import Visitor, links, serving, store_at, watched
 from ui_rig import chromium as chromium
 
-from tfgrpo.store import Store
+from tfgrpo.data.problems import load
+from tfgrpo.improvement.proposals import Draftsman, propose
+from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.traffic import CallContent, CallRecord, traffic_path
+from tfgrpo.store.opening import open_traffic
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -62,7 +69,11 @@ def test_a_prompt_is_answered_with_and_without_the_library(tmp_path: Path) -> No
         assert "without a library" in page
         visitor.post(f"/playground/{id}/keep", {"answer": "3"})
         (case,) = (tmp_path / "cases.jsonl").read_text().splitlines()
-        assert json.loads(case) == {"problem": "From 3 to 5 May?", "answer": "3"}
+        problem = [
+            {"role": "system", "content": "Be short."},
+            {"role": "user", "content": "From 3 to 5 May?"},
+        ]
+        assert json.loads(case) == {"problem": problem, "answer": "3"}
         with Store.open(tmp_path / ".tfgrpo/store.db") as store:
             assert sum(one.usage.calls for one in store.runs.spent()) == 2
         assert "v9" in visitor.post("/playground", fields | {"b": "v9"}, status=404)
@@ -161,6 +172,163 @@ def test_a_call_is_tried_again_under_another_version(tmp_path: Path) -> None:
     assert "Which &lt;b&gt;day&lt;/b&gt;?" in visitor.get(link[1].replace("&amp;", "&"))
     hidden = Visitor(tmp_path / ".tfgrpo/store.db", content=False)
     hidden.get(link[1].replace("&amp;", "&"), status=404)
+
+
+TURNS: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": 'A "bike"\n& a helmet?'},
+    {"role": "assistant", "content": "Yes."},
+    {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "price"}}]},
+    {"role": "tool", "tool_call_id": "1", "content": "36"},
+    {"role": "user", "content": "From 3 to 5 May?"},
+    {"role": "assistant", "content": "Let me see."},
+]
+
+
+def conversation(folder: Path, url: str) -> tuple[Path, str]:
+    """Makes a project with a call of several turns; returns its store and the call's address."""
+    store, id = project(folder, url), "call-" + "7" * 32
+    blank = CallRecord(*[None] * len(CallRecord._fields))
+    call = blank._replace(
+        id=id,
+        time=1,
+        worker="w",
+        route="/v1/chat/completions",
+        model="m",
+        streamed=0,
+        stale=0,
+        status=200,
+        latency=5,
+        added=1,
+    )
+    traffic = open_traffic(traffic_path(store), create=True)
+    traffic.add([call], [CallContent(id, json.dumps({"messages": TURNS}), "{}")])
+    traffic.close()
+    return store, f"/call/{id}"
+
+
+def spoken(request: dict[str, Any]) -> list[tuple[str, str]]:
+    """Returns the turns that a model was asked with, but the system's."""
+    return [(one["role"], one["content"]) for one in request["messages"] if one["role"] != "system"]
+
+
+ASKED = [(one["role"], one["content"]) for one in (TURNS[1], TURNS[2], TURNS[5])]
+
+
+def test_the_earlier_turns_of_a_call_go_along_and_are_in_its_case(tmp_path: Path) -> None:
+    requests: list[dict[str, Any]] = []
+
+    def notes(request: dict[str, Any]) -> str:
+        requests.append(request)
+        return script(request)
+
+    with ScriptedEndpoint(notes) as server:
+        store, address = conversation(tmp_path, server.base_url)
+        visitor = Visitor(store)
+        link = next(one for one in links(visitor.get(address)) if "playground" in one)
+        page = visitor.get(link)
+        assert "2 earlier turns" in page
+        turns = re.search(r'name="turns" value="([^"]*)"', page)
+        assert turns is not None
+        fields = {"system": "Be short.", "prompt": ASKED[-1][1], "a": "none", "b": "HEAD"}
+        fields["turns"] = unescape(turns[1])
+        for wrong in ("x", "{}", '[["system", "x"]]', '[["user", 1]]', '[["user"]]', '["user"]'):
+            assert visitor.post("/playground", fields | {"turns": wrong}, status=400)
+        id, page = over(visitor, visitor.post("/playground", fields))
+        assert [spoken(one) for one in requests] == [ASKED, ASKED]
+        assert all("Be short." in json.dumps(one["messages"]) for one in requests)
+        assert turns[0] in page, "they go along with the next trial too"
+        visitor.post(f"/playground/{id}/keep", {"answer": "3"})
+        alone, _ = over(visitor, visitor.post("/playground", fields | {"turns": "", "system": ""}))
+        visitor.post(f"/playground/{alone}/keep", {"answer": "3"})
+    first, second = load(tmp_path / "cases.jsonl")
+    assert first.messages == (("system", "Be short."), *ASKED)
+    assert (second.problem, second.messages) == (ASKED[-1][1], ())
+
+
+def test_a_bisection_leads_to_the_last_good_version_beside_the_one_under_test(
+    tmp_path: Path,
+) -> None:
+    store = store_at(tmp_path)
+    with Store.open(store) as opened:
+        for n in range(1, 10):
+            opened.commit("main", [Operation("ADD", text=f"Lesson {n}.")], message=f"{n}")
+    visitor = Visitor(store)
+    page = visitor.post("/bisect/start", {"seen": "0", "bad": "HEAD", "good": "v1 v0"})
+    tested = re.search(r"To be tested: <a [^>]*>(v\d+)<", page)
+    assert tested is not None
+    assert f"/playground?a=v1&b={tested[1]}" in links(page)
+
+
+def test_a_proposal_is_tried_on_the_problem_that_taught_it(folder: Path) -> None:
+    store = folder / ".tfgrpo/store.db"
+    with Store.open(store, author="tfgrpo") as opened:
+        row = opened.runs.rollouts(opened.runs.get("quick"))[0]
+        evidence = {"run": "quick", "step": row.step, "problem": row.problem, "rollouts": [[0, 1]]}
+        base = opened.tip("main")
+        for name, run in (("proposal/1", "quick"), ("proposal/2", "elsewhere")):
+            opened.create_branch(name, base)
+            words = [
+                Operation("ADD", text="Nothing taught this."),
+                Operation("ADD", text=f"{run} did.", evidence={**evidence, "run": run}),
+            ]
+            opened.commit(name, words, message="from calls", author="tfgrpo")
+            propose(opened, Draftsman(name, "main", "improve", base, UNDECIDED, {"problems": 1}))
+    visitor = Visitor(store)
+    link = next(one for one in links(visitor.get("/review?id=p1")) if "playground" in one)
+    page = visitor.get(link)
+    problem = next(one for one in load(folder / "p.jsonl") if one.id == row.problem)
+    assert f">{problem.problem}</textarea>" in unescape(page)
+    assert "problem=" not in next(
+        one for one in links(visitor.get("/review?id=p2")) if "playground" in one
+    )
+    visitor.get(link.replace("problem=", "problem=no"), status=404)
+    hidden = Visitor(store, content=False)
+    hidden.get(link, status=404)
+    assert "problem=" not in next(
+        one for one in links(hidden.get("/review?id=p1")) if "playground" in one
+    )
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_a_call_goes_on_in_the_playground_in_a_browser(
+    how: str, chromium: Browser, tmp_path: Path
+) -> None:
+    from test_ui_browser import Hand, violations
+
+    requests: list[dict[str, Any]] = []
+
+    def notes(request: dict[str, Any]) -> str:
+        requests.append(request)
+        return script(request)
+
+    with ScriptedEndpoint(notes) as server:
+        store, address = conversation(tmp_path, server.base_url)
+        with (
+            serving(store) as url,
+            watched(chromium, java_script_enabled=how != "no script") as page,
+        ):
+            page.goto(url)
+            hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+            hand.open(address)
+            hand.follow("main a[href^='/playground']")
+            hand.press("main details > summary")
+            hand.sees("a helmet?")
+            if how == "mouse":
+                assert violations(page) == []
+            hand.follow("main form button.main")
+            if how == "no script":
+                deadline = time.monotonic() + 60
+                while page.locator("pre.said").count() < 2 and time.monotonic() < deadline:
+                    hand.follow("main a.button")
+            page.wait_for_selector("form[action$='/keep']")
+            hand.write("main input[name=answer]", "3")
+            hand.follow("form[action$='/keep'] button")
+            hand.sees("It is a case", ".notice")
+    assert [spoken(one) for one in requests] == [ASKED, ASKED]
+    (case,) = load(tmp_path / "cases.jsonl")
+    assert case.messages == (("system", "Be short."), *ASKED)
 
 
 @pytest.mark.browser

@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.model.endpoint import CallFailed, Request
@@ -31,6 +32,22 @@ from tfgrpo.ui.call_conversation import turns_of
 MOST = 200
 """Trials that are kept, the last."""
 STAGE = "playground"
+
+
+class Words(NamedTuple):
+    """What is asked under both versions: a system text of the application's, which may be empty,
+    the earlier turns of the conversation, and the prompt."""
+
+    system: str
+    turns: tuple[Message, ...]
+    prompt: str
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The conversation as an application sends it."""
+        own = (("system", self.system),) if self.system else ()
+        every = (*own, *self.turns, ("user", self.prompt))
+        return [{"role": role, "content": text} for role, text in every]
 
 
 @dataclass(slots=True)
@@ -66,8 +83,7 @@ class Trial:
 
     id: str
     author: str
-    system: str
-    prompt: str
+    words: Words
     sides: tuple[Answered, ...]
 
     @property
@@ -87,11 +103,9 @@ class Trials:
     def __init__(self) -> None:
         self._trials: dict[str, Trial] = {}
 
-    def begin(
-        self, path: Path, author: str, words: tuple[str, str], sides: tuple[Answered, ...]
-    ) -> Trial:
-        """Begins to ask, and returns the trial; `words` are the system text and the prompt."""
-        trial = Trial(secrets.token_hex(8), author, *words, sides)
+    def begin(self, path: Path, author: str, words: Words, sides: tuple[Answered, ...]) -> Trial:
+        """Begins to ask, and returns the trial."""
+        trial = Trial(secrets.token_hex(8), author, words, sides)
         self._trials[trial.id] = trial
         while len(self._trials) > MOST:
             del self._trials[next(iter(self._trials))]
@@ -103,13 +117,9 @@ class Trials:
         return self._trials.get(id)
 
 
-def side(
-    name: str, version: Version | None, library: Library | None, words: tuple[str, str]
-) -> Answered:
+def side(name: str, version: Version | None, library: Library | None, words: Words) -> Answered:
     """Returns a side that is to be asked, with the library where the proxy puts it."""
-    system, prompt = words
-    own = [{"role": "system", "content": system}] if system else []
-    body = json.dumps({"messages": [*own, {"role": "user", "content": prompt}]})
+    body = json.dumps({"messages": words.messages})
     added = 0
     if library is not None and library.readable:
         placed = addition(library)

@@ -51,6 +51,7 @@ def show(visit: Visit, *, moved_on: bool = False) -> Response:
         strip=strip,
         progress=strip.progress,
         version=version,
+        good=max((n for n in search.good if version and n < version.number), default=None),
         subject=None if version is None else subject(store, version),
         events=[(one, attempts_of(one)) for one in events[:EVENTS]],
         more=len(events) > EVENTS,

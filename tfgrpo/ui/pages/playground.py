@@ -6,22 +6,26 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from starlette.responses import Response, StreamingResponse
 
+from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.runs.attempts import known_run_problems, run_attempts
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.terminal_safe import shown
-from tfgrpo.ui.call_conversation import parsed, turns_of
+from tfgrpo.ui.call_conversation import SYSTEM, parsed, turns_of
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit, event
-from tfgrpo.ui.playground_trials import Answered, Trial, Trials, side
-from tfgrpo.ui.shown_project import branches_of_people
+from tfgrpo.ui.playground_trials import Answered, Trial, Trials, Words, side
+from tfgrpo.ui.shown_project import branches_of_people, problems_of
 from tfgrpo.ui.store_per_thread import Stores
 from tfgrpo.ui.traffic_beside import traffic_of
 
 NONE = "none"
+SPEAKERS = ("user", "assistant")
 LONGEST = 200_000
 EVERY = 0.1
 """Seconds between two looks at a trial that is under way."""
@@ -30,21 +34,22 @@ _trials: WeakKeyDictionary[Stores, Trials] = WeakKeyDictionary()
 
 
 def show(visit: Visit) -> Response:
-    """Answers with the form, filled with the words of a call where one is named."""
-    system, prompt = visit.query("system"), visit.query("prompt")
+    """Answers with the form, filled with the words of a call or with a run's problem where one is
+    named."""
+    words = Words(visit.query("system"), (), visit.query("prompt"))
     if visit.query("call"):
-        system, prompt = _words_of(visit, visit.query("call"))
-    return _page(visit, system, prompt, visit.query("a", NONE), visit.query("b", "HEAD"))
+        words = _words_of(visit, visit.query("call"))
+    elif visit.query("problem"):
+        words = words._replace(prompt=_problem(visit, visit.query("problem")))
+    return _page(visit, words, visit.query("a", NONE), visit.query("b", "HEAD"))
 
 
-def _page(
-    visit: Visit, system: str, prompt: str, a: str, b: str, trial: Trial | None = None
-) -> Response:
+def _page(visit: Visit, words: Words, a: str, b: str, trial: Trial | None = None) -> Response:
     return visit.render(
         "playground.html",
         title="Playground",
-        system=system,
-        prompt=prompt,
+        words=words,
+        turns=json.dumps(words.turns) if words.turns else "",
         a=a,
         b=b,
         places=[NONE, "HEAD", *branches_of_people(visit)],
@@ -53,8 +58,21 @@ def _page(
     )
 
 
-def _words_of(visit: Visit, id: str) -> tuple[str, str]:
-    """Returns the system text and what the user said last of a call, as it was asked."""
+def _problem(visit: Visit, id: str) -> str:
+    """Returns what a problem of a run's step asks."""
+    if not visit.content:
+        raise UnknownRevision("what was asked and said is not shown here")
+    run = visit.store.runs.get(visit.query("run"))
+    attempts = run_attempts(visit.store, run, step=visit.number("step", 1)).of(problem=id)
+    if not attempts.attempts:
+        raise UnknownRevision(f"{attempts.title} has no attempt at {id[:80]!r}")
+    data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
+    return replace(attempts, known=data.known).text(attempts.attempts[0]).question
+
+
+def _words_of(visit: Visit, id: str) -> Words:
+    """Returns the words of a call as it was asked: what the user said last is the prompt, and what
+    both said before goes along. Tools are left out: nobody answers their calls here."""
     if not visit.content:
         raise UnknownRevision("what was asked and said is not shown here")
     with traffic_of(visit) as traffic:
@@ -62,25 +80,42 @@ def _words_of(visit: Visit, id: str) -> tuple[str, str]:
     turns = None if content is None else turns_of(parsed(content.request))
     if turns is None:
         raise UnknownRevision("the words of this call were not kept")
-    system = "\n\n".join(turn.text for turn in turns if turn.role in ("system", "developer"))
-    return system, next((turn.text for turn in reversed(turns) if turn.role == "user"), "")
+    system = "\n\n".join(turn.text for turn in turns if turn.role in SYSTEM)
+    spoken = [(turn.role, turn.text) for turn in turns if turn.role in SPEAKERS and turn.text]
+    last = max((at for at, (role, _) in enumerate(spoken) if role == "user"), default=0)
+    prompt = spoken[last][1] if spoken and spoken[last][0] == "user" else ""
+    return Words(system, tuple(spoken[:last]), prompt)
+
+
+def _earlier(visit: Visit) -> tuple[Message, ...]:
+    """Returns the earlier turns that go along with the form, as it was made with them."""
+    pairs = parsed(visit.field("turns") or "[]")
+    turns = (
+        [tuple(one) for one in pairs if isinstance(one, list)] if isinstance(pairs, list) else []
+    )
+    good = [
+        one for one in turns if len(one) == 2 and one[0] in SPEAKERS and isinstance(one[1], str)
+    ]
+    if not isinstance(pairs, list) or len(good) != len(pairs):
+        raise BadForm("the earlier turns are none", hint="go back and try the call again")
+    return tuple((role, text) for role, text in good)
 
 
 def ask(visit: Visit) -> Response:
     """Asks the model of the settings file under both versions, which costs what two calls cost."""
     visit.required("prompt", "the prompt")
-    prompt, system = visit.text("prompt"), visit.text("system").strip()
-    if len(prompt) + len(system) > LONGEST:
+    words = Words(visit.text("system").strip(), _earlier(visit), visit.text("prompt"))
+    if sum(len(one["content"]) for one in words.messages) > LONGEST:
         raise BadForm(f"a prompt has at most {LONGEST:,} characters")
     names = (visit.required("a", "the first version"), visit.required("b", "the second version"))
-    sides = tuple(_side(visit, name, (system, prompt)) for name in names)
+    sides = tuple(_side(visit, name, words) for name in names)
     trials = _trials.setdefault(visit.site.stores, Trials())
     path = visit.site.settings.store
-    trial = trials.begin(path, visit.who, (system, prompt), sides)
+    trial = trials.begin(path, visit.who, words, sides)
     return visit.done(f"/playground/{trial.id}")
 
 
-def _side(visit: Visit, name: str, words: tuple[str, str]) -> Answered:
+def _side(visit: Visit, name: str, words: Words) -> Answered:
     if name == NONE:
         return side("no library", None, None, words)
     version = visit.store.resolve(name)
@@ -99,7 +134,7 @@ def answers(visit: Visit) -> Response:
     """Answers with a trial as far as it is answered."""
     trial = _trial(visit)
     first, second = (one.version or NONE for one in trial.sides)
-    return _page(visit, trial.system, trial.prompt, first, second, trial)
+    return _page(visit, trial.words, first, second, trial)
 
 
 async def follow(visit: Visit) -> Response:
@@ -126,9 +161,11 @@ async def follow(visit: Visit) -> Response:
 
 
 def keep(visit: Visit) -> Response:
-    """Keeps the prompt with its right answer as a case of an evaluation, a line of JSON."""
-    trial = _trial(visit)
-    case = {"problem": trial.prompt, "answer": visit.required("answer", "the right answer")}
+    """Keeps the prompt with its right answer as a case of an evaluation, a line of JSON; with a
+    system text or earlier turns it is the whole conversation."""
+    words = (trial := _trial(visit)).words
+    problem = words.messages if words.system or words.turns else words.prompt
+    case = {"problem": problem, "answer": visit.required("answer", "the right answer")}
     path = project_root(visit.site.settings.store) / CASES
     with path.open("a", encoding="utf-8", errors="replace") as file:
         file.write(json.dumps(case, ensure_ascii=False) + "\n")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
@@ -20,7 +20,7 @@ from tfgrpo.improvement.proposals import (
 )
 from tfgrpo.store.activity.decisions import Decision
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.history.evidence import read_evidence
+from tfgrpo.store.history.evidence import Evidence, read_evidence
 from tfgrpo.store.history.merge import MergeConflict, Resolve
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit, status_of
@@ -71,6 +71,7 @@ def show_proposal(
         context["skip"] = ",".join([*skipped, current.id])
         context["evidence"] = [read_evidence(change.evidence) for change in current.changes]
         context["facts"] = _facts(visit, current)
+        context["playground"] = _playground(visit, current, context["evidence"])
     return visit.render(
         "review.html",
         200 if (why_not := conflicts or refusal) is None else status_of(why_not),
@@ -88,6 +89,18 @@ def show_proposal(
         conflicts=conflicts.conflicts if conflicts else (),
         **context,
     )
+
+
+def _playground(visit: Visit, proposal: Proposal, evidence: list[Evidence]) -> str:
+    """Returns where both sides are tried on a prompt: the problem that taught the first change,
+    where its run is here."""
+    query: dict[str, object] = {"a": proposal.base.name, "b": proposal.candidate.name}
+    runs = {run.name for run in visit.store.runs.all()} if visit.content else set()
+    for one in evidence:
+        if one.problem and one.run in runs and one.step is not None:
+            query |= {"run": one.run, "step": one.step + 1, "problem": one.problem}
+            break
+    return f"/playground?{urlencode(query)}"
 
 
 class ProposalFact(NamedTuple):
