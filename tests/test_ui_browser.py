@@ -111,6 +111,9 @@ def test_names_are_whole_and_times_are_there_at_every_width(
             page.goto(at + "/history")
             assert page.eval_on_selector_all(".versions li", CUT) == [], width
             assert page.locator(".versions .name:visible").first.inner_text() == "HEAD -> main"
+            clocks = page.locator(".versions .end .clock")
+            shown = [clocks.nth(n).is_visible() for n in range(clocks.count())]
+            assert shown == [True, True], width
             page.goto(at + "/")
             clocks = page.locator(".versions.short .clock")
             assert [clocks.nth(n).is_visible() for n in range(clocks.count())] == [True, True]
@@ -121,6 +124,8 @@ def test_names_are_whole_and_times_are_there_at_every_width(
         page.goto(at + "/history")
         lines = "one => one.clientHeight / parseFloat(getComputedStyle(one).lineHeight)"
         assert page.eval_on_selector(".versions .what", lines) == 2
+        whole = "one => one.clientWidth === one.closest('.row').clientWidth"
+        assert page.eval_on_selector(".versions .what", whole), "a time takes nothing of a subject"
         page.set_viewport_size({"width": 1280, "height": 800})
         places = (
             "rows => rows.map(one => one.getBoundingClientRect()).map(one => [one.top, one.bottom])"
