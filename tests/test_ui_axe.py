@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +16,17 @@ from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
 from test_ui_browser import AXE, WIDTHS
 from test_ui_browser import PAGES as SHOWN
-from ui_records import every_record
+from ui_records import Answer, at_work, by_forms, every_record
 from ui_rig import Visitor, crawl, serving
 from ui_rig import chromium as chromium
 
 import tfgrpo
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.history import bisect
 from tfgrpo.ui.pages import PAGES
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.browser
 LONG = (
@@ -32,8 +34,10 @@ LONG = (
 )
 EACH = 2
 """Pages of a route and store that are looked at: the first that are linked."""
-NOT_PAGES = ("/experience/{id}/text", "/undo", "/playground/{id}")
-"""What answers with plain text, and what only a form leads to: the latter's tests look at it."""
+NOT_PAGES = ("/experience/{id}/text", "/playground/{id}")
+"""What answers with plain text, and what only a form leads to: `by_forms` has the latter."""
+BY_FORMS = ("undo", "redacted", "trial")
+"""Templates that only a form leads to."""
 ERRORS = ("/nothing", "/version/v999", "/library?at=nowhere", "/attempts/nothing?step=x")
 
 
@@ -43,7 +47,7 @@ def long_answers(request: dict[str, Any]) -> str:
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
     """A store with every kind of record and a library of long texts, and one with long answers."""
     by_hand = every_record(tmp_path_factory.mktemp("records"), now=time.time_ns() // 1000)
     with Store.open(by_hand, author="ana") as store:
@@ -57,7 +61,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         asked: dict[str, Any] = {"base_url": server.base_url, "model": "m"}
         tfgrpo.train_sync("p.jsonl", run="long", **sizes, **asked)
         tfgrpo.compare_sync("v0", "HEAD", "held.jsonl", samples=2, **asked)
-    return [by_hand, where / ".tfgrpo/store.db"]
+    with Store.open(where / ".tfgrpo/store.db") as store:
+        tip = store.commit("main", [Operation("ADD", text="Say both days.")], message="a search")
+        bisect.start(store, tip, [store.version(0)])
+    with at_work(by_hand):
+        yield [by_hand, where / ".tfgrpo/store.db"]
 
 
 def routes() -> dict[str, re.Pattern[str]]:
@@ -79,7 +87,7 @@ def site(
     chromium: Browser, stores: list[Path]
 ) -> Iterator[tuple[Page, dict[str, list[tuple[str, str]]]]]:
     """A page that is logged in at both stores, and the pages to look at by their route: the site
-    and the path of each."""
+    and the path of each. What a form leads to is at a path that the page answers for itself."""
     looked: dict[str, list[tuple[str, str]]] = {}
     with ExitStack() as stack:
         context = stack.enter_context(chromium.new_context(reduced_motion="reduce"))
@@ -88,6 +96,9 @@ def site(
             url = stack.enter_context(serving(store))
             page.goto(url)
             at = url.partition("/?")[0]
+            for place, answer in enumerate([] if number else by_forms(store)):
+                looked.setdefault(answer.template, []).append((at, f"/by-form-{place}"))
+                page.route(f"{at}/by-form-{place}", partial(show, answer))
             paths = [] if number else list(SHOWN.values())
             paths += [path for path in crawl(Visitor(store), most=250) if "as=" not in path]
             for route, fits in ROUTES.items():
@@ -97,7 +108,12 @@ def site(
         yield page, looked
 
 
-@pytest.mark.parametrize("route", [*ROUTES, "error"])
+def show(answer: Answer, route: Route) -> None:
+    """Answers with a page that a form led to."""
+    route.fulfill(body=answer.page, content_type="text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("route", [*ROUTES, *BY_FORMS, "error"])
 def test_axe_finds_nothing_in_either_theme_at_any_width(
     route: str, site: tuple[Page, dict[str, list[tuple[str, str]]]]
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_ui_library import commit, ids, texts
 from test_ui_round_trips import ORIGIN
-from ui_demo import BEGIN
+from ui_demo import BEGIN, demo
 from ui_records import every_record
 from ui_rig import Visitor, crawl, store_at
 
@@ -72,9 +72,10 @@ def test_every_form_says_what_it_was_made_from(tmp_path: Path) -> None:
         "/logout",
         "/keys",
     )
-    visitor = Visitor(every_record(tmp_path, now=BEGIN))
+    visitor, searching = Visitor(every_record(tmp_path, now=BEGIN)), Visitor(demo(tmp_path / "on"))
     found: set[str] = set()
-    for path in crawl(visitor, most=400):
+    looked = [*((visitor, path) for path in crawl(visitor, most=400)), (searching, "/bisect")]
+    for visitor, path in looked:
         for form in re.findall(
             r"<form[^>]*method=\"post\".*?</form>", visitor.client.get(path).text, re.S
         ):

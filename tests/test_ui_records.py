@@ -12,11 +12,12 @@ from typing import NamedTuple
 import pytest
 from jinja2 import UndefinedError
 from test_ui_runs import folder as folder
-from ui_records import every_record
+from ui_records import at_work, by_forms, every_record
 from ui_rig import Visitor, crawled
 
 from tfgrpo.production.experiment_evidence import Measured
 from tfgrpo.store import Store
+from tfgrpo.store.history import bisect
 from tfgrpo.ui.export_pages import export_site
 from tfgrpo.ui.template_environment import Unprintable, environment
 
@@ -28,12 +29,17 @@ INTERNAL = re.compile(
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> list[Path]:
-    """Stores with every kind of record: made by hand, trained, and with nothing in it."""
+def stores(tmp_path_factory: pytest.TempPathFactory, folder: Path) -> Iterator[list[Path]]:
+    """Stores with every kind of record: made by hand and at work, trained and with a search that is
+    on, and with nothing in it."""
     empty = tmp_path_factory.mktemp("empty") / ".tfgrpo/store.db"
     Store.init(empty, author="tester").close()
     by_hand = every_record(tmp_path_factory.mktemp("records"), now=time.time_ns() // 1000)
-    return [by_hand, folder / ".tfgrpo/store.db", empty]
+    trained = folder / ".tfgrpo/store.db"
+    with Store.open(trained) as store:
+        bisect.start(store, store.version(2), [store.version(0)])
+    with at_work(by_hand):
+        yield [by_hand, trained, empty]
 
 
 def pages(visitor: Visitor) -> Iterator[tuple[str, str]]:
@@ -57,6 +63,33 @@ ODD = re.compile(
 """Words of the code, of the command line, or of no reader."""
 
 
+EVERY = {
+    "a comment": ("/review", "The till says <so>."),
+    "a comment on a change": ("/review", "Which season?"),
+    "a question to a reviewer": ("/review", r"Asked to look:\s+ana\s+by ben"),
+    "a virtual key": ("/keys", r"shop & co\s+\$1\.25\s+\$5/day\s+60\s+gpt-5\* o4\s+default"),
+    "a bound with an alert": ("/production", "of calls failed, more than 0.1%"),
+    "a candidate that entered": ("/run/at-work", r"It has entered\.\s+entered"),
+    "a candidate that was given up": ("/run/at-work", r"It was given up\.\s+given up"),
+    "a candidate on probation": ("/run/at-work", r"It is on probation\.\s+on probation"),
+    "live figures": ("/run/at-work", "making attempts: 40 of 192"),
+    "an endpoint's health": ("/run/at-work", "slowed down, 3 of at most 4 in flight"),
+    "a call of a tool": ("/call/with-tools", r'called\s+price\s+\{"days": 3\}'),
+    "a search that has ended": ("/bisect", "is the first bad version"),
+    "a search that is on": ("/bisect", "To be tested:"),
+}
+"""Kind of record → the page that shows it, and the words that do."""
+
+
+def test_every_kind_of_record_is_on_a_page(stores: list[Path]) -> None:
+    missing = dict(EVERY)
+    for path, page in (one for store in stores for one in pages(Visitor(store))):
+        for kind, (at, words) in list(missing.items()):
+            if path.startswith(at) and re.search(words, text_of(page)):
+                del missing[kind]
+    assert missing == {}
+
+
 @pytest.mark.parametrize("settings", [{}, {"read_only": True}, {"content": False}], ids=str)
 def test_every_page_with_every_kind_of_record_prints_texts_and_numbers(
     settings: dict[str, bool], stores: list[Path]
@@ -69,6 +102,20 @@ def test_every_page_with_every_kind_of_record_prints_texts_and_numbers(
             count += 1
     assert found == []
     assert count > 150
+
+
+def test_what_only_a_form_leads_to_prints_texts_and_numbers(tmp_path: Path) -> None:
+    answers = by_forms(every_record(tmp_path, now=time.time_ns() // 1000))
+    words = {one.template: text_of(one.page) for one in answers}
+    assert "as it was before p" in words["undo"]
+    assert "the text remains in versions.message" in words["redacted"]
+    assert "36 <euros>" in words["trial"]
+    found = [
+        (one.path, odd)
+        for one in answers
+        for odd in INTERNAL.findall(text_of(one.page)) + ODD.findall(one.page)
+    ]
+    assert found == []
 
 
 def test_a_small_chance_is_told_as_one() -> None:
