@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
 from test_ui_runs import folder as folder
+from ui_demo import demo
+from ui_records import AT_WORK, add_candidates, add_step, at_work
 from ui_rig import Visitor, links, serving, store_at, watched
 from ui_rig import chromium as chromium
 
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.activity.runs import Run, Runs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -78,6 +83,53 @@ def test_candidates_say_what_became_of_them_and_on_which_figures(tmp_path: Path)
     assert "not measured yet" in page
     assert "given up" in page
     assert "99 %" in page
+
+
+def section(page: str) -> str:
+    """Returns the words of the candidates in a page of a run, or in the live part of one."""
+    return " ".join(re.sub(r"<[^>]*>", " ", page.partition("Candidates</h2>")[2]).split())
+
+
+def test_candidates_on_probation_are_shown_as_they_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the page and in the live part, at the price of one reading of each step."""
+    path, read = demo(tmp_path), list[int | None]()
+    with Store.open(path) as store:
+        add_candidates(store)
+        run = store.runs.get(AT_WORK)
+    rollouts, until = Runs.rollouts, time.monotonic() + 120
+
+    def counted(runs: Runs, run: Run, step: int | None = None, problem: str | None = None) -> Any:
+        read.append(step)
+        return rollouts(runs, run, step, problem)
+
+    monkeypatch.setattr(Runs, "rollouts", counted)
+    with at_work(path), serving(path) as url:
+        at, _, token = url.partition("/?")
+        with httpx2.Client(base_url=at, follow_redirects=True, timeout=60) as client:
+            page = section(client.get(f"/?{token}") and client.get(f"/run/{AT_WORK}").text)
+            so_far = r"on probation +\+0\.\d+ \[\+0\.\d+, \+0\.\d+\] +(\d+) % 96, 96"
+            found = re.search(so_far, page)
+            assert found is not None, page
+            assert int(found[1]) > 90
+            assert "It is new. on probation not measured yet" in page
+            assert "Quote the price list" not in page, "nobody tried that in this run"
+            assert section(client.get(f"/run/{AT_WORK}").text) == page
+            with client.stream("GET", f"/run-live/{AT_WORK}") as stream:
+                part = ""
+                for line in stream.iter_lines():
+                    part += line.removeprefix("data: ") + " "
+                    assert time.monotonic() < until, section(part)
+                    if line:
+                        continue
+                    if re.search(so_far, section(part)):
+                        with Store.open(path) as store:
+                            add_step(store, run, 2)
+                    elif "192, 192" in section(part):
+                        break
+                    part = ""
+    assert read == [1, 2]
 
 
 def test_a_problem_has_a_history_over_runs_and_evaluations(folder: Path) -> None:

@@ -71,7 +71,10 @@ EVERY = {
     "a bound with an alert": ("/production", "of calls failed, more than 0.1%"),
     "a candidate that entered": ("/run/at-work", r"It has entered\.\s+entered"),
     "a candidate that was given up": ("/run/at-work", r"It was given up\.\s+given up"),
-    "a candidate on probation": ("/run/at-work", r"It is on probation\.\s+on probation"),
+    "a candidate on probation": (
+        "/run/at-work",
+        r"on probation\.\s+on probation\s+\+0\.\d+\s+\[[^]]+\]\s+\d+ %\s+96, 96",
+    ),
     "live figures": ("/run/at-work", "making attempts: 40 of 192"),
     "an endpoint's health": ("/run/at-work", "slowed down, 3 of at most 4 in flight"),
     "a call of a tool": ("/call/with-tools", r'called\s+price\s+\{"days": 3\}'),

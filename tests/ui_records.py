@@ -27,6 +27,7 @@ from tfgrpo.production.rollback import rollback
 from tfgrpo.runs.live_run import EndpointHealth, LiveFigures, live_path
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.key_ledger import KeyLimits, VirtualKey, ledger_path, parse_budget
+from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.activity.traffic import (
     CallContent,
     CallFilter,
@@ -144,27 +145,16 @@ def add_candidates(store: Store) -> None:
     figures = {"effect": [0.2, 0.1, 0.3], "chance": 0.99, "attempts": [40, 41]}
     meta = {"run": run.name, "step": 0}
     adds = [Operation("ADD", ids[0], CANDIDATES[0], "it helps", {**taught, **figures})]
-    version = store.commit("main", adds, message="step 1 of 2: one lesson", meta=meta)
+    version = store.commit("main", adds, message="step 1 of 4: one lesson", meta=meta)
     store.create_tag(f"{run.name}/step_1", version)
     worse = {"effect": [-0.2, -0.3, -0.1], "chance": 0.01, "attempts": [30, 30]}
     down = [Operation("DELETE", ids[1], None, "it harms", {**taught, **worse})]
     append_to_pool(store, run, version, down, "decided in step 1")
-    rows = []
-    for n in range(12 * 16):
-        problem, sample = divmod(n, 16)
-        is_shown = (problem + sample) % 2 == 0
-        verdict = {"answer": "36", "reason": "", "belongs": ids[2:3]}
-        verdict["without"] = [] if is_shown else ids[2:3]
-        reward = float(is_shown or sample % 4 == 1)
-        place = (run.id, 1, f"hire-{problem}", sample, version.number, "[]", "answered", reward)
-        rows.append((*place, canonical(verdict).decode(), time.time_ns() // 1000))
-    writer = store.port.records.writer()
-    writer.append([], rows)
-    writer.close()
+    add_step(store, run, 1)
     live = LiveFigures(
         time=time.time_ns() // 1000,
-        step=1,
-        steps=2,
+        step=2,
+        steps=4,
         epoch=0,
         epochs=1,
         phase="rollouts",
@@ -189,6 +179,27 @@ def add_candidates(store: Store) -> None:
     )
     live_path(store.runs, run).parent.mkdir(mode=0o700, exist_ok=True)
     live_path(store.runs, run).write_text(json.dumps(asdict(live)))
+
+
+def add_step(store: Store, run: Run, step: int) -> None:
+    """Records a step of the run: attempts of which half were shown the candidate on probation, who
+    are right more often, and its version."""
+    rows, tip, tried = [], store.tip("main"), ["c" * 12]
+    for n in range(12 * 16):
+        problem, sample = divmod(n, 16)
+        is_shown = (problem + sample) % 2 == 0
+        without: list[str] = [] if is_shown else tried
+        verdict = {"answer": "36", "reason": "", "belongs": tried, "without": without}
+        place = (run.id, step, f"hire-{problem}", sample, tip.number, "[]", "answered")
+        reward = float(is_shown or sample % 4 == 1)
+        rows.append((*place, reward, canonical(verdict).decode(), time.time_ns() // 1000))
+    writer = store.port.records.writer()
+    writer.append([], rows)
+    writer.close()
+    again = [Operation("KEEP", "a" * 12, None, "it came up again", {"run": run.name, "step": step})]
+    meta = {"run": run.name, "step": step}
+    version = store.commit("main", again, message=f"step {step + 1} of 4", meta=meta)
+    store.create_tag(f"{run.name}/step_{step + 1}", version)
 
 
 @contextmanager
@@ -221,8 +232,9 @@ def by_forms(path: Path) -> list[Answer]:
     visitor = Visitor(path)
     with Store.open(path, author="ana") as store:
         accepted = next(one for one in list_proposals(store) if one.state == "accepted")
-        name = "Ask Mr Key 5."
-        kept = store.commit("main", [Operation("ADD", text=name)], message=name)
+        kept = store.commit(
+            "main", [Operation("ADD", text="Ask Mr Key 5.")], message="Ask Mr Key 5."
+        )
         (event,) = store.events(kept)
     fields = {"id": accepted.id, "seen": accepted.decisions}
     answers = [Answer("undo", "/review/undo", visitor.post("/review/undo", fields, status=409))]

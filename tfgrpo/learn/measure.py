@@ -7,7 +7,7 @@ counts there is the mean of the two, by the shares of problems.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from tfgrpo.evaluation.statistics import Estimate
@@ -21,6 +21,8 @@ from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Rivals, of_name, replaced
 from tfgrpo.rollout.attempt import CONFIRMING, Group
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.store import Store
 
 ELSEWHERE = " elsewhere"
 """After the name of an effect at problems that a thing does not belong to."""
@@ -95,7 +97,7 @@ class Measurement:
 
     def _attempts(self, step: int, groups: Iterable[Group]) -> list[Observation]:
         return [
-            self._observed(step, r.problem.id, (r.belongs, r.without), r.reward)
+            _observed((step, r.problem.id), (r.belongs, r.without), r.reward, self._near.is_near)
             for group in groups
             for r in group.rollouts
             if r.reward is not None
@@ -106,23 +108,36 @@ class Measurement:
             self._advantages.add(self._recorded(self._steps))
             self._steps += 1
 
-    def _recorded(self, step: int) -> Iterable[Observation]:
-        for row in self._store.runs.rollouts(self._run, step):
-            if row.sample < CONFIRMING and row.reward is not None:
-                shown = (row.verdict.get("belongs", ()), row.verdict.get("without", ()))
-                yield self._observed(step, row.problem, shown, row.reward)
+    def _recorded(self, step: int) -> Iterator[Observation]:
+        return recorded(self._store, self._run, step, self._near.is_near)
 
-    def _observed(
-        self, step: int, problem: str, shown: tuple[Iterable[str], Iterable[str]], reward: float
-    ) -> Observation:
-        """Returns an attempt with what belonged to its problem and was shown, by where it was."""
-        belongs, without = map(frozenset, shown)
-        own = {name for name in belongs if replaced(name) or self._near.is_near(name, problem)}
-        names = {name: name if name in own else _elsewhere(name) for name in sorted(belongs)}
-        there = {name for name in belongs if of_name(name) not in without}
-        there |= {place for name in there if (place := replaced(name))}  # in another wording
-        shown_names = frozenset(names[name] for name in there)
-        return Observation(f"{step}/{problem}", tuple(names.values()), shown_names, reward)
+
+def recorded(
+    store: Store, run: Run, step: int, is_near: Callable[[str, str], bool]
+) -> Iterator[Observation]:
+    """Yields the attempts of a step that are on record. `is_near` says whether an experience
+    belongs to a problem, by their ids."""
+    for row in store.runs.rollouts(run, step):
+        if row.sample < CONFIRMING and row.reward is not None:
+            shown = (row.verdict.get("belongs", ()), row.verdict.get("without", ()))
+            yield _observed((step, row.problem), shown, row.reward, is_near)
+
+
+def _observed(
+    place: tuple[int, str],
+    shown: tuple[Iterable[str], Iterable[str]],
+    reward: float,
+    is_near: Callable[[str, str], bool],
+) -> Observation:
+    """Returns an attempt at a step and problem, with what belonged to the problem and was shown, by
+    where it was."""
+    belongs, without = map(frozenset, shown)
+    own = {name for name in belongs if replaced(name) or is_near(name, place[1])}
+    names = {name: name if name in own else _elsewhere(name) for name in sorted(belongs)}
+    there = {name for name in belongs if of_name(name) not in without}
+    there |= {of for name in there if (of := replaced(name))}  # in another wording
+    shown_names = frozenset(names[name] for name in there)
+    return Observation(f"{place[0]}/{place[1]}", tuple(names.values()), shown_names, reward)
 
 
 def _elsewhere(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.runs.run_versions import pool_branch
@@ -40,7 +40,8 @@ def candidates(store: Store, run: Run) -> list[Candidate]:
     there = store.library(pool).by_id
     before = store.library(store.version(run.base)).by_id
     in_force = store.library(store.tip(run.branch)).by_id if run.branch in branches else {}
-    for version in islice(store.log(pool), MOST):
+    own = takewhile(lambda version: version.number > run.base, store.log(pool))
+    for version in islice(own, MOST):
         for event in store.events(version):
             id, state = event.experience, _state(event.experience, there, in_force)
             if id in before:

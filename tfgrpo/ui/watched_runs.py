@@ -28,7 +28,8 @@ SELDOM = 10.0
 QUIET = 15.0
 """Seconds after which a viewer is told that there is nothing new, so that one who left is found."""
 
-Render = Callable[[RunFigures], str]
+Render = Callable[[Store, RunFigures], str]
+"""Makes the part of the page, in the thread of the store."""
 
 
 class WatchedRun:
@@ -86,18 +87,19 @@ class WatchedRun:
             try:
                 follow = await loop.run_in_executor(thread, follower)
 
-                def look() -> tuple[RunFigures | None, float]:
+                def look() -> tuple[str | None, bool, float]:
                     began = time.thread_time()
-                    return follow.look(), time.thread_time() - began
+                    figures = follow.look()
+                    part = None if figures is None else self._render(opened[0], figures)
+                    is_over = figures is not None and not figures.is_running
+                    return part, is_over, time.thread_time() - began
 
                 while True:
-                    figures, took = await loop.run_in_executor(thread, look)
-                    if figures is not None:
-                        began = time.thread_time()
-                        await self._show(self._render(figures))
-                        took += time.thread_time() - began
-                        if not figures.is_running:
-                            break
+                    part, is_over, took = await loop.run_in_executor(thread, look)
+                    if part is not None:
+                        await self._show(part)
+                    if is_over:
+                        break
                     await asyncio.sleep(min(max(EVERY, took / SHARE), SELDOM))
             except TfgrpoError:  # the page says it when it is asked for again
                 pass

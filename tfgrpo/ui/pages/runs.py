@@ -14,7 +14,8 @@ from starlette.responses import Response, StreamingResponse
 
 from tfgrpo import wording
 from tfgrpo.evaluation.learning_curves import score_curves
-from tfgrpo.runs.candidate_outcomes import Candidate, candidates
+from tfgrpo.learn.on_probation import OnProbation
+from tfgrpo.runs.candidate_outcomes import Candidate
 from tfgrpo.runs.live_run import ask_to_stop
 from tfgrpo.runs.own_estimate import gain_words
 from tfgrpo.runs.run_issues import issue_counts, nothing_learned
@@ -27,6 +28,7 @@ from tfgrpo.store.address import is_address, project_root, with_password
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.store import Store
 from tfgrpo.ui.charts import CurvePoint, chart, run_charts
+from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import Visit, event
 from tfgrpo.ui.shown_project import project_of
@@ -40,6 +42,8 @@ SHOWN = 4_000
 BEGINNING = 15.0
 """Seconds that are waited for a process to be at work: it loads models' clients first."""
 ALIVE = ("running", "finished")
+REMEMBERED = 3600.0
+"""Seconds for which what was read of a run's attempts is not read again."""
 
 
 def output_path(store: Store, run: Run) -> Path:
@@ -174,12 +178,13 @@ def show(visit: Visit) -> Response:
     run = store.runs.get(visit.path("run"))
     figures = run_figures(store, run, project_of(visit).table("prices"))
     record = run_record(store, run)
-    steps, tried = figures.steps[::-1], candidates(store, run)
+    steps, tried = figures.steps[::-1], _candidates(visit.site.memory, store, figures)
     if (file := file_of(visit, steps, (*STEPS, *STEPS_MORE), "steps")) is not None:
         return file
     if (file := file_of(visit, tried, (*CANDIDATES, *CANDIDATES_MORE), "candidates")) is not None:
         return file
     shown = table(visit, steps, STEPS, "steps")
+    candidates = table(visit, tried, CANDIDATES, "candidates")
     base = store.version(run.base)
     curves = [
         chart(
@@ -202,10 +207,17 @@ def show(visit: Visit) -> Response:
         charts=run_charts(figures),
         steps=_gated(unsorted(steps, STEPS) if figures.is_running else shown),
         files=shown,
-        candidates=table(visit, tried, CANDIDATES, "candidates"),
+        candidates=unsorted(tried, CANDIDATES) if figures.is_running else candidates,
+        candidate_files=candidates,
         curves=[curve for curve in curves if curve is not None],
         said=None if figures.is_running else last_words(store, run),
     )
+
+
+def _candidates(memory: Memory, store: Store, figures: RunFigures) -> list[Candidate]:
+    known = memory.get(("candidates", figures.run.uid), REMEMBERED, OnProbation)
+    done = [one.step - 1 for one in figures.steps if one.learned is not None]
+    return known.candidates(store, figures.run, done)
 
 
 async def follow(visit: Visit) -> Response:
@@ -213,11 +225,15 @@ async def follow(visit: Visit) -> Response:
     watches = _watches.setdefault(visit.site.stores, Watches())
     run: Run = await visit.in_store(lambda store: store.runs.get(visit.path("run")))
 
-    def part(figures: RunFigures) -> str:
-        template = visit.site.templates.get_template("run_live.html")
-        steps = _gated(unsorted(figures.steps[::-1], STEPS))
+    template, memory = visit.site.templates.get_template("run_live.html"), visit.site.memory
+
+    def part(store: Store, figures: RunFigures) -> str:
         return template.render(
-            figures=figures, run=figures.run, charts=run_charts(figures), steps=steps
+            figures=figures,
+            run=figures.run,
+            charts=run_charts(figures),
+            steps=_gated(unsorted(figures.steps[::-1], STEPS)),
+            candidates=unsorted(_candidates(memory, store, figures), CANDIDATES),
         )
 
     prices = project_of(visit).table("prices")
