@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from ui_rig import Visitor, links, serving, store_at, watched
 from ui_rig import chromium as chromium
 
 from tfgrpo.runs.candidate_outcomes import candidates
+from tfgrpo.runs.candidate_outcomes import lessons as of_run
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import Run, Runs
 
@@ -34,6 +36,14 @@ def test_two_runs_are_read_at_every_step(folder: Path) -> None:
         assert words in page
     settings = page.partition("Settings that differ")[2].partition("Lessons that differ")[0]
     assert re.search(r">model<.*?>m<.*?>n<", settings, re.S)
+    lessons = page.partition("Lessons that differ")[2]
+    only = [part.partition("</section>")[0] for part in lessons.split("Only of ")[1:]]
+    assert [part.partition("<")[0] for part in only] == ["quick", "a/b"]
+    with Store.open(folder / ".tfgrpo/store.db") as store:
+        learned = [set(of_run(store, store.runs.get(name))) for name in ("quick", "a/b")]
+    for own, other, part in zip(learned, learned[::-1], only, strict=True):
+        assert {one for one in own | other if html.escape(one) in part} == own - other
+    assert learned[0] != learned[1]
     assert "unknown" in page, "a price that nobody knows is not nothing"
     same = visitor.get("/compare-runs?a=quick&b=quick")
     assert "No setting differs." in same

@@ -309,7 +309,7 @@ def test_a_conflict_of_a_merge_is_solved_in_the_page(store: Path) -> None:
     page = visitor.post("/combine", merge, status=409)
     assert "Nothing was recorded" in page
     assert texts(store)[0] == "Count the main days."
-    own = {f"take-{first}": "text", f"text-{first}": "Count both sides' days."}
+    own = {f"take-{first}": "text", f"words-{first}": "Count both sides' days."}
     page = visitor.post("/combine", merge | own)
     assert texts(store) == ["Count both sides' days.", "Round up, always.", "Name the unit."]
     with Store.open(store) as opened:

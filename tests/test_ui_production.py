@@ -289,3 +289,31 @@ def test_production_is_worked_with_in_a_browser(how: str, chromium: Browser, sto
                     wide = "document.documentElement.scrollWidth <= innerWidth"
                     assert page.evaluate(wide), (width, address)
                 assert violations(page) == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_an_experiment_is_changed_and_promoted_in_a_browser(
+    how: str, chromium: Browser, store: Path
+) -> None:
+    from test_ui_browser import Hand
+
+    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/production")
+        hand.press("details.act summary")
+        hand.write("details.act input[name=share]", "50")
+        hand.write("details.act input[name=why]", "more of it")
+        hand.follow("details.act button[value=share]")
+        hand.sees("50 % get the candidate", ".notice")
+        with Store.open(store) as opened:
+            assert experiment(opened, "clearer").share == 0.5
+        hand.press("details.act summary")
+        hand.write("details.act input[name=why]", "better")
+        hand.follow("details.act button[value=promote]")
+        hand.sees("is promoted", ".notice")
+        with Store.open(store) as opened:
+            ended = experiment(opened, "clearer")
+            assert ended.state == "promoted"
+            assert opened.tip("prod") == opened.tip(ended.candidate.revision)

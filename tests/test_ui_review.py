@@ -19,7 +19,7 @@ from ui_rig import OTHER, TOKEN, Visitor, serving, settings_of, store_at, watche
 from ui_rig import chromium as chromium
 
 from tfgrpo.improvement.proposal_comments import ask, comment, discussions
-from tfgrpo.improvement.proposals import get_proposal, reject
+from tfgrpo.improvement.proposals import Draftsman, get_proposal, propose, reject
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.ui.notifications import Notifier
 from tfgrpo.ui.store_per_thread import Stores
@@ -28,6 +28,7 @@ from tfgrpo.ui.visitor_sessions import MINUTE, MOST_FAILURES, Failures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from test_ui_browser import Hand
 
 
 @pytest.fixture
@@ -67,10 +68,10 @@ def test_comments_stand_at_their_change_and_decide_nothing(store: Path) -> None:
             ask(opened, "p2", "ben")
 
 
-def test_each_conflict_of_a_proposal_has_a_side_of_its_own(tmp_path: Path) -> None:
-    from tfgrpo.improvement.proposals import Draftsman, propose
-
-    store = store_at(tmp_path, "One.", "Two.", "Three.")
+def in_conflict(folder: Path) -> tuple[Path, list[str]]:
+    """Makes a store with a proposal of which two of three changes were changed meanwhile; returns
+    its file and the ids of the three."""
+    store = store_at(folder, "One.", "Two.", "Three.")
     with Store.open(store, author="tfgrpo") as opened:
         ids = [e.id for e in opened.library("main")]
         base = opened.tip("main")
@@ -80,6 +81,11 @@ def test_each_conflict_of_a_proposal_has_a_side_of_its_own(tmp_path: Path) -> No
         propose(opened, Draftsman("better", "main", "a test", base))
         ours = [Operation("MODIFY", id, f"Ours {n}.") for n, id in enumerate(ids[:2])]
         opened.commit("main", ours, message="by hand")
+    return store, ids
+
+
+def test_each_conflict_of_a_proposal_has_a_side_of_its_own(tmp_path: Path) -> None:
+    store, ids = in_conflict(tmp_path)
     visitor = Visitor(store)
     fields = form_of(visitor.get("/review"), "/review")
     page = visitor.post("/review", fields, status=409)
@@ -87,7 +93,7 @@ def test_each_conflict_of_a_proposal_has_a_side_of_its_own(tmp_path: Path) -> No
     assert page.count('<fieldset class="conflict">') == 2
     half = fields | {f"take-{ids[0]}": "theirs"}
     assert "Choose a side for each" in visitor.post("/review", half, status=409)
-    whole = half | {f"take-{ids[1]}": "text", f"text-{ids[1]}": "Both of two."}
+    whole = half | {f"take-{ids[1]}": "text", f"words-{ids[1]}": "Both of two."}
     assert "accepted" in visitor.post("/review", whole)
     with Store.open(store) as opened:
         assert [e.text for e in opened.library("main")] == [
@@ -256,3 +262,66 @@ def test_a_proposal_is_discussed_and_decided_in_a_browser(
         hand.sees("accepted", ".notice")
         hand.follow(".logout button")
         assert "logged out" in page.inner_text("body")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_one_change_is_turned_down_with_a_reason_in_a_browser(
+    how: str, chromium: Browser, store: Path
+) -> None:
+    from test_ui_browser import Hand
+
+    with Store.open(store) as opened:
+        one, other = (change.experience for change in get_proposal(opened, "p1").changes)
+    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/review?id=p1")
+        choose(hand, f"do-{one}", "reject")
+        hand.write(f"input[name=why-{one}]", "not so in this shop")
+        hand.follow("#accept button.main")
+        hand.sees("p1", ".notice")
+        with Store.open(store) as opened:
+            decided = {each.experience: each for each in get_proposal(opened, "p1").changes}
+        assert (decided[one].state, decided[one].why) == ("rejected", "not so in this shop")
+        assert decided[other].state == "accepted"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_sides_of_a_conflict_are_chosen_in_a_browser(
+    how: str, chromium: Browser, tmp_path: Path
+) -> None:
+    from test_ui_browser import Hand
+
+    store, ids = in_conflict(tmp_path)
+    script = how != "no script"
+    with serving(store) as url, chromium.new_context(java_script_enabled=script) as context:
+        page = context.new_page()  # not a watched one: a browser's console tells of a status 409
+        page.goto(url)
+        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+        hand.open("/review")
+        hand.follow("#accept button.main")
+        hand.sees("has changed the same words meanwhile", "main .error")
+        choose(hand, f"take-{ids[0]}", "theirs")
+        choose(hand, f"take-{ids[1]}", "text")
+        hand.write(f"textarea[name=words-{ids[1]}]", "Both of two.")
+        hand.follow("#accept button.main")
+        hand.sees("accepted", ".notice")
+        with Store.open(store) as opened:
+            texts = [e.text for e in opened.library("main")]
+        assert texts == ["Theirs 0.", "Both of two.", "Theirs 2."]
+
+
+def choose(hand: Hand, name: str, value: str) -> None:
+    """Chooses one of several: with the keyboard, Tab comes to the one that is chosen, or to the
+    first, and arrows lead to the others."""
+    wanted = f"input[name='{name}'][value={value}]"
+    if hand.mouse:
+        hand.press(wanted)
+        return
+    hand.reach(f"input[name='{name}']:checked, input[name='{name}'][value=ours]")
+    if not hand.page.is_checked(wanted):
+        while hand.page.evaluate("wanted => !document.activeElement.matches(wanted)", wanted):
+            hand.page.keyboard.press("ArrowDown")
+    assert hand.page.is_checked(wanted)

@@ -42,8 +42,8 @@ STATIC = Path(__file__).parent / "static"
 MOST_FORM = 4 << 20
 """Bytes of a form: a library that is edited as a whole fits."""
 WRITTEN = {"answer", "comment", "content", "correct", "prompt"}
-WRITTEN |= {"reason", "system", "text", "texts", "why"}
-"""Fields of forms in which people write; `text-ID` and `why-ID` are of the same kind."""
+WRITTEN |= {"reason", "system", "text", "texts", "why", "words"}
+"""Fields of forms in which people write; so are `text-ID`, `words-ID` and `why-ID`."""
 
 
 class StaticPart(StaticFiles):

@@ -132,7 +132,7 @@ class Undecided(BadForm):
 def resolution(visit: Visit) -> Resolve | None:
     """Returns what the form decided about each conflict; None where there was none to decide.
 
-    A field `take-ID` says ours, theirs, text or none, and `text-ID` has the text.
+    A field `take-ID` says ours, theirs, text or none, and `words-ID` has the text.
     """
     if not any(name.startswith("take-") for name in visit.form):
         return None
@@ -142,7 +142,7 @@ def resolution(visit: Visit) -> Resolve | None:
         taken = visit.field(f"take-{id}")
         if taken == "text":
             stands = conflict.ours or conflict.theirs or ""
-            words = visit.text(f"text-{id}", stands)
+            words = visit.text(f"words-{id}", stands)
             words = words if words == stands else one_line(words)
             if not words:
                 raise BadForm(f"{id} has no text", hint="to leave it out, choose that")
