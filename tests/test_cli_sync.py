@@ -170,7 +170,7 @@ def test_bundles_carry_versions(at: In, tmp_path: Path, cli: Cli) -> None:
     whole = (tmp_path / "all.bundle").read_bytes()
     (tmp_path / "all.bundle").write_bytes(whole[:-20])
     one_line_error(at("team", "bundle", "verify", "all.bundle", ok=False), "all.bundle")
-    one_line_error(at("team", "push", "all.bundle", ok=False), "not a store")
+    one_line_error(at("team", "push", "all.bundle", ok=False), "bundle create")
 
 
 def test_push_moves_all_branches_forces_and_deletes(at: In, tmp_path: Path) -> None:
