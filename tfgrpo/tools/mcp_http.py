@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 << 20
 """Bytes of one answer."""
+SECONDS, SILENT_SECONDS = 30.0, 300.0
+"""In which a connection is made, and in which something comes over one; as `mcp` has it."""
 EVENTS = "text/event-stream"
 BAD_GATEWAY = 502
 
@@ -25,7 +27,6 @@ async def streams(url: str) -> AsyncIterator[TransportStreams]:
     """Opens what `mcp` speaks to a server over, for the length of a `with`."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
-    from mcp.shared._httpx_utils import MCP_DEFAULT_SSE_READ_TIMEOUT, MCP_DEFAULT_TIMEOUT
 
     class Body(httpx2.AsyncByteStream):
         """A body that ends with the one error that `mcp` takes for an answer's, where it is packed,
@@ -69,7 +70,7 @@ async def streams(url: str) -> AsyncIterator[TransportStreams]:
 
     async with (
         Http(
-            timeout=httpx2.Timeout(MCP_DEFAULT_TIMEOUT, read=MCP_DEFAULT_SSE_READ_TIMEOUT),
+            timeout=httpx2.Timeout(SECONDS, read=SILENT_SECONDS),
             headers={"accept-encoding": "identity"},
         ) as http,
         streamable_http_client(url, http_client=http) as opened,
