@@ -100,7 +100,7 @@ def site(
                 looked.setdefault(answer.template, []).append((at, f"/by-form-{place}"))
                 page.route(f"{at}/by-form-{place}", partial(show, answer))
             paths = [] if number else list(SHOWN.values())
-            paths += [path for path in crawl(Visitor(store), most=250) if "as=" not in path]
+            paths += [path for path in crawl(Visitor(store), most=1200) if "as=" not in path]
             for route, fits in ROUTES.items():
                 there = [path for path in paths if fits.fullmatch(path.partition("?")[0])]
                 looked.setdefault(route, []).extend((at, path) for path in there[:EACH])
