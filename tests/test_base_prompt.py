@@ -14,7 +14,7 @@ import pytest
 from conftest import Cli
 from desk import Desk, libraries, steps
 from desk import made as made_desk
-from scripted import ScriptedEndpoint, comparison_of, stage, write_problems
+from scripted import Reply, ScriptedEndpoint, comparison_of, stage, write_problems
 from store_helpers import fixed
 
 from tfgrpo.domains.verifier import Verifier
@@ -55,7 +55,7 @@ def make(tmp_path: Path, verifier: Verifier) -> Callable[..., Desk]:
 
 
 def trained(
-    desk: Desk, script: Callable[[dict[str, Any]], str], *first: str
+    desk: Desk, script: Callable[[dict[str, Any]], str | Reply], *first: str
 ) -> tuple[list[str], ScriptedEndpoint]:
     """Returns the library that a run ends with, and who answered."""
     if first:

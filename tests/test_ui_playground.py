@@ -216,13 +216,7 @@ ASKED = [(one["role"], one["content"]) for one in (TURNS[1], TURNS[2], TURNS[5])
 
 
 def test_the_earlier_turns_of_a_call_go_along_and_are_in_its_case(tmp_path: Path) -> None:
-    requests: list[dict[str, Any]] = []
-
-    def notes(request: dict[str, Any]) -> str:
-        requests.append(request)
-        return script(request)
-
-    with ScriptedEndpoint(notes) as server:
+    with ScriptedEndpoint(script) as server:
         store, address = conversation(tmp_path, server.base_url)
         visitor = Visitor(store)
         link = next(one for one in links(visitor.get(address)) if "playground" in one)
@@ -235,8 +229,8 @@ def test_the_earlier_turns_of_a_call_go_along_and_are_in_its_case(tmp_path: Path
         for wrong in ("x", "{}", '[["system", "x"]]', '[["user", 1]]', '[["user"]]', '["user"]'):
             assert visitor.post("/playground", fields | {"turns": wrong}, status=400)
         id, page = over(visitor, visitor.post("/playground", fields))
-        assert [spoken(one) for one in requests] == [ASKED, ASKED]
-        assert all("Be short." in json.dumps(one["messages"]) for one in requests)
+        assert [spoken(one) for one in server.requests] == [ASKED, ASKED]
+        assert all("Be short." in json.dumps(one["messages"]) for one in server.requests)
         assert turns[0] in page, "they go along with the next trial too"
         visitor.post(f"/playground/{id}/keep", {"answer": "3"})
         alone, _ = over(visitor, visitor.post("/playground", fields | {"turns": "", "system": ""}))
@@ -297,13 +291,7 @@ def test_a_call_goes_on_in_the_playground_in_a_browser(
 ) -> None:
     from test_ui_browser import Hand, violations
 
-    requests: list[dict[str, Any]] = []
-
-    def notes(request: dict[str, Any]) -> str:
-        requests.append(request)
-        return script(request)
-
-    with ScriptedEndpoint(notes) as server:
+    with ScriptedEndpoint(script) as server:
         store, address = conversation(tmp_path, server.base_url)
         with (
             serving(store) as url,
@@ -326,7 +314,7 @@ def test_a_call_goes_on_in_the_playground_in_a_browser(
             hand.write("main input[name=answer]", "3")
             hand.follow("form[action$='/keep'] button")
             hand.sees("It is a case", ".notice")
-    assert [spoken(one) for one in requests] == [ASKED, ASKED]
+    assert [spoken(one) for one in server.requests] == [ASKED, ASKED]
     (case,) = load(tmp_path / "cases.jsonl")
     assert case.messages == (("system", "Be short."), *ASKED)
 

@@ -9,9 +9,9 @@ places: each of them is run whatever becomes of the others.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tfgrpo.learn.assign import CANDIDATES, EXAMPLES
 from tfgrpo.learn.collector import Collector, Race
@@ -34,7 +34,7 @@ from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
-from tfgrpo.store.records import Operation
+from tfgrpo.store.records import Library, Operation
 
 NEEDED = 60
 """Attempts with and without a candidate that tell an effect of .3 from none with a power of 80 %
@@ -120,57 +120,41 @@ class Proposals:
         operations: list[Operation] = []
         votes: list[Operation] = []
         refused: list[Refusal] = []
-        won: dict[int, bool] = {}
-        lessons = ranked(advantages, texts.values())
-
-        def there_already(text: str) -> list[str]:
-            return [id for id, _ in repeats(text, texts) if id not in gone]
-
-        new = [
-            number
-            for number, (lesson, _) in enumerate(lessons)
-            if not there_already(lesson.text) and not repeats(lesson.text, declined)
-        ]
-        for number, (lesson, taught_by) in enumerate(lessons):
+        new: list[tuple[int, Lesson, dict[str, Any]]] = []
+        for number, (lesson, taught_by) in enumerate(ranked(advantages, texts.values())):
             problem = lesson.group.problem.id
             evidence = {**step.origin.evidence, **evidence_of(lesson)}
             if len(taught_by) > 1:
                 evidence["problems"] = taught_by
-            if known := there_already(lesson.text):
+            known = [id for id, _ in repeats(lesson.text, texts) if id not in gone]
+            if known:
                 vote = Operation("KEEP", known[0], None, lesson.reason, evidence)
                 (votes if known[0] in pool.in_force.by_id else operations).append(vote)
             elif repeats(lesson.text, declined):
                 refused.append(Refusal(lesson.text, problem, DECLINED))
-            elif not free or not races:
-                refused.append(Refusal(lesson.text, problem, CROWDED))
             else:
-                if number not in won:
-                    next_ones = [n for n in new if n >= number][: min(free, races)]
-                    ready = {n: lessons[n][0] for n in next_ones}
-                    won |= await self._raced(step, pool, rivals, ready)
-                races -= 1
-                if not won[number]:
-                    refused.append(Refusal(lesson.text, problem, LOST))
+                new.append((number, lesson, evidence))
+        while racing := new[: min(free, races)]:
+            new, races = new[len(racing) :], races - len(racing)
+            wins = await gather_all(
+                self._wins(step, pool.in_force.less(frozenset(rivals.like(x.text))), x, number)
+                for number, x, _ in racing
+            )
+            for won, (number, lesson, evidence) in zip(wins, racing, strict=True):
+                if not won:
+                    refused.append(Refusal(lesson.text, lesson.group.problem.id, LOST))
                     continue
                 free -= 1
                 id = derived_id(step.origin.uid, step.number, number)
-                texts[id] = lesson.text
                 operations.append(Operation("ADD", id, lesson.text, lesson.reason, evidence))
+        refused += [Refusal(one.text, one.group.problem.id, CROWDED) for _, one, _ in new]
         self._parts.progress.decided = self._parts.progress.lessons
         return Entering(tuple(operations), tuple(votes), tuple(refused))
 
-    async def _raced(
-        self, step: Step, pool: Pool, rivals: Rivals, lessons: Mapping[int, Lesson]
-    ) -> dict[int, bool]:
-        """Returns which of some lessons, by their numbers, win at their own problems."""
-
-        def race(number: int, lesson: Lesson) -> Race:
-            beside = pool.in_force.less(frozenset(rivals.like(lesson.text)))
-            mean = fmean(lesson.group.rewards)
-            return Race(step.number, lesson.group, number, lesson.text, beside, TRIES, mean)
-
-        wins = await gather_all(self._collector.wins(race(*one)) for one in lessons.items())
-        return dict(zip(lessons, wins, strict=True))
+    async def _wins(self, step: Step, library: Library, lesson: Lesson, number: int) -> bool:
+        mean = fmean(lesson.group.rewards)
+        race = Race(step.number, lesson.group, number, lesson.text, library, TRIES, mean)
+        return await self._collector.wins(race)
 
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
         """Returns the ADDs of examples. They come once, after the first step, where nothing has any
