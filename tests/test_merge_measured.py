@@ -75,7 +75,7 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
     assert mine.stages["rollout"] == asked == 36 * 8 * 4, "the trial is not paid for again"
     assert "left out" in done.stdout
     assert "redundant" in done.stdout
-    assert "4 of 4 pairs were seen often enough" in done.stdout
+    assert "pairs seen often enough to tell: 4 of 4" in done.stdout
     with Store.open(tmp_path) as store:
         main = store.tip("main")
         assert {e.text for e in store.library(main)} == {
@@ -96,7 +96,7 @@ def test_a_measured_conflict_stops_a_merge_and_a_side_decides_it(
     show = " ".join(cli("show", "main").stdout.split())
     page = page_alone(tmp_path / ".tfgrpo/store.db", "/version/main")
     for words in (
-        "4 of 4 pairs were seen often enough",
+        "pairs seen often enough to tell: 4 of 4",
         "redundant, either helps as much as both: ",
         f"left out for what it does beside the other side: {ALSO}",
     ):
@@ -250,7 +250,7 @@ def test_a_merge_says_how_many_pairs_were_seen_often_enough(
     assert done["calls"] == done["attempts"] == 8 * 4
     assert "dollars" in done
     assert done["run"]
-    assert "0 of 4 pairs were seen often enough" in cli("show", "main").stdout
+    assert "pairs seen often enough to tell: 0 of 4" in cli("show", "main").stdout
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def figure_lines(figures: Mapping[str, Any], words: Mapping[str, str]) -> Iterat
     yield f"measured in run {text(figures.get('run'))}{on}, {attempts}"
     possible, examined = (whole(figures.get(f"pairs_{key}")) for key in ("possible", "examined"))
     if possible is not None and examined is not None:
-        yield f"{examined} of {plural(possible, 'pair')} were seen often enough to tell"
+        yield f"pairs seen often enough to tell: {examined} of {possible}"
     decided: set[str] = set()
     for pair in map(mapping, listed(figures.get("pairs"))):
         kind, ids = text(pair.get("kind")), texts(pair.get("experiences"))

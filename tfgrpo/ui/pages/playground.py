@@ -97,7 +97,7 @@ def _earlier(visit: Visit) -> tuple[Message, ...]:
         one for one in turns if len(one) == 2 and one[0] in SPEAKERS and isinstance(one[1], str)
     ]
     if not isinstance(pairs, list) or len(good) != len(pairs):
-        raise BadForm("the earlier turns are none", hint="go back and try the call again")
+        raise BadForm("the earlier turns cannot be read", hint="go back and try the call again")
     return tuple((role, text) for role, text in good)
 
 
