@@ -126,7 +126,7 @@ def report(path: Path) -> int:
     for page in (
         "/",
         "/library",
-        "/library?sort=keeps",
+        "/library?sort-library=confirmed",
         "/library?q=usual",
         f"/experience/{id}",
         f"/version/v{newest}",
