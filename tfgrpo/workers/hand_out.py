@@ -271,7 +271,7 @@ class HandedOut:
             seconds=self._heartbeat,
         )
         if self._budget is not None:
-            await self._budget.look_after()
+            await self._budget.give_back()
         before = {one.id for one in self._crew if one.alive}
         self._crew = await self._queue.crew()
         there = [one.seconds for one in self._crew if not one.ended]

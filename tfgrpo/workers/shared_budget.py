@@ -4,9 +4,9 @@ What nobody has leased lies in a row beside the queue. Who runs short takes a sl
 what is not set aside at every sign of life. Where the row is empty and nobody holds a lease, the
 budget is reached.
 
-The lease of a holder that is missed goes: the driver works the row out anew from the limit, the
-journal, and what the living hold. One that only was silent takes out what its calls in flight may
-cost when it returns. Calls in flight at a death are in no budget.
+The lease of a worker that died stays: what it had in flight may be on the bill, and nobody knows
+what it cost. So it counts as spent, for later sessions of the run too; one that only was silent
+gives back what it has not spent when it returns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tfgrpo.model.budget import Budget
 from tfgrpo.workers.queue import HEARTBEAT, SILENT, Queue
 
 DRIVER = "driver"
-SLICE = 16
+SLICE = 4
 """A lease is enough for so many calls at their costliest, where there is that much."""
 PAUSE = 0.2
 """Seconds between two looks for what others give back."""
@@ -35,11 +35,8 @@ COUNT = "update budgets set rest = rest + %(more)s where run = %(run)s"
 EARLIER = """
 delete from leases where run = %(run)s and starts_with(holder, %(driver)s) and holder <> %(holder)s
 """
-"""A run has one driver: what an earlier one held is laid out anew."""
-MISS = """
-delete from leases where run = %(run)s and beat < now() - %(silent)s * interval '1 second'
-returning holder
-"""
+"""A run has one driver: what an earlier one held is laid out anew, but for what it had in flight,
+which is in a file beside the store."""
 TAKE = """
 with mine as (
     select 1 from leases where run = %(run)s and holder = %(holder)s for update),
@@ -54,15 +51,17 @@ hold as (
      where run = %(run)s and holder = %(holder)s and exists (select 1 from part))
 select amount::text from part
 """
-"""No row where the lease is gone: this holder was taken for dead."""
+"""No row where there is no lease yet, or this is an earlier driver, whose lease is gone."""
 IS_LEFT = """
 select rest > 0 or exists (
     select 1 from leases where run = %(run)s and holder <> %(holder)s and amount > 0
-       and beat > now() - %(silent)s * interval '1 second') as is_left
+       and beat > now() - %(silent)s * interval '1 second') as is_left,
+  (select coalesce(sum(amount), 0) from leases where run = %(run)s
+       and beat <= now() - %(silent)s * interval '1 second')::text as cut_off
   from budgets where run = %(run)s
 """
-"""Whether waiting may help. A statement of its own: the one above may have waited for another that
-took all there was, and would not see whose it is now."""
+"""Whether waiting may help, and what the dead held. A statement of its own: the one above may have
+waited for another that took all there was, and would not see whose it is now."""
 GIVE = """
 with mine as (
     select amount, spent from leases where run = %(run)s and holder = %(holder)s for update),
@@ -76,10 +75,9 @@ update budgets
             - (%(spent)s::numeric - coalesce((select spent from mine), %(accounted)s::numeric))
  where run = %(run)s
 """
-"""What a lease was, less what was spent of it and what is held on to, is others' again. Whoever was
-taken for dead has no lease to give back, and what it still holds is taken out anew. All from what
-the lease is now, with what was spent in all by then: a second time changes nothing, where nobody
-knows whether the first one came through."""
+"""What a lease was, less what was spent of it and what is held on to, is others' again. All from
+what the lease is now, with what was spent in all by then: a second time changes nothing, where
+nobody knows whether the first one came through."""
 
 
 class SharedBudget(Budget):
@@ -97,7 +95,7 @@ class SharedBudget(Budget):
         self._run, self._holder, self._silent = "", "", 0.0
         self._accounted = self._spent
         self._taking = asyncio.Lock()
-        self._missing = False
+        self._of_the_dead = 0
 
     @property
     def amount(self) -> str:
@@ -111,28 +109,13 @@ class SharedBudget(Budget):
         self._silent = SILENT * heartbeat
 
     async def share(self) -> None:
-        """Lays out what is left of the whole budget for others. Raises StoreError."""
-        assert self._queue is not None
-        await self._queue.execute(SPREAD, run=self._run, in_tokens=self.in_tokens)
-        await self._queue.execute(EARLIER, run=self._run, driver=DRIVER, holder=self._holder)
-        await self._queue.rows(MISS, run=self._run, silent=self._silent)
-        await self.give_back()
-        await self._count()
-
-    async def look_after(self) -> None:
-        """Gives back what is idle here, and takes back what the dead held. Raises StoreError."""
-        assert self._queue is not None
-        await self.give_back()
-        missing, self._missing = self._missing, True  # until it is known that nobody was
-        missed = await self._queue.rows(MISS, run=self._run, silent=self._silent)
-        if missed or missing:
-            await self._count()
-        self._missing = False
-
-    async def _count(self) -> None:
-        """Has what is laid out be what the journal, read last, leaves of the limit."""
+        """Lays out for others what the journal, read last, leaves of the limit. Raises
+        StoreError."""
         assert self._queue is not None
         assert self._recount is not None
+        await self._queue.execute(SPREAD, run=self._run, in_tokens=self.in_tokens)
+        await self._queue.execute(EARLIER, run=self._run, driver=DRIVER, holder=self._holder)
+        await self.give_back()
         rows = await self._queue.rows(LAID_OUT, run=self._run)
         left = round((self.limit - self._recount()) * self._unit) - self._cut_off
         await self._queue.execute(COUNT, run=self._run, more=left - int(rows[0]["amount"]))
@@ -176,8 +159,11 @@ class SharedBudget(Budget):
                 return True
             rows = await self._queue.rows(IS_LEFT, silent=self._silent, **names)
             if not rows or not rows[0]["is_left"]:
+                self._of_the_dead = int(rows[0]["cut_off"]) if rows else 0
                 return False
             await asyncio.sleep(PAUSE)
 
     def _account(self) -> str:
-        return f"{super()._account()} here"
+        dead = self.format(self._of_the_dead)
+        cut_off = f", {dead} set aside for calls of workers that died" if self._of_the_dead else ""
+        return f"{super()._account()} here{cut_off}"
