@@ -47,12 +47,10 @@ def check_place(path: Path | str) -> None:
 
 
 @contextmanager
-def replacing(
-    path: Path | str, *, mode: int = PRIVATE, durable: bool = False
-) -> Iterator[IO[bytes]]:
+def replacing(path: Path | str, *, mode: int = PRIVATE) -> Iterator[IO[bytes]]:
     """Opens a new file that takes the place of `path` when the block ends well and what it holds is
-    on the disk: a loss of power leaves the old file or the new one. With `durable` it is the new
-    one as soon as this returns. A link there is replaced, not followed. Raises OSError."""
+    on the disk: a loss of power leaves the old file or the new one, and the new one as soon as this
+    returns. A link there is replaced, not followed. Raises OSError."""
     check_place(path)
     folder, name = os.path.split(os.fspath(path))
     handle, temporary = _new(folder, name, mode)
@@ -66,8 +64,7 @@ def replacing(
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    if durable:
-        sync_folder(folder or ".")
+    sync_folder(folder or ".")
 
 
 def _new(folder: str, name: str, mode: int) -> tuple[int, str]:
@@ -118,11 +115,9 @@ def is_database(path: Path | str) -> bool:
     return False
 
 
-def write(
-    path: Path | str, content: str | bytes, *, mode: int = PRIVATE, durable: bool = False
-) -> None:
+def write(path: Path | str, content: str | bytes, *, mode: int = PRIVATE) -> None:
     """Writes a file whole or not at all; text as UTF-8. As `replacing` does."""
-    with replacing(path, mode=mode, durable=durable) as file:
+    with replacing(path, mode=mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 

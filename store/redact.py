@@ -350,7 +350,7 @@ def _mark(store: Store, plans: Sequence[Sequence[str]]) -> None:
         before = _opened(path)
         try:
             if plans:
-                atomic_write.write(path, json.dumps(plans), durable=True)
+                atomic_write.write(path, json.dumps(plans))
             else:
                 path.unlink(missing_ok=True)
             if before is not None:

@@ -29,7 +29,7 @@ def test_a_file_is_replaced_whole_or_left_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         write_half()
     assert path.read_text() == "one"
-    atomic_write.write(path, b"two", durable=True)
+    atomic_write.write(path, b"two")
     assert path.read_text() == "two"
     assert os.listdir(tmp_path) == ["file"], "nothing is left behind"
     with pytest.raises(IsADirectoryError):
@@ -50,7 +50,7 @@ def test_only_where_a_folder_cannot_be_synchronised_that_is_no_error(
 
     monkeypatch.setattr(os, "fsync", fsync)
     with nullcontext() if number == errno.EINVAL else pytest.raises(OSError, match="error"):
-        atomic_write.write(tmp_path / "file", "new", durable=True)
+        atomic_write.write(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "new"
 
 

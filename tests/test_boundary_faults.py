@@ -25,6 +25,7 @@ import pytest
 from boundary_faults import KINDS, Faults, built
 from boundary_verbs import ELSEWHERE, FIRST, LOOKING, LOOKS, SECRET, VERBS
 from port_rows import call, write
+from power_device import PowerDevice
 from test_collected_problems import record
 from test_house import commands
 from test_proposals import proposed
@@ -38,6 +39,8 @@ MOST = 10_000 if LONG else int(os.environ.get("TFGRPO_FAULTS", "1"))
 kinds of faults."""
 SOME = len(KINDS) if LONG or "TFGRPO_FAULTS" in os.environ else 1
 """How many kinds of faults a verb has."""
+CUT = list(VERBS) if SOME > 1 else random.Random(len(VERBS)).sample(list(VERBS), 4)
+"""Verbs that are tried on a disk whose power goes."""
 
 pytestmark = [
     pytest.mark.skipif(
@@ -221,6 +224,56 @@ def test_a_fault_leaves_a_verb_done_or_not_done(
         with capsys.disabled():
             print(f"\n{verb}: {', '.join(row)}", flush=True)
     assert not wrong, f"{len(wrong)} faults\n" + "\n".join(wrong[:20])
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PowerDevice]:
+    try:
+        with PowerDevice(tmp_path_factory.mktemp("disk")) as device:
+            device.format()
+            yield device
+    except OSError as error:
+        pytest.skip(f"needs rights to mount a disk: {error}")
+
+
+@pytest.mark.parametrize("verb", CUT)
+def test_a_disk_that_loses_power_has_a_verb_done_or_not_done(
+    verb: str, faults: Faults, prepared: Path, disk: PowerDevice, tmp_path: Path
+) -> None:
+    """A real disk under ext4, which drops what was not flushed: when the verb has said that it is
+    done, all of that or a half; and when it was killed at some call."""
+    whole, sectors = tmp_path / "whole", tmp_path / "sectors"
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    shutil.copytree(prepared, whole)
+    if verb in FIRST:
+        assert faults.run(whole, *FIRST[verb]).code == 0
+    disk.order("on")
+    with disk.mounted(mount):
+        shutil.rmtree(mount / "work", ignore_errors=True)
+        shutil.copytree(whole, mount / "work")
+    disk.order("save", str(sectors))
+    before, old = shape(state(faults, whole, verb)), files(whole)
+    done = faults.run(whole, *VERBS[verb])
+    assert done.code == 0, done.said
+    after, new = shape(state(faults, whole, verb)), files(whole)
+    chance = random.Random(verb if "TFGRPO_SAME_EXAMPLES" in os.environ else None)
+    kills = chance.sample(range(1, done.calls + 1), min(done.calls, MOST, 40))
+    cases = [("", 0), ("1", 0), *((chance.choice(["", "2"]), at) for at in kills)]
+    wrong = []
+    for seed, at in cases:
+        disk.order("load", str(sectors))
+        with disk.mounted(mount):
+            outcome = faults.run(mount / "work", *VERBS[verb], kind="kill", at=at)
+            disk.order("cut", seed)
+        disk.order("on")
+        with disk.mounted(mount):
+            folder = mount / "work"
+            problem = torn(old, new, files(folder), outcome.code)
+            problem = problem or examine(faults, folder, verb, outcome.code, (before, after))
+        if problem:
+            wrong.append(f"cut {seed or 'all'} after call {at or 'the last'}: {problem}")
+    assert not wrong, f"{len(wrong)} of {len(cases)}\n" + "\n".join(wrong)
 
 
 def examine(

@@ -237,5 +237,5 @@ def restore(store: Store, search: BisectSearch) -> BisectSearch:
     content = {"format": FORMAT, "marks": [mark._asdict() for mark in search.marks]}
     text = json.dumps(content, ensure_ascii=False, indent=1)
     file(store).parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # of a database: none yet
-    atomic_write.write(file(store), text, durable=True)
+    atomic_write.write(file(store), text)
     return search

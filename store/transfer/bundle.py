@@ -114,7 +114,7 @@ def create(
     needs |= {d for d in at.values() if d not in digests and d != ROOT.digest}
     header = Header(Names(head if head and BRANCH + head in at else None, at), tuple(sorted(needs)))
     try:
-        with replacing(path, mode=SHARED, durable=True) as file:
+        with replacing(path, mode=SHARED) as file:
             file.writelines(lines(header, exported(store.port, numbers)))
             file.seek(0)
             return header, Bundle(path, file).verify(needs_met(store)).held.versions

@@ -94,12 +94,14 @@ def rewrite(store: Store, folder: Path) -> tuple[Path, ...]:
 
 
 def forget(folder: Path) -> None:
-    """Takes away what `materialise` wrote, and the folder when nothing else is in it."""
+    """Takes away what `materialise` wrote, and the folder when nothing else is in it: also from the
+    disk, with what went beside it before."""
     for path in library_files(folder):
         path.unlink(missing_ok=True)
         atomic_write.clear_copies(path)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
+        atomic_write.sync_folder(folder.parent)
 
 
 def library_files(folder: Path) -> LibraryFiles:

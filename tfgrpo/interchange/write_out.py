@@ -94,7 +94,7 @@ def save(
     about_it["folder"] = skill_folder(path)
     pieces = export(store, revision, format, **about_it)
     beside = FOLDER in os.path.abspath(path).split(os.sep)
-    with replacing(path, mode=PRIVATE if beside else SHARED, durable=not beside) as file:
+    with replacing(path, mode=PRIVATE if beside else SHARED) as file:
         file.writelines(piece.encode() for piece in pieces)
 
 
