@@ -9,8 +9,8 @@ import click
 from tfgrpo.cli import log, options, printing
 from tfgrpo.cli.event_text import events_lines
 from tfgrpo.cli.flags import JSON, option
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.evaluation.bisect_judges import forget, materialise

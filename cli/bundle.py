@@ -9,8 +9,8 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, option
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REF, REVISION, App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.transfer import bundle as bundles
 from tfgrpo.store.transfer.other_store import parse_name
 from tfgrpo.store.transfer.pack_stream import Names, printable

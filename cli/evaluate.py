@@ -11,7 +11,7 @@ import click
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.flags import COUNT, JSON, option
-from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.start_context import REVISION, App, pass_app
 from tfgrpo.notices import Notice, OnProgress, ScoresReady
 

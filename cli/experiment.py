@@ -11,8 +11,8 @@ import click
 from tfgrpo.cli import checkout
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, Named, force_option, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment

@@ -10,7 +10,7 @@ import click
 
 from tfgrpo.cli import checkout, options, printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, option
-from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.proposal import as_object
 from tfgrpo.cli.start_context import BRANCH, FINITE, App, force_option, pass_app
 from tfgrpo.notices import Notice, OnProgress, ScoresReady

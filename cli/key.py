@@ -11,8 +11,8 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, option, together
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.activity.key_ledger import (
     KeyLimits,
     Spent,

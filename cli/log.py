@@ -13,8 +13,8 @@ from tfgrpo.cli import graph as graphs
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.event_text import event_lines, version_move_lines
 from tfgrpo.cli.flags import COUNT, JSON, flag, option
+from tfgrpo.cli.help import CountedCommand
 from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, pass_app
-from tfgrpo.cli.suggest import CountedCommand
 from tfgrpo.display.event_lines import event_object
 from tfgrpo.display.order_changes import move_objects, moves_of
 from tfgrpo.display.version_rows import (

@@ -18,8 +18,8 @@ with suppress(ValueError):  # not in the main thread
 
 import click  # noqa: E402
 
+from tfgrpo.cli.help import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.cli.start_context import App  # noqa: E402
-from tfgrpo.cli.suggest import EVERYTHING, SuggestingGroup, nearest  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
 from tfgrpo.store.exit_codes import FAILED, INTERRUPTED, UNREAD  # noqa: E402
 
@@ -106,7 +106,7 @@ SECTIONS = {
         "fsck": ("fsck", "check the integrity of the store"),
         "model": ("model", "local models: list, get, serve, rm"),
         "serve": ("serve", "answer a fetch or push over standard input"),
-        "completion": ("completion", "print a shell completion script"),
+        "completion": ("help", "print a shell completion script"),
         "help": ("help", "the help of a command"),
     },
 }

@@ -8,8 +8,8 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REVISION, App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 
 
 @click.group(cls=SuggestingGroup)

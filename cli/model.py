@@ -11,8 +11,8 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import JSON, PORT, option
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.local.model_list import MODELS, LocalModel, find
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import click
 from tfgrpo.cli import checkout, printing
 from tfgrpo.cli.edit import edited, forget, read_file
 from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli.help import ListingGroup
 from tfgrpo.cli.start_context import App, Given, force_option, pass_app, pass_given
-from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:

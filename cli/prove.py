@@ -11,7 +11,7 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import JSON, flag, option
-from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.start_context import App, pass_app
 from tfgrpo.wording import with_bounds
 

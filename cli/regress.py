@@ -11,7 +11,7 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import COUNT, JSON, option
-from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.start_context import BRANCH, REVISION, App, pass_app
 from tfgrpo.cli.traffic import opened
 from tfgrpo.notices import OnProgress, ignore

@@ -6,8 +6,8 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, flag
+from tfgrpo.cli.help import ListingGroup
 from tfgrpo.cli.start_context import REMOTE, App, pass_app
-from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.store.transfer import locations
 from tfgrpo.store.transfer.remotes import Remotes, tracked
 from tfgrpo.trust.permissions import of_remote

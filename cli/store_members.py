@@ -8,8 +8,8 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, option
+from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import App, pass_app
-from tfgrpo.cli.suggest import SuggestingGroup
 from tfgrpo.store.opening import members_of
 from tfgrpo.store.port import Level
 

@@ -8,9 +8,9 @@ import click
 
 from tfgrpo.cli import checkout, printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, option
+from tfgrpo.cli.help import CountedCommand
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
 from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, force_option, pass_app
-from tfgrpo.cli.suggest import CountedCommand
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.history.name_moves import PROTECTED

@@ -9,7 +9,7 @@ import click
 
 from tfgrpo.cli import checkout, cost, options, printing
 from tfgrpo.cli.flags import flag, option
-from tfgrpo.cli.help_sections import SectionedCommand
+from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
 from tfgrpo.learn.next_commands import next_steps
 from tfgrpo.store.errors import StoreError

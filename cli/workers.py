@@ -10,9 +10,9 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, option
+from tfgrpo.cli.help import ListingGroup
 from tfgrpo.cli.options import CONFIG
 from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
-from tfgrpo.cli.suggest import ListingGroup
 from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
 from tfgrpo.workers.queue import queue_address

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import click
 
+from tfgrpo.cli.help import EVERYTHING
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.cli.suggest import EVERYTHING
 
 
 def pages(name: str, command: click.Command, parent: click.Context | None) -> Iterator[str]:

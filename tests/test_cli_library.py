@@ -10,7 +10,7 @@ import pytest
 from conftest import Cli, one_line_error
 from test_house import commands
 
-from tfgrpo.cli.suggest import MEANT, NEEDLESS
+from tfgrpo.cli.help import MEANT, NEEDLESS
 
 DAYS, EUROS = "Count both the first and the last day.", "Round up to whole euros."
 

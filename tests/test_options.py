@@ -12,10 +12,9 @@ import pytest
 from conftest import ROOT
 
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.cli.help_sections import SECTIONS, SectionedCommand
+from tfgrpo.cli.help import EVERYTHING, SECTIONS, SectionedCommand
 from tfgrpo.cli.main import COMMANDS, FIRST, tfgrpo
 from tfgrpo.cli.options import FLAGS
-from tfgrpo.cli.suggest import EVERYTHING
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.project import open_project, read_options
 from tfgrpo.settings import EvalSettings, TrainSettings, build

@@ -159,7 +159,7 @@ import tfgrpo.cli.main
 """
 
 
-@pytest.mark.parametrize("module", ["click", "tfgrpo.cli.start_context", "tfgrpo.cli.suggest"])
+@pytest.mark.parametrize("module", ["click", "tfgrpo.cli.start_context", "tfgrpo.cli.help"])
 def test_ctrl_c_while_modules_load_prints_no_traceback(tmp_path: Path, module: str) -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOADING, module],
