@@ -128,7 +128,7 @@ def feedback(
       tfgrpo feedback call-3f9c --score false --correct "40 euros"
       tfgrpo feedback --scale stars=1..5
     """
-    from tfgrpo.proxy.metrics import sums_of_feedback
+    from tfgrpo.proxy.telemetry import sums_of_feedback
     from tfgrpo.store.activity.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}

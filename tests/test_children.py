@@ -113,7 +113,7 @@ asyncio.run(use())
     "what settles experiments": (
         """
 import subprocess
-from tfgrpo.proxy.experiment_decider import SETTLE
+from tfgrpo.proxy.running_experiments import SETTLE
 from tfgrpo.store import child_processes as c
 process = c.start(c.python("-c", SETTLE, ".tfgrpo/store.db"), c.without_keys(*c.DATABASE))
 tell()

@@ -41,9 +41,9 @@ from tfgrpo.production.experiment import (
 from tfgrpo.production.experiment_end import settle, settle_all
 from tfgrpo.production.experiment_evidence import Evidence, evidence, weighed
 from tfgrpo.production.rollback import rollback
-from tfgrpo.proxy.experiment_decider import Decider
 from tfgrpo.proxy.library_choice import Chooser
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
+from tfgrpo.proxy.running_experiments import Decider
 from tfgrpo.store import (
     InvalidName,
     InvalidOperation,
@@ -576,8 +576,8 @@ def test_an_experiment_with_auto_decides_once_and_its_evidence_is_on_record(
     store: Store,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.1)
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.REST", 0.0)
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.LOOK", 0.1)
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.REST", 0.0)
     plan = ExperimentPlan(guards=(), auto=True)
     start(store, "e", ("prod", "main"), 0.5, plan, why="to try it")
     with ProxyThread(settings) as proxy, ProxyThread(settings) as other:
@@ -628,9 +628,9 @@ def test_an_end_waits_for_no_look_that_begins_at_that_moment(
         time.sleep(0.5)  # in which it is ended
         return starting(*given, **more)
 
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.05)
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.SETTLE", "import time; time.sleep(60)")
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.child_processes.start", begin)
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.LOOK", 0.05)
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.SETTLE", "import time; time.sleep(60)")
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.child_processes.start", begin)
     with closing(Chooser(settings)) as chooser:
         decider = Decider(chooser)
         assert begun.wait(60)

@@ -499,7 +499,7 @@ NAMED_SO = {
     "tfgrpo/mirror/commit_layout.py": {"made_of", "made_by_hand"},
     "tfgrpo/model/request_adaptation.py": {"asked_in_words"},
     "tfgrpo/production/experiment_evidence.py": {"said", "difference_said"},
-    "tfgrpo/proxy/passing_call.py": {"asked"},
+    "tfgrpo/proxy/recorded_call.py": {"asked"},
     "tfgrpo/proxy/client_connection.py": {"connection_made"},
     "tfgrpo/proxy/passed_socket.py": {"connection_made"},
     "tfgrpo/proxy/provider_connection.py": {"connection_made"},

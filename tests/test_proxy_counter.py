@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.proxy.call_counter import Counter, count_lost, counter_path
+from tfgrpo.proxy.record_writer import Counter, count_lost, counter_path
 from tfgrpo.store.activity.traffic import Traffic
 from tfgrpo.store.opening import open_traffic
 

@@ -14,8 +14,7 @@ import pytest
 from providers import Provider, ProxyThread
 from test_proxy_corpus import FORMS, MARK, REQUESTS, running
 
-from tfgrpo.proxy.http_message import Headers, Request
-from tfgrpo.proxy.known_heads import KnownHead
+from tfgrpo.proxy.http_message import Headers, KnownHead, Request
 
 __all__ = ["running"]
 LINES = b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nX-A: b\r\n"

@@ -16,12 +16,11 @@ from test_proxy import ASK, CHAT
 from test_traffic import recorded, wait
 
 from tfgrpo.proxy import record_writer
-from tfgrpo.proxy.call_counter import Counter, counter_path
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.http_message import Request
-from tfgrpo.proxy.passing_call import Call
 from tfgrpo.proxy.proxy_settings import ProxySettings
-from tfgrpo.proxy.record_writer import BATCH, RecordWriter, WriterSettings
+from tfgrpo.proxy.record_writer import BATCH, Counter, RecordWriter, WriterSettings, counter_path
+from tfgrpo.proxy.recorded_call import Call
 from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import ALL, CallFilter
 from tfgrpo.store.opening import open_traffic

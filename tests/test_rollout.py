@@ -90,8 +90,8 @@ def test_it_goes_on_in_the_proxys_care_which_tells_too(
     store: Store,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.LOOK", 0.1)
-    monkeypatch.setattr("tfgrpo.proxy.experiment_decider.REST", 0.0)
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.LOOK", 0.1)
+    monkeypatch.setattr("tfgrpo.proxy.running_experiments.REST", 0.0)
     process = subprocess.Popen(
         [TFGRPO, "--store", str(store.path), "rollout", "main", "--on", "prod", "--share", "50%"],
         env=environment(),

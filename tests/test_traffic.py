@@ -26,9 +26,9 @@ from proxy_fixtures import counting_provider as provider
 from test_proxy import CHAT, listen, wait
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.proxy.metrics import Labels
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.proxy.recorder import Recorder
+from tfgrpo.proxy.telemetry import Labels
 from tfgrpo.store import Operation, Store, TfgrpoError
 from tfgrpo.store.activity.traffic import (
     CallContent,

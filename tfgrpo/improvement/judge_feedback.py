@@ -17,7 +17,7 @@ from tfgrpo.model.gather import gather_all
 from tfgrpo.model.token_counts import count
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
-from tfgrpo.proxy.metrics import sums_of_feedback
+from tfgrpo.proxy.telemetry import sums_of_feedback
 from tfgrpo.rollout.attempt import judge
 from tfgrpo.session import open_session, options_of
 from tfgrpo.store.activity.traffic import CallFilter, Feedback, Traffic, traffic_path

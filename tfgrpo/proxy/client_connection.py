@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from tfgrpo.proxy.exchange import Exchange
-from tfgrpo.proxy.http_message import BadRequest, Headers, Request, error_body, own_answer
-from tfgrpo.proxy.known_heads import KnownHead
+from tfgrpo.proxy.http_message import (
+    BadRequest,
+    Headers,
+    KnownHead,
+    Request,
+    error_body,
+    own_answer,
+)
 from tfgrpo.proxy.own_routes import OwnExchange
 from tfgrpo.proxy.passed_socket import PassedSocket, is_socket
 from tfgrpo.rendering.request_placement import place_of

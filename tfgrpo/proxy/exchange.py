@@ -22,9 +22,8 @@ from tfgrpo.proxy.http_message import (
     request_head,
 )
 from tfgrpo.proxy.library_choice import Chosen, UnknownLibrary
-from tfgrpo.proxy.passing_call import Call
 from tfgrpo.proxy.provider_connection import UpstreamConnection
-from tfgrpo.proxy.recorded_call import CUT
+from tfgrpo.proxy.recorded_call import CUT, Call
 from tfgrpo.proxy.subject_kinds import Asking, Undecided
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.rendering.request_placement import (

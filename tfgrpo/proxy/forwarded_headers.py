@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from tfgrpo.proxy.recorded_call import PACKINGS
-
 HOP = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate"),
@@ -24,6 +22,8 @@ PLAIN, HOPS, CONNECTION, CODING, SIZE, PACKING = range(6)
 and the one for chunks, apart), the body's length, how the body is packed."""
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key"})
 """The headers that a caller's key may be in."""
+PACKINGS = (b"gzip", b"deflate")
+"""How an answer may be packed that can be read here."""
 READABLE = frozenset({*PACKINGS, b"identity"})
 _zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
 _PARTS = {

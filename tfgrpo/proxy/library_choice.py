@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.proxy.experiment_arms import Arms, RunningExperiment
 from tfgrpo.proxy.proxy_settings import LOOPBACK, Classifier, LibraryChoice, ProxySettings, Rule
+from tfgrpo.proxy.running_experiments import Arms, RunningExperiment
 from tfgrpo.rendering.request_placement import Addition, Members, addition
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.store.canonical import digest

@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
-from tfgrpo.proxy.metrics import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
 from tfgrpo.proxy.recorder import Recorder, caller
+from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.traffic import (
     FeedbackRefused,

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.proxy.outbound_proxy import OutboundProxy, outbound_proxy
-from tfgrpo.proxy.personal_data import checked_regions
+from tfgrpo.proxy.withheld_words import checked_regions
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
 from tfgrpo.store.address import anchor, is_address

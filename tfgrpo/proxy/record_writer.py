@@ -5,11 +5,18 @@ once. What a batch costs, SQLite, JSON and histograms, some 0.05 ms a call, requ
 in a thread, for Python's threads take turns: that was the slowest hundredth of them. It ends when
 the pipe does: so a worker that is killed loses nothing of what it had handed over. One that takes
 the place of another gets first what that one may have written already.
+
+How many calls a worker has begun stands in a file that outlives it. The process that records holds
+it too: while either is alive, its lock is held. What was begun and is not on record once both are
+gone is lost, and counted by whoever sees that first: that process at its end, or whoever opens the
+record next.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
+import mmap
 import os
 import select
 import signal
@@ -18,14 +25,12 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from glob import glob
 from marshal import loads
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.proxy.call_counter import count_lost, settle
-from tfgrpo.proxy.metrics import Labels, sums_of
-from tfgrpo.proxy.passing_call import LENGTH
-from tfgrpo.proxy.recorded_call import SeenCall
-from tfgrpo.proxy.telemetry import Telemetry
+from tfgrpo.proxy.recorded_call import LENGTH, SeenCall
+from tfgrpo.proxy.telemetry import Labels, Telemetry, sums_of
 from tfgrpo.proxy.withheld_words import finder, without_identities, without_secrets
 from tfgrpo.store.activity.traffic import (
     CUT_OFF,
@@ -40,7 +45,7 @@ from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.spending import Spending
+    from tfgrpo.proxy.keys_and_limits import Spending
 
 UNRECORDED, RECORDED_AGAIN = "calls are not recorded", "calls are recorded again"
 """What is told when the file cannot be written, before the reason, and when it can be again."""
@@ -99,7 +104,7 @@ class RecordWriter:
         self._telemetry = Telemetry.of_environment(tell)
         self._spending: Spending | None = None
         if settings.spending is not None:
-            from tfgrpo.proxy.spending import Spending, SpendingSettings  # 20 MB of prices
+            from tfgrpo.proxy.keys_and_limits import Spending, SpendingSettings  # 20 MB of prices
 
             self._spending = Spending(SpendingSettings(*settings.spending), tell)
 
@@ -327,3 +332,84 @@ def main() -> None:
             os.write(1, " ".join(line.split()).encode() + b"\n")
 
     RecordWriter(WriterSettings(*json.loads(sys.argv[1])), tell).run(0)
+
+
+SIZE = 8
+"""Bytes of a count."""
+
+
+class Counter:
+    """A number in a file, which this process alone changes."""
+
+    def __init__(self, path: str) -> None:
+        self._file = _locked(path)
+        self._file.write(bytes(SIZE))
+        self._file.flush()
+        self._map = mmap.mmap(self._file.fileno(), SIZE)
+        self._cell = memoryview(self._map).cast("Q")
+        self._value = 0
+
+    @property
+    def descriptor(self) -> int:
+        """The open file, for the process that records: it shares the lock."""
+        return self._file.fileno()
+
+    def increase(self) -> None:
+        """Counts one more."""
+        self._cell[0] = self._value = self._value + 1
+
+    def close(self) -> None:
+        """Lets go of the file, which stays."""
+        self._cell.release()
+        self._map.close()
+        self._file.close()
+
+
+def _locked(path: str) -> IO[bytes]:
+    """Returns a new file whose lock is held. Whoever looks for workers that are gone may see it
+    first, before it is locked, and take it away: then another is made."""
+    while True:
+        file: IO[bytes] = open(  # noqa: SIM115
+            path, "w+b", opener=lambda name, flags: os.open(name, flags, 0o600)
+        )
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if _is_there(path, file):
+            return file
+        file.close()
+
+
+def _is_there(path: str, file: IO[bytes]) -> bool:
+    """Returns whether a file that was opened by this name still has it."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def counter_path(traffic: str, worker: str) -> str:
+    """Returns where the calls of a worker are counted."""
+    return f"{traffic}-worker-{worker}"
+
+
+def settle(traffic: Traffic, path: str, worker: str, descriptor: int) -> None:
+    """Counts as lost what a worker has begun and is not on record, and takes its file away; its
+    lock is held. Raises StoreError, and leaves the file then."""
+    begun = int.from_bytes(os.pread(descriptor, SIZE, 0), sys.byteorder)
+    missing = max(0, begun - traffic.recorded(worker))
+    if missing:
+        traffic.count_lost(missing)
+    with suppress(OSError):
+        os.unlink(counter_path(path, worker))
+
+
+def count_lost(traffic: Traffic, path: str) -> None:
+    """Adds what workers lost that are gone to the record. Raises StoreError."""
+    for name in glob(f"{path}-worker-*"):
+        with suppress(OSError), open(name, "r+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue  # it is alive
+            if not _is_there(name, file):
+                continue  # somebody else has counted it meanwhile
+            settle(traffic, path, name.rpartition("-")[2], file.fileno())

@@ -4,7 +4,7 @@ What a worker hands over (`record_writer.py`) outlives it, and a call is handed 
 of its answer is sent: where a worker is killed, it loses only calls that were under way. What it
 has handed over it holds until that is written, a tenth of a second: so
 where the process that writes is killed, another takes its place and gets it again. How many calls
-were begun stands in a file that is mapped into memory (`call_counter.py`), so that what was lost,
+were begun stands in a file that is mapped into memory (`record_writer.py`), so that what was lost,
 if both are killed, is counted.
 """
 
@@ -24,11 +24,10 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from tfgrpo.proxy.call_counter import Counter, counter_path
 from tfgrpo.proxy.http_message import sent_key
-from tfgrpo.proxy.passing_call import Call
-from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
-from tfgrpo.proxy.spending import SpendingSettings
+from tfgrpo.proxy.keys_and_limits import SpendingSettings
+from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED, Counter, counter_path
+from tfgrpo.proxy.recorded_call import Call
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import keyed

@@ -10,20 +10,19 @@ import socket
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.access_log import AccessLog
 from tfgrpo.proxy.client_connection import ClientConnection
 from tfgrpo.proxy.exchange import Exchange
-from tfgrpo.proxy.experiment_decider import Decider
 from tfgrpo.proxy.http_message import BadRequest, Request
-from tfgrpo.proxy.keys_and_limits import Desk
+from tfgrpo.proxy.keys_and_limits import Desk, SpendingSettings
 from tfgrpo.proxy.library_choice import Chooser, fields_of
 from tfgrpo.proxy.own_routes import OPEN, OWN
 from tfgrpo.proxy.provider_connection import Pool
 from tfgrpo.proxy.proxy_settings import LOOPBACK, ProxySettings
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
-from tfgrpo.proxy.spending import SpendingSettings
+from tfgrpo.proxy.running_experiments import Decider
 from tfgrpo.proxy.subject_kinds import Kinds
+from tfgrpo.proxy.telemetry import AccessLog
 from tfgrpo.proxy.withheld_words import finder
 from tfgrpo.rendering.request_placement import KEYS, looks_like_chat
 from tfgrpo.store.activity.key_ledger import ledger_path
@@ -33,8 +32,8 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.records import REDACTED
 
 if TYPE_CHECKING:
-    from tfgrpo.proxy.passing_call import Call
     from tfgrpo.proxy.provider_routing import Router
+    from tfgrpo.proxy.recorded_call import Call
 
 SWEEP = 5.0
 """Seconds between two looks for connections that have been idle for too long."""

@@ -1,178 +1,146 @@
-"""OpenTelemetry: a span for each call, an event for each feedback, and histograms of how long calls
-took and of their tokens, as OTLP over HTTP.
+"""What other tools read of calls: OpenTelemetry, Prometheus at `/metrics`, a file of JSON lines.
 
-The names are those of the GenAI conventions (all still "Development", schema gen-ai-dev/1.42); they
-stand here and nowhere else. The library is the prompt: `gen_ai.prompt.name` is its name and
-`gen_ai.prompt.version` the digest of its version, valid in every clone. Spans carry no words. They
-are sent as JSON, which every collector takes, from the process that records calls: no SDK is
-needed, and a collector that is slow or gone delays no call. What could not be sent is dropped, on
-the log once.
+To OpenTelemetry go a span for each call, an event for each feedback, and histograms of how long
+calls took and of their tokens, as OTLP over HTTP. The names are those of the GenAI conventions (all
+still "Development", schema gen-ai-dev/1.42), and stand here alone. The library is the prompt:
+`gen_ai.prompt.name` is its name and `gen_ai.prompt.version` the digest of its version, valid in
+every clone. Spans carry no words. They are sent as JSON, which every collector takes, from the
+process that records calls: no SDK is needed, and a collector that is slow or gone delays no call.
+What could not be sent is dropped, on the log once.
+
+What Prometheus reads are sums that grow with every batch of calls. They lie in the record of
+traffic, beside the calls, and are added to in the same transaction. So every worker answers for all
+of them, and they outlive restarts and the deletion of old calls. What callers choose (a model's
+name, a path, a revision) is a label only as long as there are few: after that it is `other`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import queue
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, route_of
+from tfgrpo.rendering.request_placement import BEDROCK, GOOGLE, api_of, place_of, route_of
 from tfgrpo.store.activity.traffic import CallRecord, Feedback
+from tfgrpo.store.errors import SettingsError
+from tfgrpo.store.records import REDACTED
+from tfgrpo.terminal_safe import complain
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.recorded_call import Call
+    from tfgrpo.proxy.withheld_words import Finder
 
 SCHEMA = "https://opentelemetry.io/schemas/gen-ai-dev/1.42"
 SERVICE = "service.name"
 OPERATION = "gen_ai.operation.name"
-PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
-PROMPT_NAME = "gen_ai.prompt.name"
 PROMPT_VERSION = "gen_ai.prompt.version"
-INPUT_TOKENS = "gen_ai.usage.input_tokens"
-CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
-OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
-STATUS = "http.response.status_code"
 ERROR = "error.type"
 CALL = "tfgrpo.call.id"
-LABEL = "tfgrpo.version"
-SUBJECT = "tfgrpo.subject"
 ARM = "tfgrpo.arm"
-ADDED = "tfgrpo.added_ms"
-KEY = "tfgrpo.key"
-TAG = "tfgrpo.tag."
-"""What the names of a call's own tags begin with."""
 EVALUATION = "gen_ai.evaluation.result"
-EVALUATION_NAME = "gen_ai.evaluation.name"
 SCORE = "gen_ai.evaluation.score.value"
 SCORE_LABEL = "gen_ai.evaluation.score.label"
 EXPLANATION = "gen_ai.evaluation.explanation"
 DURATION = "gen_ai.client.operation.duration"
 TOKEN_USAGE = "gen_ai.client.token.usage"
-TOKEN_TYPE = "gen_ai.token.type"
 METRICS = {
-    DURATION: ("s", tuple(0.01 * 2**n for n in range(14))),
-    TOKEN_USAGE: ("{token}", tuple(4.0**n for n in range(14))),
+    DURATION: ("s", [0.01 * 2**n for n in range(14)]),
+    TOKEN_USAGE: ("{token}", [4.0**n for n in range(14)]),
 }
 """Units, and the upper bounds of buckets that the conventions advise."""
-
 TIMEOUT = 5.0
 WAITING, LEAVE = 64, 6.0
 """Messages that wait for a collector at most, and seconds that it has for them at the end."""
 METRICS_PAUSE = 10.0
 """Seconds between two messages with metrics: each says what has been added since the last."""
-ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
-SERVICE_NAME = "OTEL_SERVICE_NAME"
-RESOURCE = "OTEL_RESOURCE_ATTRIBUTES"
 CLIENT, FAILED, DELTA = 3, 2, 1
 """A span's kind and its status, and sums since the last message, by OTLP's numbers."""
-GENERATE, CHAT = "generate_content", "chat"
 OPERATIONS = {
-    **dict.fromkeys(("/messages", "/chat/completions", "/responses"), CHAT),
-    **dict.fromkeys(("/converse", "/converse-stream"), CHAT),
-    **dict.fromkeys((":generateContent", ":streamGenerateContent"), GENERATE),
+    **dict.fromkeys(("/messages", "/chat/completions", "/responses"), "chat"),
+    **dict.fromkeys(("/converse", "/converse-stream"), "chat"),
+    **dict.fromkeys((":generateContent", ":streamGenerateContent"), "generate_content"),
 }
 PROVIDERS = {GOOGLE: "gcp.gemini", BEDROCK: "aws.bedrock"}
-
-
-class Histogram:
-    """Values in buckets: each counts those up to its bound, and the last all others."""
-
-    __slots__ = ("bounds", "buckets", "total")
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.buckets = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def add(self, value: float) -> None:
-        """Counts a value."""
-        self.buckets[bisect_left(self.bounds, value)] += 1
-        self.total += value
 
 
 class Telemetry:
     """Where spans and metrics are sent. `warn` is called with what is for the log."""
 
-    def __init__(
-        self,
-        endpoint: str,
-        headers: Mapping[str, str],
-        resource: Mapping[str, str],
-        warn: Callable[[str], object],
-    ) -> None:
+    def __init__(self, endpoint: str, warn: Callable[[str], object]) -> None:
         self._warn = warn
         self._endpoint = endpoint.rstrip("/")
-        self._headers = dict(headers)
+        resource = {SERVICE: "tfgrpo-proxy", **_pairs("OTEL_RESOURCE_ATTRIBUTES")}
+        resource[SERVICE] = os.environ.get("OTEL_SERVICE_NAME") or resource[SERVICE]
         self._resource = {"attributes": _attributes(resource)}
         self._trouble = False
         self._outbox: queue.Queue[tuple[str, bytes] | None] = queue.Queue(WAITING)
         self._thread: Thread | None = None
-        self._histograms: dict[tuple[str, tuple[tuple[str, object], ...]], Histogram] = {}
+        self._values: dict[tuple[str, tuple[tuple[str, object], ...]], list[float]]
+        self._values = defaultdict(list)
         self._since = time.time_ns()
         self._metrics_at = time.monotonic() + METRICS_PAUSE
 
     @classmethod
     def of_environment(cls, warn: Callable[[str], object]) -> Telemetry | None:
         """Returns what OpenTelemetry's own variables say; None where they name no endpoint."""
-        endpoint = os.environ.get(ENDPOINT)
-        if not endpoint:
-            return None
-        resource = {SERVICE: "tfgrpo-proxy", **_pairs(RESOURCE)}
-        if os.environ.get(SERVICE_NAME):
-            resource[SERVICE] = os.environ[SERVICE_NAME]
-        return cls(endpoint, _pairs(HEADERS), resource, warn)
+        endpoint = os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+        return cls(endpoint, warn) if endpoint else None
 
     def send_calls(self, calls: Iterable[CallRecord]) -> None:
         """Sends a span for each call, and counts them in the metrics."""
         spans = []
         for call in calls:
-            if _sampled(call):
+            # where the caller's own span is not kept, its trace would be torn
+            if call.trace is None or int(call.trace[-2:], 16) & 1:
                 spans.append(span(call))
             self._count(call)
         if spans:
-            self._send("/v1/traces", "resourceSpans", "scopeSpans", {"spans": spans})
+            self._send("traces", "Spans", {"spans": spans})
 
     def _count(self, call: CallRecord) -> None:
-        attributes = _common(call)
-        failed = {ERROR: str(call.status)} if _failed(call) else {}
-        self._observe(DURATION, {**attributes, **failed}, call.latency / 1e6)
+        common = tuple(_common(call).items())
+        failed = ((ERROR, str(call.status)),) if _failed(call) else ()
+        self._values[DURATION, (*common, *failed)].append(call.latency / 1e6)
         for kind, tokens in (("input", call.prompt_tokens), ("output", call.completion_tokens)):
             if tokens is not None:
-                self._observe(TOKEN_USAGE, {**attributes, TOKEN_TYPE: kind}, tokens)
-
-    def _observe(self, metric: str, attributes: Mapping[str, object], value: float) -> None:
-        key = metric, tuple(attributes.items())
-        histogram = self._histograms.get(key)
-        if histogram is None:
-            histogram = self._histograms[key] = Histogram(METRICS[metric][1])
-        histogram.add(value)
+                self._values[TOKEN_USAGE, (*common, ("gen_ai.token.type", kind))].append(tokens)
 
     def send_metrics(self, *, now: bool = False) -> None:
         """Sends what was counted since the last time, where that is long enough ago, or `now`."""
-        if not self._histograms or not (now or time.monotonic() >= self._metrics_at):
+        if not self._values or not (now or time.monotonic() >= self._metrics_at):
             return
-        histograms, self._histograms = self._histograms, {}
         since, self._since = self._since, time.time_ns()
         self._metrics_at = time.monotonic() + METRICS_PAUSE
         # Counts are numbers and not strings of digits: receivers have to take both, and some drop a
         # histogram that has the latter.
-        points: dict[str, list[dict[str, Any]]] = {}
-        for (metric, attributes), histogram in histograms.items():
-            points.setdefault(metric, []).append(
+        points: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (metric, attributes), values in self._values.items():
+            bounds = METRICS[metric][1]
+            buckets = [0] * (len(bounds) + 1)
+            for value in values:
+                buckets[bisect_left(bounds, value)] += 1
+            points[metric].append(
                 {
                     "attributes": _attributes(dict(attributes)),
                     "startTimeUnixNano": str(since),
                     "timeUnixNano": str(self._since),
-                    "count": sum(histogram.buckets),
-                    "sum": histogram.total,
-                    "bucketCounts": histogram.buckets,
-                    "explicitBounds": list(histogram.bounds),
+                    "count": len(values),
+                    "sum": math.fsum(values),
+                    "bucketCounts": buckets,
+                    "explicitBounds": bounds,
                 }
             )
+        self._values.clear()
         metrics = [
             {
                 "name": metric,
@@ -181,12 +149,24 @@ class Telemetry:
             }
             for metric, of_metric in points.items()
         ]
-        self._send("/v1/metrics", "resourceMetrics", "scopeMetrics", {"metrics": metrics})
+        self._send("metrics", "Metrics", {"metrics": metrics})
 
     def send_feedback(self, feedback: Feedback, call: CallRecord) -> None:
         """Sends an event for feedback, in the trace of its call."""
-        records = {"logRecords": [event(feedback, call)]}
-        self._send("/v1/logs", "resourceLogs", "scopeLogs", records)
+        attributes = {
+            "gen_ai.evaluation.name": "feedback",
+            SCORE: feedback.score,
+            SCORE_LABEL: feedback.label,
+            EXPLANATION: feedback.comment,
+            CALL: feedback.call,
+        }
+        event = {
+            **_ids(call),
+            "timeUnixNano": str(feedback.time * 1000),
+            "eventName": EVALUATION,
+            "attributes": _attributes(attributes),
+        }
+        self._send("logs", "Logs", {"logRecords": [event]})
 
     def close(self) -> None:
         """Gives what waits a moment to be sent."""
@@ -195,16 +175,16 @@ class Telemetry:
                 self._outbox.put_nowait(None)
             self._thread.join(LEAVE)
 
-    def _send(self, path: str, resources: str, scopes: str, records: Mapping[str, Any]) -> None:
+    def _send(self, path: str, kind: str, records: Mapping[str, Any]) -> None:
         """Has a message sent by a thread, for which nobody waits; where many wait already, it is
         dropped."""
         scope = {"scope": {"name": "tfgrpo.proxy"}, "schemaUrl": SCHEMA, **records}
-        body = json.dumps({resources: [{"resource": self._resource, scopes: [scope]}]}).encode()
+        resource = {"resource": self._resource, f"scope{kind}": [scope]}
         if self._thread is None:
             self._thread = Thread(target=self._work, daemon=True)
             self._thread.start()
         try:
-            self._outbox.put_nowait((path, body))
+            self._outbox.put_nowait((path, json.dumps({f"resource{kind}": [resource]}).encode()))
         except queue.Full:
             self._complain("the collector is too slow")
 
@@ -212,11 +192,11 @@ class Telemetry:
         from urllib.error import URLError
         from urllib.request import Request, urlopen
 
-        headers = {**self._headers, "Content-Type": "application/json"}
+        headers = {**_pairs("OTEL_EXPORTER_OTLP_HEADERS"), "Content-Type": "application/json"}
         while (message := self._outbox.get()) is not None:
             path, body = message
             try:
-                request = Request(self._endpoint + path, body, headers)
+                request = Request(f"{self._endpoint}/v1/{path}", body, headers)
                 with urlopen(request, timeout=TIMEOUT):
                     self._trouble = False
             except (URLError, OSError, ValueError) as error:
@@ -240,29 +220,27 @@ def _pairs(variable: str) -> dict[str, str]:
 
 def span(call: CallRecord) -> dict[str, Any]:
     """Returns the span of a call, as OTLP's JSON has it."""
-    common = _common(call)
+    common, failed = _common(call), _failed(call)
     operation = common[OPERATION]
     attributes: dict[str, object] = {
         **common,
-        INPUT_TOKENS: call.prompt_tokens,
-        CACHED_TOKENS: call.cached_tokens,
-        OUTPUT_TOKENS: call.completion_tokens,
-        STATUS: call.status,
+        "gen_ai.usage.input_tokens": call.prompt_tokens,
+        "gen_ai.usage.cache_read.input_tokens": call.cached_tokens,
+        "gen_ai.usage.output_tokens": call.completion_tokens,
+        "http.response.status_code": call.status,
         CALL: call.id,
-        LABEL: call.version,
-        SUBJECT: call.subject,
+        "tfgrpo.version": call.version,
+        "tfgrpo.subject": call.subject,
         ARM: call.arm,
-        ADDED: call.added / 1000,
-        KEY: call.key,
-        **{TAG + name: value for name, value in json.loads(call.tags or "{}").items()},
+        "tfgrpo.added_ms": call.added / 1000,
+        "tfgrpo.key": call.key,
+        **{f"tfgrpo.tag.{tag}": value for tag, value in json.loads(call.tags or "{}").items()},
+        ERROR: str(call.status) if failed else None,
     }
-    failed = _failed(call)
-    if failed:
-        attributes[ERROR] = str(call.status)
     name = call.route if operation is None else " ".join(filter(None, (operation, call.model)))
     return {
         **_ids(call),
-        **_parent(call),
+        **({"parentSpanId": call.trace.split("-")[1]} if call.trace else {}),
         "name": name,
         "kind": CLIENT,
         "startTimeUnixNano": str(call.time * 1000),
@@ -277,32 +255,15 @@ def _common(call: CallRecord) -> dict[str, str | None]:
     api = api_of(call.route)
     return {
         OPERATION: OPERATIONS.get(route_of(call.route).removeprefix("/v1")),
-        PROVIDER: PROVIDERS.get(api, api),
+        "gen_ai.provider.name": PROVIDERS.get(api, api),
         REQUEST_MODEL: call.model,
-        PROMPT_NAME: call.library,
+        "gen_ai.prompt.name": call.library,
         PROMPT_VERSION: call.digest,
     }
 
 
 def _failed(call: CallRecord) -> bool:
     return call.status >= 400 or not call.status
-
-
-def event(feedback: Feedback, call: CallRecord) -> dict[str, Any]:
-    """Returns the event of feedback, as OTLP's JSON has it."""
-    attributes: dict[str, object] = {
-        EVALUATION_NAME: "feedback",
-        SCORE: feedback.score,
-        SCORE_LABEL: feedback.label,
-        EXPLANATION: feedback.comment,
-        CALL: feedback.call,
-    }
-    return {
-        **_ids(call),
-        "timeUnixNano": str(feedback.time * 1000),
-        "eventName": EVALUATION,
-        "attributes": _attributes(attributes),
-    }
 
 
 def _ids(call: CallRecord) -> dict[str, str]:
@@ -313,16 +274,7 @@ def _ids(call: CallRecord) -> dict[str, str]:
     return {"traceId": trace, "spanId": digits[:16]}
 
 
-def _parent(call: CallRecord) -> dict[str, str]:
-    return {"parentSpanId": call.trace.split("-")[1]} if call.trace else {}
-
-
-def _sampled(call: CallRecord) -> bool:
-    """Returns whether the caller's own span is kept, or it has none: its trace would be torn."""
-    return call.trace is None or bool(int(call.trace[-2:], 16) & 1)
-
-
-def _attributes(values: Mapping[str, object]) -> Sequence[dict[str, Any]]:
+def _attributes(values: Mapping[str, object]) -> list[dict[str, Any]]:
     return [
         {"key": key, "value": _value(value)} for key, value in values.items() if value is not None
     ]
@@ -331,6 +283,186 @@ def _attributes(values: Mapping[str, object]) -> Sequence[dict[str, Any]]:
 def _value(value: object) -> dict[str, object]:
     if isinstance(value, int):
         return {"intValue": str(value)}
-    if isinstance(value, float):
-        return {"doubleValue": value}
-    return {"stringValue": str(value)}
+    return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
+
+
+CALLS = "tfgrpo_calls_total"
+TOKENS = "tfgrpo_tokens_total"
+CALL_SECONDS = "tfgrpo_call_duration_seconds"
+ADDED_SECONDS = "tfgrpo_proxy_added_seconds"
+SCORES = "tfgrpo_feedback_score"
+LOST = "tfgrpo_calls_lost_total"
+UNDER_WAY = "tfgrpo_open_requests"
+STALE = "tfgrpo_library_stale"
+PASSED = "tfgrpo_requests_without_library"
+
+HELP = {
+    CALLS: ("counter", "Calls that were answered, by library, version, model, route and status."),
+    TOKENS: ("counter", "Tokens by the providers' count; cached ones are among the input."),
+    CALL_SECONDS: ("histogram", "Seconds from a whole request to the last byte of its answer."),
+    ADDED_SECONDS: ("histogram", "Seconds that a request waited in the proxy."),
+    SCORES: ("summary", "Scores of feedback, by library and version."),
+    LOST: ("counter", "Calls that were lost with workers that were killed."),
+    UNDER_WAY: ("gauge", "Requests under way in the worker that answers this."),
+    PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
+    STALE: ("gauge", "1 while a library cannot be read and its last version goes on."),
+}
+BUCKETS = {
+    CALL_SECONDS: (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
+    ADDED_SECONDS: (0.0001, 0.0002, 0.0004, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0),
+}
+"""Upper bounds of histograms, in seconds."""
+TOKEN_FIELDS = {
+    "input": "prompt_tokens",
+    "cached": "cached_tokens",
+    "output": "completion_tokens",
+}
+MOST_LABELS = 100
+"""Values of one label that callers choose."""
+Sums: TypeAlias = dict[tuple[str, str], float]
+"""(name, labels as JSON) → what is added."""
+
+
+class Labels:
+    """Values of labels that callers choose, a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = defaultdict(set)
+
+    def value(self, label: str, value: str | None) -> str:
+        """Returns the value to count under."""
+        text = (value or "")[:100]
+        known = self._known[label]
+        if text not in known:
+            if len(known) >= MOST_LABELS:
+                return "other"
+            known.add(text)
+        return text
+
+
+def sums_of(calls: Iterable[CallRecord], labels: Labels) -> Sums:
+    """Returns what a batch of calls adds."""
+    sums: Sums = defaultdict(float)
+    alike: dict[tuple[str | None, ...], list[CallRecord]] = defaultdict(list)
+    for call in calls:
+        alike[call.library, call.version, call.model, call.route, str(call.status)].append(call)
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for (library, version, model, route, status), batch in alike.items():
+        of_version = {
+            "library": labels.value("library", library),
+            "version": labels.value("version", version),
+        }
+        of_model = {**of_version, "model": labels.value("model", model)}
+        shown = labels.value("route", route if place_of(b"POST", route or "") else "other")
+        sums[CALLS, json.dumps({**of_model, "route": shown, "status": status})] += len(batch)
+        for kind, field in TOKEN_FIELDS.items():
+            if tokens := sum(getattr(call, field) or 0 for call in batch):
+                sums[TOKENS, json.dumps({**of_model, "type": kind})] += tokens
+        key = json.dumps(of_version)
+        seconds[CALL_SECONDS, key] += [call.latency / 1e6 for call in batch]
+        seconds[ADDED_SECONDS, key] += [call.added / 1e6 for call in batch]
+    for (name, key), durations in seconds.items():
+        durations.sort()
+        of_bounds = {f"{one:g}": bisect_right(durations, one) for one in BUCKETS[name]}
+        for bound, count in {**of_bounds, "+Inf": len(durations)}.items():
+            sums[f"{name}_bucket", json.dumps({**json.loads(key), "le": bound})] = count
+        sums[f"{name}_sum", key] = sum(durations)
+        sums[f"{name}_count", key] = len(durations)
+    return sums
+
+
+def sums_of_feedback(feedback: Feedback, call: CallRecord) -> Sums:
+    """Returns what feedback on a call adds."""
+    if feedback.score is None:
+        return {}
+    key = json.dumps({"library": call.library or "", "version": call.version or ""})
+    return {(f"{SCORES}_sum", key): feedback.score, (f"{SCORES}_count", key): 1.0}
+
+
+def exposition(totals: Sums, gauges: Sums) -> str:
+    """Returns everything in Prometheus's text format (version 0.0.4)."""
+    lines: list[str] = []
+    for name, (kind, help) in HELP.items():
+        lines += [f"# HELP {name} {help}", f"# TYPE {name} {kind}"]
+        samples = [
+            (key, value)
+            for key, value in (totals | gauges).items()
+            if key[0] == name or (kind != "counter" and key[0].startswith(f"{name}_"))
+        ]
+        for (series, labels), value in sorted(samples, key=_order):
+            pairs = ",".join(f'{k}="{_escaped(v)}"' for k, v in json.loads(labels).items())
+            lines.append(f"{series}{{{pairs}}} {value:g}" if pairs else f"{series} {value:g}")
+    return "\n".join(lines) + "\n"
+
+
+def _order(item: tuple[tuple[str, str], float]) -> tuple[str, str, float]:
+    (series, labels), _ = item
+    pairs = json.loads(labels)
+    bound = float(pairs.pop("le", "0").replace("+Inf", "inf"))
+    return series, json.dumps(pairs), bound
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+MODE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+STDERR = 2
+
+
+class AccessLog:
+    """A file that gets a line of JSON for each request, or standard error for `-`. Several workers
+    write to one: each line is one write."""
+
+    def __init__(self, path: str, pattern: Finder) -> None:
+        """`pattern` is what is taken out of paths."""
+        self._path = path
+        self._pattern = pattern
+        self._file = STDERR
+        self._trouble = False
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Opens the file anew, after somebody has moved it away. Raises SettingsError."""
+        if self._path == "-":
+            return
+        try:
+            opened = os.open(self._path, MODE, 0o600)
+        except OSError as error:
+            raise SettingsError(
+                f"access_log {self._path}: {error.strerror}", hint="a file that can be written"
+            ) from None
+        self.close()
+        self._file = opened
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._file != STDERR:
+            os.close(self._file)
+        self._file = STDERR
+
+    def add(self, call: Call) -> None:
+        """Writes the line of a call that is over. A disk that is full ends no request: it is said
+        once, until lines can be written again."""
+        chosen = call.chosen
+        line = {
+            "time": datetime.fromtimestamp(call.time / 1e6, UTC).isoformat(timespec="milliseconds"),
+            "call": call.id,
+            "method": call.request.method.decode("latin-1"),
+            "path": self._pattern.sub(REDACTED, call.path),
+            "status": call.status,
+            "ms": round(1000 * (call.ended - call.began), 1),
+            "library": None if chosen is None else chosen.name,
+            "version": None if chosen is None else chosen.version,
+            "arm": None if chosen is None else chosen.arm,
+            "model": call.model,
+            "error": call.error,
+        }
+        try:
+            os.write(self._file, json.dumps(line).encode() + b"\n")
+        except OSError as error:
+            if not self._trouble:
+                complain(f"the access log cannot be written: {error.strerror}")
+            self._trouble = True
+        else:
+            self._trouble = False

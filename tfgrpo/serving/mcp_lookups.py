@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.metrics import Labels, sums_of, sums_of_feedback
+from tfgrpo.proxy.telemetry import Labels, sums_of, sums_of_feedback
 from tfgrpo.proxy.withheld_words import PATTERNS, clean_feedback
 from tfgrpo.store.activity.traffic import (
     CallContent,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
-from tfgrpo.proxy.metrics import sums_of_feedback
+from tfgrpo.proxy.telemetry import sums_of_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.activity.traffic import (

@@ -1,7 +1,12 @@
-"""Looks at experiments that may decide by themselves, every few seconds, beside the requests.
+"""The experiment on a library, as a request meets it: which arm a subject gets, and its library.
 
-The sums over all calls are done in a process of their own, for Python's threads take turns. Of
-several workers one looks: the one that holds the lock; when it is killed, another takes it.
+It is read together with the library, from the same state of the store, whenever anybody has
+committed there. So its beginning, a change of its share and its end are seen at the next request
+in every worker.
+
+Experiments that may decide by themselves are looked at every few seconds, beside the requests. The
+sums over all calls are done in a process of their own, for Python's threads take turns. Of several
+workers one looks: the one that holds the lock; when it is killed, another takes it.
 """
 
 from __future__ import annotations
@@ -12,13 +17,19 @@ import os
 import threading
 import time
 from subprocess import DEVNULL, PIPE, Popen, SubprocessError
-from typing import IO
+from typing import IO, TYPE_CHECKING, NamedTuple
 
+from tfgrpo.domains.live_library import UNREADABLE
+from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
+from tfgrpo.production.arm_of_subject import CANDIDATE, arm_name, arm_of
+from tfgrpo.production.experiment import at_work, version_of
 from tfgrpo.production.webhook import WEBHOOK
-from tfgrpo.proxy.experiment_arms import RunningExperiment
-from tfgrpo.proxy.library_choice import Chooser
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import traffic_path
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.library_choice import Chooser
 
 LOOK = 5.0
 """Seconds between two looks."""
@@ -30,8 +41,60 @@ SETTLE = "import sys; from tfgrpo.production.experiment_end import main; main(sy
 log = logging.getLogger("tfgrpo.proxy")
 
 
+class RunningExperiment(NamedTuple):
+    """An experiment that is at work, with the candidate's library."""
+
+    name: str
+    id: str
+    share: float
+    auto: bool
+    candidate: PromptLibrary
+
+    def arm(self, subject: str) -> tuple[str, PromptLibrary | None]:
+        """Returns the arm of a subject, and its library; None for the control's."""
+        arm = arm_of(self.id, subject, self.share)
+        return arm_name(self.name, arm), self.candidate if arm == CANDIDATE else None
+
+
+class Arms:
+    """Reads which experiment is at work on a revision."""
+
+    def __init__(self, revision: str) -> None:
+        self._revision = revision
+        self._known: PromptLibrary | None = None
+        self._redactions = -1
+        self._trouble: str | None = None
+
+    def read(self, store: Store) -> RunningExperiment | None:
+        """Returns the experiment at work. One that cannot be read is none: everybody gets the
+        library itself, and the log says why."""
+        try:
+            return self._read(store)
+        except UNREADABLE as error:
+            if str(error) != self._trouble:
+                log.warning("the experiment on %s is off: %s", self._revision, error)
+            self._trouble = str(error)
+            return None
+
+    def _read(self, store: Store) -> RunningExperiment | None:
+        branch: str | None = self._revision
+        if branch in ("HEAD", "@"):
+            branch = store.head.branch
+        running = None if branch is None else at_work(store, branch)
+        self._trouble = None
+        if running is None:
+            self._known = None
+            return None
+        redactions, known = store.port.redactions.last(), self._known
+        is_known = known is not None and known.version.digest.hex() == running.candidate.digest
+        if known is None or not is_known or redactions != self._redactions:
+            known = prompt_library(store, version_of(store, running.candidate))
+        self._known, self._redactions = known, redactions
+        return RunningExperiment(running.name, running.id, running.share, running.plan.auto, known)
+
+
 class Decider:
-    """Looks until it is closed."""
+    """Looks at the experiments of the libraries that are served, until it is closed."""
 
     def __init__(self, chooser: Chooser, webhook: str | None = None) -> None:
         self.chooser = chooser
@@ -57,21 +120,14 @@ class Decider:
         pause = LOOK
         while not self._stop.wait(pause):
             began = time.monotonic()
-            for path in self._due():
+            lives = [source.live for source in list(self.chooser.sources.values())]
+            running = [(live.path, live.in_force[1]) for live in lives]
+            for path in {p for p, e in running if isinstance(e, RunningExperiment) and e.auto}:
                 try:
                     self._look(path)
                 except (OSError, SubprocessError) as error:
                     log.warning("experiments are not looked at: %s", error)
             pause = max(LOOK, REST * (time.monotonic() - began))
-
-    def _due(self) -> set[str]:
-        """Returns the stores that have an experiment to be looked at."""
-        due = set()
-        for source in list(self.chooser.sources.values()):
-            running = source.live.in_force[1]
-            if isinstance(running, RunningExperiment) and running.auto:
-                due.add(source.live.path)
-        return due
 
     def _look(self, path: str) -> None:
         traffic = traffic_path(path)
