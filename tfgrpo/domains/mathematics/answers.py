@@ -18,14 +18,17 @@ from typing import Any
 
 from tfgrpo.domains.base import Verdict
 from tfgrpo.domains.mathematics import expressions, lists, parsing, units
-from tfgrpo.domains.mathematics.bases import based
 from tfgrpo.domains.mathematics.calculation import flaw
-from tfgrpo.domains.mathematics.compounds import compound, same_compound
-from tfgrpo.domains.mathematics.dates import clock, date
+from tfgrpo.domains.mathematics.dates_bases_compounds import (
+    based,
+    clock,
+    compound,
+    date,
+    same_compound,
+)
 from tfgrpo.domains.mathematics.extract import CUT, Ending, ending
-from tfgrpo.domains.mathematics.literal import literal
 from tfgrpo.domains.mathematics.notation import WRAPPING, plainly
-from tfgrpo.domains.mathematics.parsing import READ
+from tfgrpo.domains.mathematics.parsing import READ, literal
 from tfgrpo.domains.mathematics.quantities import (
     USUAL,
     Rules,

@@ -10,9 +10,6 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from tfgrpo.domains.mathematics.east_asian import in_latin
-from tfgrpo.domains.mathematics.names import in_latex
-
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
 SIGNS = str.maketrans(
     {
@@ -247,3 +244,124 @@ def _polar(match: re.Match[str]) -> str:
     angle = match[1] or match[3] or f"{match[2]}°"
     turned = ANY_DEGREES.sub(r"\\frac{\1\\pi}{180}", angle)
     return f"e^{{i({turned})}}"
+
+
+# names that are written without LaTeX:
+
+GREEK = (
+    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|pi|rho|sigma|tau|upsilon|phi"
+    "|chi|psi|omega|Gamma|Delta|Theta|Lambda|Sigma|Phi|Psi|Omega|hbar"
+)
+ARC = "a(?:rc)?(sin|cos|tan)"
+FUNCTIONS = "sin|cos|tan|cot|sec|csc|sinh|cosh|tanh|ln|log"
+OF_SEVERAL = "max|min|gcd|lcm"
+"""Functions that are written with brackets, and words without."""
+INFINITE = "oo|inf|infinity|Infinity"
+KNOWN = (
+    rf"{GREEK}|{ARC}|{FUNCTIONS}|{OF_SEVERAL}|{INFINITE}|exp|sqrt|cbrt|abs|log(?:2|10)|mod|and|or"
+    "|pct|percent"
+)
+ALONE = r"(?<![a-zA-Z\\{_])"
+NAME = re.compile(
+    rf"{ALONE}(?:(?P<greek>{GREEK})|(?P<arc>{ARC})|(?P<function>{FUNCTIONS}|(?:{OF_SEVERAL})(?=\s*[({{_]))"
+    rf"|(?P<infinite>{INFINITE}))(?![a-zA-Z{{]|(?:2|10)\s*\()"
+)
+CALL = re.compile(rf"{ALONE}(exp|sqrt|cbrt|abs|log2|log10)\s*\(|\^\s*\(")
+NAMED_ROOT = re.compile(rf"{ALONE}sqrt\s*(\d+(?:\.\d+)?)(?![\w.])")
+CALLS = {
+    "exp": "e^{%s}",
+    "sqrt": "\\sqrt{%s}",
+    "cbrt": "\\sqrt[3]{%s}",
+    "abs": "|%s|",
+    "log2": "\\log_{2}(%s)",
+    "log10": "\\log_{10}(%s)",
+    None: "^{%s}",
+}
+"""How a function before a bracket is written in LaTeX; a power has none before it."""
+UNION = re.compile(r"(?<=[)\]}])\s*U\s*(?=[(\[{\\])")
+SET_AS_TEXT = re.compile(r"\\[a-zA-Z]+\s*(?:\{[^{}]*\})?")
+WORD = re.compile(r"[a-zA-Z]{3,}")
+
+
+def in_latex(text: str) -> str:
+    """Returns a formula with the names in it as commands; a text in words as it is.
+
+    `2*pi` and `alpha + beta` would be read as products of letters. `xi`, `mu` and `nu` stay
+    products, as x·i is as likely.
+    """
+    text = UNION.sub(r"\\cup ", text)
+    words = WORD.findall(SET_AS_TEXT.sub(" ", text))
+    if any(not re.fullmatch(KNOWN, word) for word in words):
+        return text
+    text = NAMED_ROOT.sub(r"\\sqrt{\1}", NAME.sub(_command, text))
+    at = 0
+    while (call := CALL.search(text, at)) is not None:
+        end = _closing(text, call.end())
+        if end < 0:
+            break
+        inner = CALLS[call[1]] % text[call.end() : end]
+        text, at = text[: call.start()] + inner + text[end + 1 :], call.start() + 1
+    return text
+
+
+def _command(match: re.Match[str]) -> str:
+    if match["infinite"]:
+        return "\\infty "
+    if match["arc"]:
+        return f"\\arc{match[3]} "
+    return f"\\{match[0]} "
+
+
+def _closing(text: str, at: int) -> int:
+    depth = 1
+    for index in range(at, len(text)):
+        depth += (text[index] == "(") - (text[index] == ")")
+        if depth == 0:
+            return index
+    return -1
+
+
+# numbers with counters, units and scales in Chinese, Japanese and Korean characters:
+
+UNITS = {
+    "毫米": "mm", "厘米": "cm", "公分": "cm", "千米": "km", "公里": "km", "米": "m",
+    "毫克": "mg", "千克": "kg", "公斤": "kg", "克": "g", "吨": "tonne",
+    "毫升": "mL", "升": "L", "秒": "s", "分钟": "minutes", "小时": "hours", "天": "days",
+    "元": "yuan", "圆": "yuan", "円": "yen", "원": "won", "美元": "dollars", "欧元": "euros",
+    "牛顿": "newton", "焦耳": "joule", "瓦": "watt", "度": "degrees",
+}  # fmt: skip
+POWERS = {"平方": 2, "立方": 3, "": 1}
+SCALES = {"百": 2, "千": 3, "万": 4, "萬": 4, "亿": 8, "億": 8}
+COUNTERS = "个個人名只张張条條件次种種支本位棵朵辆輛台把匹枚倍岁歳つ개명권"
+OTHER = "以上下多余約约不或和左右内外半倍百千万亿分之前后至第方成折"
+"""Characters of words that make another number of the one before them."""
+NUMBER = r"(?P<number>[-+]?(?:\d+(?:[.,]\d+)*|\\[dt]?frac\{\d+\}\{\d+\}))"
+HAN = "\u4e00-\u9fff"
+COUNTED = re.compile(
+    rf"\A\s*{NUMBER}\s*(?P<scale>[{''.join(SCALES)}])?\s*"
+    rf"(?:(?P<power>平方|立方)?(?P<unit>{'|'.join(sorted(UNITS, key=len, reverse=True))})"
+    rf"|[{COUNTERS}](?:(?![{OTHER}])[{HAN}]){{0,6}})?\s*\Z"
+)
+PERCENT = re.compile(rf"\A\s*百分之\s*{NUMBER}\s*\Z")
+TEXT = re.compile(
+    rf"\\(?:text|mathrm|mbox|textrm)\s*\{{\s*([{HAN}\u3040-\u30ff\uac00-\ud7af]+)\s*\}}"
+)
+
+
+def in_latin(text: str) -> str:
+    """Returns a number with its unit in Latin letters, its scale as a power of ten, and without its
+    counter; any other text as it is: `5个` is 5, `5万` is 50,000, `5个半` is no 5."""
+    bare = TEXT.sub(r"\1", text)
+    percent = PERCENT.match(bare)
+    if percent is not None:
+        return f"{percent['number']}\\%"
+    match = COUNTED.match(bare)
+    if match is None:
+        return text
+    number = match["number"]
+    if match["scale"]:
+        number = f"{number} \\times 10^{{{SCALES[match['scale']]}}}"
+    if not match["unit"]:
+        return number
+    power = POWERS[match["power"] or ""]
+    return f"{number} \\text{{ {UNITS[match['unit']]}}}" + (f"^{power}" if power > 1 else "")

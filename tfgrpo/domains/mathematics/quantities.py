@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.domains.mathematics import arithmetic, units
 from tfgrpo.domains.mathematics.arithmetic import Extreme, Value
-from tfgrpo.domains.mathematics.dates import YEAR_FIRST
+from tfgrpo.domains.mathematics.dates_bases_compounds import YEAR_FIRST
 
 PLAIN = re.compile(r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
 GROUPS = re.compile(r"(?<=\d)(?:\\,|\\ |\\!|~|\s|['’](?=\d{3}(?:['’.]|\Z)))(?=\d{3}(?!\d))")

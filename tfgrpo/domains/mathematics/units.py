@@ -15,7 +15,7 @@ from functools import cache, reduce
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
-from tfgrpo.domains.mathematics.names import GREEK
+from tfgrpo.domains.mathematics.notation import GREEK
 
 TABLE: dict[str, dict[str, str]] = {
     "length": {
