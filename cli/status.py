@@ -15,7 +15,7 @@ from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
 from tfgrpo.store.history.revisions import run_of_history
 from tfgrpo.store.transfer.remotes import Apart, apart_from_remote
-from tfgrpo.tools.sandbox_strength import known_strength
+from tfgrpo.tools.sandbox import known_strength
 
 if TYPE_CHECKING:
     from tfgrpo.store.history.blame import Confirmed, Stats

@@ -24,7 +24,6 @@ from tfgrpo.store.canonical import canonical
 from tfgrpo.store.records import ROOT, Experience, Library
 from tfgrpo.tools import call_protocol
 from tfgrpo.tools.corpus import Corpus
-from tfgrpo.tools.search_tool import CorpusBackend
 from tfgrpo.tools.tool import Arguments, Result, ToolSpec
 from tfgrpo.tools.tool_call_record import RecordedResult, ToolRecord
 from tfgrpo.tools.toolbox import Toolbox, ToolSettings
@@ -68,7 +67,7 @@ def box(folder: Path, *use: str) -> Toolbox:
     path.write_text("".join(json.dumps(row) + "\n" for row in PASSAGES))
     corpus = Corpus(path)
     settings = ToolSettings(use=use or ("search", "visit"), corpus=str(path))  # type: ignore[arg-type]
-    return Toolbox(settings, corpus, CorpusBackend(corpus))
+    return Toolbox(settings, corpus)
 
 
 def rolled(

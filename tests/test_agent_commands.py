@@ -19,7 +19,7 @@ from wires import WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout, by_agent
 from tfgrpo.agents.agent_settings import AgentSettings
-from tfgrpo.agents.command_reward import read_reward
+from tfgrpo.agents.command_agent import read_reward
 from tfgrpo.agents.user_program import MARK
 from tfgrpo.domains.base import Domain, Trajectory, Verdict
 from tfgrpo.domains.verifier import Verifier

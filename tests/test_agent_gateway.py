@@ -16,8 +16,7 @@ from scripted import opened_calls
 from wires import USAGE, Said, WireEndpoint
 
 from tfgrpo.agents.agent_attempts import AgentRollout
-from tfgrpo.agents.context import AgentContext, Attempt
-from tfgrpo.agents.function_agent import FunctionAgent
+from tfgrpo.agents.function_agent import AgentContext, Attempt, FunctionAgent
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Context, Sampling, Trajectory
 from tfgrpo.domains.verifier import Verifier

@@ -249,9 +249,9 @@ WRITERS = {
     "tfgrpo/agents/workspace.py": "copies for an attempt, until it ends",
     "tfgrpo/local/model_server.py": "what a server says, until it ends",
     "tfgrpo/local/weights_from_index.py": "what pip says, until it ends",
-    "tfgrpo/tools/passage_index.py": "a folder whose files were synchronised takes its place",
-    "tfgrpo/tools/scratch_folder.py": "what sandboxed code has left, to be removed",
-    "tfgrpo/tools/thread_bound.py": "files of the kernel",
+    "tfgrpo/tools/corpus.py": "a folder whose files were synchronised takes its place",
+    "tfgrpo/tools/session_bounds.py": "what sandboxed code has left, to be removed; files of the "
+    "kernel",
     "cli/fsck.py": "an account of a crash, in the folder for temporary files",
 }
 """Who writes files in a way of their own, and why a loss of power or a kill does no harm there."""
@@ -493,7 +493,7 @@ NAMED_SO = {
     "store/text_occurrences.py": {"kept"},
     "store/redact.py": {"kept"},
     "store/transfer/sync.py": {"kept"},
-    "tfgrpo/domains/field_rules.py": {"told"},
+    "tfgrpo/domains/json_fields.py": {"told"},
     "tfgrpo/improvement/exchange.py": {"asked"},
     "tfgrpo/improvement/proposals.py": {"made"},
     "tfgrpo/mirror/commit_layout.py": {"made_of", "made_by_hand"},

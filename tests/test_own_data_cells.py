@@ -12,8 +12,8 @@ import pytest
 
 from tfgrpo.data import readers
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.field_rules import FieldRules
 from tfgrpo.domains.json_fields import DOMAIN as JSON
+from tfgrpo.domains.json_fields import FieldRules
 from tfgrpo.init_from_data import DataPlan, OwnData, plan_files, read_table
 
 

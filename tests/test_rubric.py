@@ -18,10 +18,10 @@ from scripted import Reply, ScriptedEndpoint, opened_calls
 import tfgrpo
 from tfgrpo import domains
 from tfgrpo.data.problems import DatasetError, Problem
-from tfgrpo.domains import judge_calls
 from tfgrpo.domains.base import Context, DomainError, Sampling
 from tfgrpo.domains.conversation import persona_of, turns_of
-from tfgrpo.domains.rubric_criteria import Criterion, rule
+from tfgrpo.domains.judge import ask_question
+from tfgrpo.domains.rubric import Criterion, rule
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.client import Calls
 from tfgrpo.rollout.attempt import Rollout, attempt
@@ -507,7 +507,7 @@ def test_two_problems_with_one_question_are_two_judgements(
         found = []
         for id in ("p", "q", "p"):
             context = Context(Problem(id, "?"), (), calls, calls, verifier, Sampling(), 0, (0, id))
-            found.append((await judge_calls.ask_question(context, "same", "same?")).why)
+            found.append((await ask_question(context, "same", "same?")).why)
         return found
 
     with ScriptedEndpoint(script) as server, opened_calls(tmp_path, server.base_url) as calls:

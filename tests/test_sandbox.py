@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, Cli, alive, bubblewrap_starts, environment
 
-from tfgrpo.tools import python_tool, sandbox, sandbox_strength
+from tfgrpo.tools import python_tool, sandbox
 from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits, Sandbox, SandboxError
 
@@ -96,16 +96,16 @@ def test_what_holds_code_is_found_out_once(monkeypatch: pytest.MonkeyPatch, tmp_
         return sandbox.Strength("kernel walls", ("a hold on this",))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(sandbox_strength, "strength", strength)
-    first = sandbox_strength.known_strength()
-    assert sandbox_strength.known_strength() == first == strength("again")
+    monkeypatch.setattr(sandbox, "strength", strength)
+    first = sandbox.known_strength()
+    assert sandbox.known_strength() == first == strength("again")
     assert found == ["off", "again"]
-    monkeypatch.setattr(sandbox_strength.platform, "release", lambda: "another kernel")
-    assert sandbox_strength.known_strength() == first
+    monkeypatch.setattr(sandbox.platform, "release", lambda: "another kernel")
+    assert sandbox.known_strength() == first
     assert found == ["off", "again", "off"]
     for broken in ("", "[]", '{"conditions": 1}', "\x00"):
         (tmp_path / "tfgrpo" / "sandbox.json").write_text(broken)
-        assert sandbox_strength.known_strength() == first
+        assert sandbox.known_strength() == first
     assert found == ["off", "again", *["off"] * 5]
 
 

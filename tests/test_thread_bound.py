@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tfgrpo.tools import python_tool as tool
-from tfgrpo.tools import sandbox, thread_bound
+from tfgrpo.tools import sandbox, session_bounds
 from tfgrpo.tools.confine import MOST_THREADS
 from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits
@@ -81,21 +81,21 @@ def test_threads_are_bounded_and_it_is_said_by_what(wall: str, code: str) -> Non
         assert "more than" in text or int(text) < 4000
     else:
         assert 8 <= int(text) <= MOST_THREADS
-    if (group := thread_bound.open_group()) is not None:
+    if (group := session_bounds.open_group()) is not None:
         group.close()
-        for parent in thread_bound._parents():
-            assert not list(parent.glob(f"{thread_bound.BEGINS}{os.getpid()}-*"))
+        for parent in session_bounds._parents():
+            assert not list(parent.glob(f"{session_bounds.BEGINS}{os.getpid()}-*"))
 
 
 def test_a_group_that_had_a_process_when_it_was_closed_goes_with_the_next() -> None:
-    group = thread_bound.open_group()
+    group = session_bounds.open_group()
     if group is None:
         pytest.skip("no cgroup can be made here")
-    foreign = group.path.with_name(f"{thread_bound.BEGINS}web.service")
+    foreign = group.path.with_name(f"{session_bounds.BEGINS}web.service")
     foreign.mkdir()
     process = subprocess.Popen(["sleep", "60"])
     try:
-        other = thread_bound.open_group()
+        other = session_bounds.open_group()
         assert other is not None
         assert group.path.exists(), "it is in use"
         assert group.take(process.pid)
@@ -104,7 +104,7 @@ def test_a_group_that_had_a_process_when_it_was_closed_goes_with_the_next() -> N
         process.kill()
         process.wait()
         other.close()
-        last = thread_bound.open_group()
+        last = session_bounds.open_group()
         assert last is not None
         last.close()
         assert not group.path.exists()
@@ -131,16 +131,16 @@ def test_without_a_group_or_a_limit_threads_are_counted(
 
 
 def test_a_group_whose_maker_is_gone_is_removed() -> None:
-    group = thread_bound.open_group()
+    group = session_bounds.open_group()
     if group is None:
         pytest.skip("no cgroup can be made here")
     group.close()
-    parent = next(path for path in thread_bound._parents() if os.access(path, os.W_OK))
+    parent = next(path for path in session_bounds._parents() if os.access(path, os.W_OK))
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
-    left = Path(parent, f"{thread_bound.BEGINS}{ended.pid}-left")
+    left = Path(parent, f"{session_bounds.BEGINS}{ended.pid}-left")
     left.mkdir()
-    again = thread_bound.open_group()
+    again = session_bounds.open_group()
     assert again is not None
     again.close()
     assert not left.exists()
@@ -178,7 +178,7 @@ def other_user() -> list[str]:
 @pytest.fixture(params=["a cgroup", "RLIMIT_NPROC"])
 def bound(request: pytest.FixtureRequest) -> Iterator[str]:
     """What is to bound the threads of another user, who has a group of his own or none."""
-    group = thread_bound.open_group() if request.param == "a cgroup" else None
+    group = session_bounds.open_group() if request.param == "a cgroup" else None
     if group is None and request.param == "a cgroup":
         pytest.skip("no cgroup can be made here")
     if group is None:
@@ -188,7 +188,7 @@ def bound(request: pytest.FixtureRequest) -> Iterator[str]:
         os.chown(path, NOBODY, NOBODY)
     (group.path / "pids.max").write_text("max")
     yield str(group.path / "cgroup.procs")
-    for left in group.path.glob(f"{thread_bound.BEGINS}*"):
+    for left in group.path.glob(f"{session_bounds.BEGINS}*"):
         left.rmdir()
     group.close()
 

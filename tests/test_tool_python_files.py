@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tfgrpo.store import Store
 from tfgrpo.store.activity.journal import Journal
-from tfgrpo.tools import python_tool, sandbox, scratch_folder
+from tfgrpo.tools import python_tool, sandbox, session_bounds
 from tfgrpo.tools.python_tool import LOST, Python
 from tfgrpo.tools.sandbox import PythonLimits
 from tfgrpo.tools.tool import Result
@@ -159,12 +159,12 @@ def test_removal_follows_no_link_and_leaves_nothing(tmp_path: Path) -> None:
     (inside / "link").symlink_to(outside)
     (inside / "closed").mkdir(0)
     os.mkfifo(inside / "pipe")
-    scratch_folder.remove_scratch(inside)
+    session_bounds.remove_scratch(inside)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outside"]
     assert (outside / "kept").exists()
     linked = tmp_path / "linked"
     linked.symlink_to(outside)
-    scratch_folder.remove_scratch(linked)
+    session_bounds.remove_scratch(linked)
     assert (outside / "kept").exists()
 
 
@@ -172,14 +172,14 @@ def test_counting_ends_however_deep_and_follows_no_link(tmp_path: Path) -> None:
     build(tmp_path, 5000)
     limits = {"size": 1 << 20, "entries": 10_000}
     with subprocess.Popen(["sleep", "600"]) as process:  # it holds no deleted file
-        assert "nested" in str(scratch_folder.excess(tmp_path, process.pid, **limits))
+        assert "nested" in str(session_bounds.excess(tmp_path, process.pid, **limits))
         assert "more than 50 files" in str(
-            scratch_folder.excess(tmp_path, process.pid, size=1 << 20, entries=50)
+            session_bounds.excess(tmp_path, process.pid, size=1 << 20, entries=50)
         )
-        scratch_folder.remove_scratch(tmp_path / "d")
+        session_bounds.remove_scratch(tmp_path / "d")
         (tmp_path / "out").symlink_to("/usr/lib")
-        assert scratch_folder.excess(tmp_path, process.pid, **limits) is None
-        assert scratch_folder.excess(tmp_path / "gone", process.pid, **limits) is None
+        assert session_bounds.excess(tmp_path, process.pid, **limits) is None
+        assert session_bounds.excess(tmp_path / "gone", process.pid, **limits) is None
         process.kill()
 
 

@@ -19,15 +19,14 @@ import numpy
 import pytest
 from pydantic import ValidationError
 
-from tfgrpo.tools import passage_index, toolbox
-from tfgrpo.tools.corpus import Corpus, CorpusError, Passage
+from tfgrpo.tools import corpus as corpus_module
+from tfgrpo.tools import toolbox
+from tfgrpo.tools.corpus import Corpus, CorpusError, Passage, PassageIndex
 from tfgrpo.tools.http_fetch import FetchError, fetch
-from tfgrpo.tools.passage_index import PassageIndex
+from tfgrpo.tools.search_and_visit import Search, Visit
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
-from tfgrpo.tools.search_tool import CorpusBackend, Search
 from tfgrpo.tools.tool import ToolFailure
 from tfgrpo.tools.toolbox import ToolSettings
-from tfgrpo.tools.visit_tool import Visit
 
 PASSAGES = [
     {"id": "a1", "title": "Lighthouses", "text": "The keepers of the lighthouse at Sund lit it."},
@@ -176,13 +175,13 @@ def test_search_shows_addresses_that_visit_takes(corpus: Path) -> None:
 def test_another_corpus_is_another_state(corpus: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text(json.dumps(PASSAGES[0]))
-    states = {Search(CorpusBackend(Corpus(path))).state for path in (corpus, other)}
-    assert len(states | {Search(CorpusBackend(Corpus(corpus)), count=3).state}) == 3
+    states = {Search(Corpus(path)).state for path in (corpus, other)}
+    assert len(states | {Search(Corpus(corpus), count=3).state}) == 3
 
 
 def test_a_call_without_its_argument_is_told_so(corpus: Path) -> None:
     async def calls() -> list[bool]:
-        search, visit = Search(CorpusBackend(Corpus(corpus))), Visit(Corpus(corpus))
+        search, visit = Search(Corpus(corpus)), Visit(Corpus(corpus))
         return [
             (await tool.call(arguments)).failed
             for tool in (search, visit)
@@ -213,7 +212,7 @@ def test_an_index_is_made_once_and_loaded_the_next_time(
         raise AssertionError("made again")
 
     with monkeypatch.context() as patched:
-        patched.setattr(passage_index, "_build", fail)
+        patched.setattr(corpus_module, "_build", fail)
         assert indexed(corpus, kept) == first
         with corpus.open("a") as file:
             file.write(json.dumps({"text": "More salt."}) + "\n")
@@ -289,7 +288,7 @@ def test_nothing_is_indexed_or_searched_on_the_event_loop(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = set()
-    search, build = PassageIndex.search, passage_index._build
+    search, build = PassageIndex.search, corpus_module._build
 
     def searched(self: PassageIndex, query: str, count: int) -> list[int]:
         threads.add(threading.get_ident())
@@ -300,7 +299,7 @@ def test_nothing_is_indexed_or_searched_on_the_event_loop(
         return build(passages)
 
     monkeypatch.setattr(PassageIndex, "search", searched)
-    monkeypatch.setattr(passage_index, "_build", built)
+    monkeypatch.setattr(corpus_module, "_build", built)
 
     async def look() -> None:
         settings = ToolSettings(use=("search",), corpus=corpus.name)
@@ -459,7 +458,7 @@ def test_a_page_is_read_without_its_menus_and_scripts() -> None:
 def test_results_with_long_titles_are_cut(tmp_path: Path) -> None:
     path = tmp_path / "passages.jsonl"
     path.write_text(json.dumps({"title": "salt " * 1000, "text": "x"}))
-    search = Search(CorpusBackend(Corpus(path)), characters=100)
+    search = Search(Corpus(path), characters=100)
     found = asyncio.run(search.call({"query": "salt"}))
     assert len(found.text) == 100 + len("\n[cut]")
 

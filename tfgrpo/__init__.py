@@ -18,8 +18,8 @@ from os import path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tfgrpo.agents.context import AgentContext as AgentContext
-    from tfgrpo.agents.context import Attempt as Attempt
+    from tfgrpo.agents.function_agent import AgentContext as AgentContext
+    from tfgrpo.agents.function_agent import Attempt as Attempt
     from tfgrpo.api import compare as compare
     from tfgrpo.api import compare_sync as compare_sync
     from tfgrpo.api import estimate as estimate
@@ -51,7 +51,7 @@ HOMES = {
     **dict.fromkeys(("Session", "open_session"), "tfgrpo.session"),
     "Proof": "tfgrpo.learn.prove",
     "TrainResult": "tfgrpo.learn.run",
-    **dict.fromkeys(("AgentContext", "Attempt"), "tfgrpo.agents.context"),
+    **dict.fromkeys(("AgentContext", "Attempt"), "tfgrpo.agents.function_agent"),
     **dict.fromkeys(("Operation", "Store", "TfgrpoError"), "tfgrpo.store"),
 }
 """Where each name is defined; it is loaded when it is first used."""

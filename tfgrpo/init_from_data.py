@@ -480,8 +480,7 @@ def _table(rows: Sequence[tuple[str, object, str]]) -> list[str]:
 def _fields_toml(items: Sequence[Mapping[str, Any]]) -> str:
     """The rules of the fields that the answers have, for `json:fields.toml`."""
     from tfgrpo.data.problems import Problem
-    from tfgrpo.domains.field_rules import FieldRules
-    from tfgrpo.domains.json_fields import fields_in
+    from tfgrpo.domains.json_fields import FieldRules, fields_in
 
     golds = [Problem(item["id"], "?", item["answer"]) for item in items]
     fields = json.loads(fields_in(golds, FieldRules()))["fields"]

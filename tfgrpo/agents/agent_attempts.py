@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tfgrpo.agents.agent_settings import OBJECT, AgentSettings
-from tfgrpo.agents.command_agent import CommandAgent
-from tfgrpo.agents.command_reward import Judged, RewardCommand, judged_as
-from tfgrpo.agents.context import Attempt, Place
-from tfgrpo.agents.function_agent import FunctionAgent, find_function
+from tfgrpo.agents.command_agent import CommandAgent, Judged, RewardCommand, judged_as
+from tfgrpo.agents.function_agent import Attempt, FunctionAgent, Place, find_function
 from tfgrpo.agents.gateway import Desk, Gateway
 from tfgrpo.agents.orphan_guard import guarded
 from tfgrpo.agents.wire_conversation import request_messages, transcript

@@ -9,19 +9,163 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tfgrpo.agents.context import AgentContext, Attempt, Place
+from tfgrpo.agents.gateway import Desk
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import describe_error
+from tfgrpo.domains.conversation import persona_of, reply
 from tfgrpo.model.caller_threads import OutOfTime, Threads, is_async
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.function_identity import identity
+from tfgrpo.rendering.prompt_templates import Message
+from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.store.errors import SettingsError, TfgrpoError
+from tfgrpo.store.records import Json
+
+if TYPE_CHECKING:
+    from tfgrpo.domains.base import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What an agent did: its answer, and what else there is to see of it.
+
+    `messages` are chat messages with a `role`, where they did not pass through the gateway, or
+    should be told otherwise. `files` are the changes of a workspace, by path. `reward` (0 to 1) and
+    `words` count with the reward `agent`; the words are shown to the reflection model.
+    """
+
+    response: str
+    messages: Sequence[Json] = ()
+    files: Json = field(default_factory=dict, hash=False)
+    reward: float | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentContext:
+    """What a function gets beside the problem.
+
+    `openai()` and `anthropic()` are clients that are bound to this attempt, `base_url` and
+    `api_key` the same for any other client: calls through them have the library put in and are
+    counted. `sample` and `seed` (31 bits) tell this attempt from others at the problem, and
+    `deadline` is when it is given up, in seconds since 1970. `workspace` is its own folder, where
+    there is one.
+    """
+
+    base_url: str
+    anthropic_url: str
+    api_key: str
+    model: str
+    sample: int
+    seed: int
+    temperature: float
+    max_tokens: int
+    deadline: float
+    workspace: Path | None
+    _context: Context
+    _shown: str
+    _sync: bool
+
+    @property
+    def library(self) -> str:
+        """What of the library this attempt is shown, a line for each experience; empty for none."""
+        return self._shown
+
+    @property
+    def system(self) -> str:
+        """The same with the words that introduce it, as a system text; empty for none."""
+        return f"{INTRODUCTION}\n{self._shown}" if self._shown else ""
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The prompt of our own loop, as chat messages: the task, the library, the problem."""
+        return [{"role": role, "content": text} for role, text in self._context.messages]
+
+    def openai(self, **options: Any) -> Any:
+        """Returns a client of OpenAI's, `AsyncOpenAI` for an `async` function. `options` are those
+        of the client."""
+        import openai
+
+        kind = openai.OpenAI if self._sync else openai.AsyncOpenAI
+        return kind(**{"base_url": self.base_url, "api_key": self.api_key, **options})
+
+    def anthropic(self, **options: Any) -> Any:
+        """Returns a client of Anthropic's. Raises SettingsError where it is not installed."""
+        try:
+            import anthropic  # type: ignore[import-not-found,unused-ignore]
+        except ImportError:
+            raise SettingsError(
+                "the client of Anthropic's is not installed", hint="pip install anthropic"
+            ) from None
+        kind = anthropic.Anthropic if self._sync else anthropic.AsyncAnthropic
+        return kind(**{"base_url": self.anthropic_url, "api_key": self.api_key, **options})
+
+    async def reply(self, messages: Sequence[Json]) -> str | None:
+        """Returns what the problem's `persona` says next in a conversation of chat messages, or
+        None when it is done. The reflection model plays it, and hears user and assistant alone.
+
+        Raises SettingsError without a persona, and what a call raises.
+        """
+        persona = persona_of(self._context.problem)
+        if persona is None or self._sync:
+            what = "a function that is `async`" if self._sync else "a persona in the problem's row"
+            raise SettingsError(f"reply() needs {what}", hint="see docs/your-agent.md")
+        return await reply(self._context, persona, messages)
+
+    def record(
+        self,
+        answer: str = "",
+        *,
+        prompt_tokens: int = 0,
+        completion_tokens: int = 0,
+        cached_tokens: int = 0,
+        messages: Sequence[Message] = (),
+    ) -> None:
+        """Tells of a model's answer that was had elsewhere, as `Context.record` does."""
+        self._context.record(
+            answer,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+            cached_tokens=cached_tokens,
+            messages=messages,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one attempt is made: its place at the gateway, the most seconds that it may take, and
+    its workspace, where there is one."""
+
+    desk: Desk
+    seconds: float
+    workspace: Path | None = None
+
+    def agent_context(self, *, sync: bool) -> AgentContext:
+        """Returns what a function gets."""
+        desk, context = self.desk, self.desk.context
+        return AgentContext(
+            base_url=desk.openai_url,
+            anthropic_url=desk.base_url,
+            api_key=desk.token,
+            model=context.calls.endpoint.model,
+            sample=context.sample,
+            seed=context.seed,
+            temperature=context.sampling.temperature,
+            max_tokens=context.sampling.max_tokens,
+            deadline=time.time() + self.seconds,
+            workspace=self.workspace,
+            _context=context,
+            _shown=desk.shown,
+            _sync=sync,
+        )
+
 
 Run: TypeAlias = "Callable[[Problem, AgentContext], str | Attempt | Awaitable[str | Attempt]]"
 SHAPE = "async def run(problem, context) -> str"

@@ -235,8 +235,9 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
+    """Raises ValueError: Python reads NaN and Infinity, which are no JSON."""
     raise ValueError(f"{name} is no JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs, parse_constant=refuse_constant)

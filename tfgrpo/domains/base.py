@@ -14,9 +14,12 @@ through its context: such calls are journalled like all others, so it is not pai
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import pickle
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -312,6 +315,16 @@ class Domain:
         """
         own = SHARED_PROMPTS if self.prompts is None and self.shared_answers else self.prompts
         return prompt_templates.load(name, folder, own)
+
+
+def imported(place: str) -> Any:
+    """Returns what `module:name` names. Raises whatever the module does."""
+    module, _, name = place.partition(":")
+    with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
+        target: Any = importlib.import_module(module)
+    for part in name.split("."):
+        target = getattr(target, part)
+    return target
 
 
 def describe_error(error: BaseException) -> str:

@@ -20,6 +20,8 @@ from tfgrpo.domains.base import (
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.store.records import Json
 
+AGENT_OBJECTIVE = "Answer the message."
+LEARNING_OBJECTIVE = "Rules of form, tone and content that make answers better."
 FIELDS = ("persona", "turns")
 HINT = "see docs/conversations.md for an example"
 DONE = "[done]"

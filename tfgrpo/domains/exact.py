@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import NoAnswer, find_answer, is_declared, show, variants
 from tfgrpo.domains.base import Domain, Verdict
+from tfgrpo.domains.domain_options import read_options
 from tfgrpo.domains.mathematics.extract import spoken
-from tfgrpo.domains.name_options import read_options
 
 AGENT_OBJECTIVE = (
     "Answer the question. Think briefly, then write the answer alone on the last line, "

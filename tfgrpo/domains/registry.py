@@ -12,11 +12,9 @@ An object is a `Domain`, or a function from one string to a `Domain`.
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import lru_cache
 from importlib.metadata import entry_points
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain, DomainError
+from tfgrpo.domains.base import Domain, DomainError, imported
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.function_identity import identity
 from tfgrpo.trust.domain_spec import PARTS, parts, split
@@ -159,12 +157,8 @@ def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[D
 
 
 def _imported(place: str, what: str) -> object:
-    module, _, attribute = place.partition(":")
     try:
-        with redirect_stdout(sys.stderr):  # what a module prints is no part of what we print
-            target: object = importlib.import_module(module)
-        for part in attribute.split("."):
-            target = getattr(target, part)
+        target: object = imported(place)
     except DomainError:
         raise
     except (Exception, SystemExit) as error:  # whatever a module of the user's does

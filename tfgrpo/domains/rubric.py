@@ -1,37 +1,173 @@
 """Rubrics: answers held to criteria, rule by rule. `--domain rubric:style.toml`
 
-A rubric is a TOML file with a list of criteria (`rubric_criteria.py`) and, where wanted, the two
-objectives. The reward is the weighted mean of what the criteria gave; each one's result is kept
-with the rollout and shown to the reflection model. A problem may bring criteria of its own in a
-field `criteria`, and a `persona` makes it a conversation with a simulated user.
+A rubric is a TOML file with a list of criteria and, where wanted, the two objectives. The reward is
+the weighted mean of what the criteria gave; each one's result is kept with the rollout and shown to
+the reflection model. A problem may bring criteria of its own in a field `criteria`, and a `persona`
+makes it a conversation with a simulated user.
+
+A criterion is a rule (a regular expression, a length, a beginning or an end, JSON), a Python
+predicate, or a question to a judge model. Which one it is follows from what it says:
+
+    [[criteria]]
+    name = "signed"
+    ends_with = "The Sund team"
+
+    [[criteria]]
+    name = "kind"
+    weight = 2
+    question = "Does the answer take the customer's worry seriously?"
+
+    [[criteria]]
+    name = "adds up"
+    python = "checks:adds_up"          # (problem, response) → bool, or a number from 0 to 1
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.domains import conversation, judge_calls
-from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict
-from tfgrpo.domains.from_toml import HINT, first_error, read
-from tfgrpo.domains.rubric_criteria import (
-    Criterion,
-    criteria_error,
-    describe_scores,
-    predicate,
-    rule,
-)
+from tfgrpo.domains import conversation
+from tfgrpo.domains.answer_reading import refuse_constant
+from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict, imported
+from tfgrpo.domains.conversation import AGENT_OBJECTIVE, LEARNING_OBJECTIVE
+from tfgrpo.domains.domain_options import first_error, read_toml
+from tfgrpo.domains.judge import ask_question
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.trust import trust_gate
 from tfgrpo.trust.permissions import Permissions, of_predicates
 
-AGENT_OBJECTIVE = "Answer the message."
-LEARNING_OBJECTIVE = "Rules of form, tone and content that make answers better."
+HINT = "see docs/conversations.md for an example"
+SENTENCE = re.compile(r"[.!?](?=\s|$)")
+
+
+class Criterion(BaseModel):
+    """One thing that an answer is held to.
+
+    `absent` turns a rule round: what it looks for must not be there. `over` is the last answer,
+    or everything that the model said in the conversation.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    absent: bool = False
+    over: Literal["answer", "conversation"] = "answer"
+    regex: str | None = None
+    contains: str | None = None
+    starts_with: str | None = None
+    ends_with: str | None = None
+    min_words: int | None = None
+    max_words: int | None = None
+    max_sentences: int | None = None
+    format: Literal["json"] | None = None
+    python: str | None = None
+    question: str | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        kinds = [kind for kind in KINDS if getattr(self, kind) is not None]
+        if not kinds or (len(kinds) > 1 and set(kinds) != {"min_words", "max_words"}):
+            raise ValueError(f"criterion {self.name!r} has one of {', '.join(KINDS)}")
+        if self.regex is not None:
+            try:
+                re.compile(self.regex)
+            except (re.error, OverflowError, RecursionError) as error:
+                raise ValueError(f"criterion {self.name!r}: {error}") from None
+        if self.python is not None and not re.fullmatch(r"[\w.]+:[\w.]+", self.python):
+            raise ValueError(f"criterion {self.name!r}: python is written module:function")
+        return self
+
+
+KINDS = tuple(Criterion.model_fields)[4:]
+"""All that a criterion can be."""
+
+
+def rule(criterion: Criterion, text: str) -> float:
+    """Returns what a rule gives: 1.0 where the text keeps to it, else 0.0."""
+    if criterion.regex is not None:
+        holds = re.search(criterion.regex, text, re.MULTILINE) is not None
+    elif criterion.contains is not None:
+        holds = criterion.contains.casefold() in text.casefold()
+    elif criterion.starts_with is not None:
+        holds = text.strip().startswith(criterion.starts_with)
+    elif criterion.ends_with is not None:
+        holds = text.strip().endswith(criterion.ends_with)
+    elif criterion.max_sentences is not None:
+        holds = len(SENTENCE.findall(text)) <= criterion.max_sentences
+    elif criterion.format == "json":
+        holds = _is_json(text)
+    else:
+        low, high, words = criterion.min_words, criterion.max_words, len(text.split())
+        holds = (low is None or words >= low) and (high is None or words <= high)
+    return float(holds != criterion.absent)
+
+
+def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
+    """Returns what a predicate of the user's gives. Runs in a worker process.
+
+    `place` is module:function, `folder` where the module is looked for first. Raises whatever
+    the predicate raises, and ValueError for a score out of [0, 1].
+    """
+    score = float(_predicate(place, folder)(problem, text))
+    if not 0.0 <= score <= 1.0:
+        raise ValueError(f"{place} gave {score}, which is not from 0 to 1")
+    return score
+
+
+def criteria_error(criteria: Sequence[Criterion], folder: str) -> str | None:
+    """Returns what is wrong with criteria that are to be weighed together, or None.
+
+    Names that stand twice, as a result would hide another, and predicates that are not there.
+    """
+    names = [criterion.name for criterion in criteria]
+    for criterion in criteria:
+        if names.count(criterion.name) > 1:
+            return f"the name {criterion.name!r} is used twice: give each its own"
+        if criterion.python and (why := _predicate_error(criterion.python, folder)):
+            return f"{criterion.name}: {criterion.python}, beside the rubric or in sys.path: {why}"
+    return None
+
+
+def describe_scores(scores: Mapping[str, tuple[float | None, str]]) -> dict[str, Any]:
+    """Returns each criterion's result as it is kept: kept, missed, or its score, and why."""
+    words = {1.0: "kept", 0.0: "missed", None: "could not be judged"}
+    return {
+        name: (words.get(score) or f"{score:.2g} of 1") + (f" ({why})" if why else "")
+        for name, (score, why) in scores.items()
+    }
+
+
+def _predicate(place: str, folder: str) -> Any:
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return imported(place)
+
+
+def _predicate_error(place: str, folder: str) -> str:
+    try:
+        function = _predicate(place, folder)
+    except (Exception, SystemExit) as error:  # whatever a module of the user's does
+        return f"{type(error).__name__}: {error}"
+    return "" if callable(function) else f"{place} is no function"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 class Rubric(BaseModel):
@@ -48,7 +184,7 @@ class Rubric(BaseModel):
 def make_domain(argument: str) -> Domain:
     """Makes the domain of a rubric file. Raises DomainError."""
     path = Path(argument)
-    rubric, identity = read(path, Rubric)
+    rubric, identity = read_toml(path, Rubric)
     predicates = _predicates(rubric)
     trust_gate.require(of_predicates(path, predicates))
     folder = str(path.resolve().parent)
@@ -90,7 +226,7 @@ def make_domain(argument: str) -> Domain:
 
 def rubric_permissions(path: Path) -> Permissions:
     """Returns what a rubric file needs to be allowed. Raises DomainError."""
-    return of_predicates(path, _predicates(read(path, Rubric)[0]))
+    return of_predicates(path, _predicates(read_toml(path, Rubric)[0]))
 
 
 def _predicates(rubric: Rubric) -> frozenset[str]:
@@ -148,9 +284,7 @@ async def score_criterion(
     """Returns one criterion's score and why; None when it could not be judged."""
     if criterion.question is not None:
         try:
-            answer = await judge_calls.ask_question(
-                context, text, criterion.question, number=number
-            )
+            answer = await ask_question(context, text, criterion.question, number=number)
         except CallFailed as error:
             return None, str(error)
         return float((answer.verdict == "yes") != criterion.absent), answer.why

@@ -16,11 +16,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict, sample_seed
-from tfgrpo.domains.judge_calls import normalized_word
+from tfgrpo.domains.base import Context, Domain, Trajectory, Verdict
+from tfgrpo.domains.judge import ask_judge, normalized_word
 from tfgrpo.domains.mathematics.extract import extract
-from tfgrpo.model import structured_answers
-from tfgrpo.model.endpoint import Request
 from tfgrpo.model.structured_answers import text_field
 from tfgrpo.rendering import prompt_templates
 
@@ -55,20 +53,8 @@ async def verify(context: Context, trajectory: Trajectory) -> Verdict:
     known = ground_truths(problem)
     if normalize(answer) in map(normalize, known):
         return Verdict(1.0, normalize(answer), "the ground truth, word for word", {"judge": "none"})
-    call_path = (*context.call_path, context.sample, "answer")
     values = {"problem": problem.problem, "ground_truth": " or ".join(known), "response": answer}
-    request = Request(
-        "judge",
-        prompt_templates.load("answer").render(values),
-        temperature=0.0,
-        max_tokens=TOKENS,
-        schema=structured_answers.schema(AnswerJudgement),
-        seed=sample_seed(context.sampling.seed, *call_path),
-    )
-    typed = await structured_answers.ask(
-        context.judge, request, AnswerJudgement, call_path=call_path
-    )
-    judgement = typed.value
+    judgement = await ask_judge(context, "answer", values, AnswerJudgement, tokens=TOKENS)
     details = {
         "judge": context.judge.endpoint.model,
         "prompt": prompt_templates.load("answer").digest[:16],

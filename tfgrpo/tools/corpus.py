@@ -1,18 +1,35 @@
 """A local corpus: passages in a JSONL file, searched by BM25.
 
-No network, no server, the same answers everywhere. The index is made when the corpus is opened
-for the first time, and kept beside the store (`passage_index`).
+No network, no server, the same answers everywhere. `bm25s` (arXiv 2407.03618) weighs each word when
+the index is made: when the corpus is opened for the first time. It is kept beside the store, by the
+passages' digest; one that does not fit them is made anew. Words count without case and accents, by
+their English stems; scripts without blanks sign by sign and by pairs of signs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import shutil
+import tempfile
+import unicodedata
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.tools.passage_index import PassageIndex
 from tfgrpo.tools.tool import ToolError
+
+FORMAT = "1"
+MOST_TERMS = 64
+WORD = re.compile(r"[^\W_]+")
+UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+"""Scripts without blanks between words: Chinese and Japanese."""
+Stem: TypeAlias = Callable[[str], str]
+FIXED = {"backend": "numpy", "csc_backend": "numpy", "auto_compile": False}
 
 
 class CorpusError(ToolError):
@@ -39,7 +56,9 @@ class Corpus:
             raise CorpusError(
                 f"cannot read {path}: {error.strerror}", hint="give a JSONL file of passages"
             ) from None
-        self.digest = hashlib.sha256(raw).hexdigest()
+        digest = hashlib.sha256(raw).hexdigest()
+        self.name = f"corpus {digest[:16]}"
+        """What tells it from others in the record: another file gives other answers."""
         self._passages = [
             _passage(path, n, line) for n, line in enumerate(raw.split(b"\n"), 1) if line.strip()
         ]
@@ -51,7 +70,7 @@ class Corpus:
             self._by_url.setdefault(passage.url, []).append(passage)
             self._by_title.setdefault(passage.title, passage)
         words = [(passage.title, passage.text) for passage in self._passages]
-        self._index = PassageIndex.open(words, self.digest, indexes)
+        self._index = PassageIndex.open(words, digest, indexes)
 
     def search(self, query: str, count: int) -> list[Passage]:
         """The passages that fit a query best, best first. Titles weigh twice."""
@@ -84,3 +103,146 @@ def _passage(path: Path, number: int, line: bytes) -> Passage:
         raise CorpusError(
             f"{path}:{number}: no passage", hint='a row is {"title": …, "text": …, "url": …}'
         ) from None
+
+
+class PassageIndex:
+    """Finds passages by their words. Opening one may take seconds: it belongs in a thread."""
+
+    def __init__(self, retriever: Any) -> None:
+        self._retriever = retriever
+
+    @classmethod
+    def open(
+        cls, passages: Sequence[tuple[str, str]], digest: str, folder: Path | None
+    ) -> PassageIndex:
+        """An index of titles and texts: that of `digest` in a folder, or a new one, kept there."""
+        path = folder / f"{digest[:32]}-{FORMAT}" if folder is not None else None
+        loaded = _load(path, len(passages)) if path is not None else None
+        if loaded is None:
+            loaded = _build(passages)
+            if path is not None:
+                with suppress(OSError):
+                    _save(loaded, path)
+        return cls(loaded)
+
+    def search(self, query: str, count: int) -> list[int]:
+        """The numbers of the passages that fit a query best, best first. Of those that fit equally
+        well the first ones come first; those that share no word with it are never among them."""
+        import numpy as np
+
+        vocabulary = self._retriever.vocab_dict
+        stem = _stemmer()
+        terms = dict.fromkeys(t for word in _words(query) for t in _terms(stem, word, asked=True))
+        term_ids = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
+        if not term_ids:
+            return []
+        scores = self._retriever.get_scores_from_ids(term_ids)
+        fitting = np.flatnonzero(scores > 0)
+        if len(fitting) > count:
+            least = np.partition(scores[fitting], -count)[-count]
+            fitting = fitting[scores[fitting] >= least]
+        best = fitting[np.lexsort((fitting, -scores[fitting]))][:count]
+        return [int(number) for number in best]
+
+
+def _stemmer() -> Stem:
+    """Returns what gives the stem of a word. For one thread alone."""
+    import Stemmer
+
+    stem: Stem = Stemmer.Stemmer("english").stemWord
+    return stem
+
+
+def _terms(stem: Stem, word: str, *, asked: bool = False) -> list[str]:
+    """What a word of a passage is found by, or, `asked`, what a word of a query asks for."""
+    word = _strip_accents(word)
+    terms = [stem(part) for part in UNSPACED.sub(" ", word).split()]
+    for run in UNSPACED.findall(word):
+        pairs = [a + b for a, b in pairwise(run)]
+        terms += pairs if asked and pairs else [*run, *pairs]
+    return terms
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, without case; accents are signs of words here."""
+    if text.isascii():
+        return WORD.findall(text.lower())
+    return WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _strip_accents(word: str) -> str:
+    if word.isascii():
+        return word
+    apart = unicodedata.normalize("NFKD", word)
+    stripped = "".join(sign for sign in apart if not unicodedata.combining(sign))
+    return unicodedata.normalize("NFC", stripped)
+
+
+def _build(passages: Sequence[tuple[str, str]]) -> Any:
+    """A retriever of passages. A word in a title counts as two in a text."""
+    import bm25s
+    from bm25s.tokenization import Tokenized
+
+    stem = _stemmer()
+    vocabulary: dict[str, int] = {}
+    term_ids: dict[str, list[int]] = {}  # a word → the numbers of its terms
+
+    def numbers(word: str) -> list[int]:
+        term_ids[word] = numbered = [
+            vocabulary.setdefault(term, len(vocabulary)) for term in _terms(stem, word)
+        ]
+        return numbered
+
+    ids = []
+    for title, text in passages:
+        words = [*_words(title) * 2, *_words(text)]
+        ids.append([n for word in words for n in term_ids.get(word) or numbers(word)])
+    retriever = bm25s.BM25(**FIXED)
+    if vocabulary:
+        retriever.index(Tokenized(ids, vocabulary), create_empty_token=False, show_progress=False)
+    else:
+        retriever.vocab_dict = {}
+    return retriever
+
+
+def _load(path: Path, count: int) -> Any | None:
+    """The retriever that is kept at a path, or None if none of so many passages is."""
+    import bm25s
+
+    if not path.is_dir():
+        return None
+    try:
+        retriever = bm25s.BM25.load(path, override_params=FIXED, show_progress=False)
+        scores, vocabulary = retriever.scores, retriever.vocab_dict
+        data, rows, ends = scores["data"], scores["indices"], scores["indptr"]
+        valid = (
+            scores["num_docs"] == count
+            and data.ndim == rows.ndim == ends.ndim == 1
+            and (data.dtype, rows.dtype.kind, ends.dtype.kind) == ("float32", "i", "i")
+            and len(ends) == len(vocabulary) + 1
+            and ends[0] == 0
+            and ends[-1] == len(rows) == len(data)
+            and bool((ends[1:] >= ends[:-1]).all())
+            and bool(((rows >= 0) & (rows < count)).all())
+            and set(vocabulary.values()) == set(range(len(vocabulary)))
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, EOFError):
+        return None
+    return retriever if valid else None
+
+
+def _save(retriever: Any, path: Path) -> None:
+    """Writes an index beside its path and renames it, so that it is there whole or not at all."""
+    if not retriever.vocab_dict:
+        return
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.rmtree(path, ignore_errors=True)  # one that could not be read
+    temporary = tempfile.mkdtemp(prefix=".index-", dir=path.parent)
+    try:
+        retriever.save(temporary, show_progress=False)
+        for name in os.listdir(temporary):
+            with open(os.path.join(temporary, name), "rb+") as file:
+                os.fsync(file.fileno())
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -12,26 +12,37 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tfgrpo.model import secrets
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
-from tfgrpo.tools import mcp_http
 from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
 
 if TYPE_CHECKING:
     from mcp import Client
+    from mcp.client._transport import TransportStreams
+
+MOST_BYTES = 8 << 20
+"""Bytes of one answer."""
+SECONDS, SILENT_SECONDS = 30.0, 300.0
+"""In which a connection is made, and in which something comes over one; as `mcp` has it."""
+EVENTS = "text/event-stream"
+BAD_GATEWAY = 502
 PAGES = 100
 """Pages of a list of tools that are asked for: a server may go on for ever."""
 MOST_TOOLS = 128
 """Tools of one server, as many as chat APIs take; all of them go into every prompt."""
 LONGEST = 20_000
 """Characters in which a tool may be described, its arguments included."""
+
+
+ServerTools: TypeAlias = Callable[[int], list[Tool]]
 
 
 class ServerError(ToolError):
@@ -65,70 +76,45 @@ class Server(BaseModel):
         return self
 
 
+@dataclass(eq=False)
 class RemoteTool(Tool):
-    """A server's tool, for one trajectory; those of one server share `history`."""
+    """A server's tool `name`, for one trajectory; those of one server share `history`."""
 
-    def __init__(
-        self,
-        client: Client,
-        server: str,
-        name: str,
-        spec: ToolSpec,
-        history: list[str],
-        *,
-        characters: int,
-    ) -> None:
-        self._client = client
-        self._server = server
-        self._name = name
-        self.spec = spec
-        self._history = history
-        self._characters = characters
+    client: Client
+    server: str
+    name: str
+    spec: ToolSpec
+    history: list[str]
+    characters: int
 
     @property
     def state(self) -> str:
         """The server, what was asked of it before in this trajectory, and how much is given."""
-        return digest([self._server, self._characters, *self._history]).hex()
+        return digest([self.server, self.characters, *self.history]).hex()
 
     async def call(self, arguments: Arguments) -> Result:
         """Passes the call on. What the server cannot do is a failed result."""
         try:
-            answer = await self._client.call_tool(self._name, dict(arguments))
+            answer = await self.client.call_tool(self.name, dict(arguments))
         except Exception as error:  # the server's, the transport's, or an answer of no known shape
             text = secrets.scrub(f"{self.spec.name} failed: {_first_cause(error)}")
             result = Result(text[:500], failed=True)
         else:
             text = "\n".join(part.text for part in answer.content if part.type == "text")
-            given = cut(secrets.scrub(text), self._characters) or "(no text)"
+            given = cut(secrets.scrub(text), self.characters) or "(no text)"
             result = Result(given, failed=bool(answer.is_error))
         self.recall(arguments, result)
         return result
 
     def recall(self, arguments: Arguments, result: Result) -> None:
         """Takes note of the call."""
-        self._history.append(digest([self._name, dict(arguments)]).hex())
-
-
-class Connection:
-    """A server that is connected, and the tools it offers."""
-
-    def __init__(self, client: Client, name: str, tools: list[tuple[str, ToolSpec]]) -> None:
-        self._client = client
-        self._name = name
-        self._tools = tools
-
-    def tools(self, characters: int) -> list[RemoteTool]:
-        """The server's tools for one trajectory; results have so many characters."""
-        history: list[str] = []
-        return [
-            RemoteTool(self._client, self._name, name, spec, history, characters=characters)
-            for name, spec in self._tools
-        ]
+        self.history.append(digest([self.name, dict(arguments)]).hex())
 
 
 @asynccontextmanager
-async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
-    """Connects to a server for the length of a `with`. Raises ServerError."""
+async def connected(name: str, server: Server) -> AsyncIterator[ServerTools]:
+    """Connects to a server for the length of a `with`, and yields what gives its tools for one
+    trajectory, whose results have so many characters. Raises ServerError."""
     try:
         from mcp import Client, StdioServerParameters
     except ImportError:
@@ -145,7 +131,7 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
         )
     target: Any
     if server.url is not None:
-        target = mcp_http.streams(secrets.fill(server.url, os.environ))
+        target = streams(secrets.fill(server.url, os.environ))
     else:
         env = {
             name: secrets.know(os.environ[name], name) for name in server.env if name in os.environ
@@ -161,10 +147,18 @@ async def connected(name: str, server: Server) -> AsyncIterator[Connection]:
     try:
         try:
             async with asyncio.timeout(server.seconds):  # of all pages together
-                tools = await _list_tools(client, name)
+                offered = await _list_tools(client, name)
         except Exception as error:  # the server's, the transport's, or a list of no known shape
             raise _unusable(name, error) from None
-        yield Connection(client, name, tools)
+
+        def tools(characters: int) -> list[Tool]:
+            history: list[str] = []
+            return [
+                RemoteTool(client, name, own_name, spec, history, characters)
+                for own_name, spec in offered
+            ]
+
+        yield tools
     finally:  # told of an error it would put it into groups
         await client.__aexit__(None, None, None)
 
@@ -209,3 +203,64 @@ def _first_cause(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return " ".join(str(error).split()) or type(error).__name__
+
+
+@asynccontextmanager
+async def streams(url: str) -> AsyncIterator[TransportStreams]:
+    """Opens what `mcp` speaks to a server at an address over, for the length of a `with`.
+
+    An answer has an end and is as long as it was sent, and a connection that breaks is an answer
+    that failed, for `mcp` would end them all. Streams of events are bounded by the size of each
+    event and the time that a call may take.
+    """
+    import httpx2
+    from mcp.client.streamable_http import streamable_http_client
+
+    class Body(httpx2.AsyncByteStream):
+        """A body that ends with the one error that `mcp` takes for an answer's, where it is packed,
+        breaks off, or goes on beyond `MOST_BYTES`."""
+
+        def __init__(self, body: httpx2.AsyncByteStream, packed: str) -> None:
+            self._body, self._packed = body, packed
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            length = 0
+            if self._packed:
+                raise httpx2.StreamError(f"it came as {self._packed}, which was not asked for")
+            try:
+                async for piece in self._body:
+                    length += len(piece)
+                    if length > MOST_BYTES:
+                        raise httpx2.StreamError(f"it has more than {MOST_BYTES:,} bytes")
+                    yield piece
+            except httpx2.TransportError as error:
+                raise httpx2.StreamError(f"it broke off: {error}") from error
+
+        async def aclose(self) -> None:
+            await self._body.aclose()
+
+    class Http(httpx2.AsyncClient):
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            try:
+                response = await super().send(request, **options)
+            except httpx2.TransportError as error:
+                words = f"{type(error).__name__} {error}".strip()
+                failure = {"jsonrpc": "2.0", "id": None, "error": {"code": 0, "message": words}}
+                about = {"content-type": "application/json"}
+                content = json.dumps(failure).encode()
+                return httpx2.Response(BAD_GATEWAY, headers=about, content=content, request=request)
+            packed = response.headers.get("content-encoding", "").strip().lower()
+            packed = "" if packed == "identity" else packed[:40]
+            plain = not response.headers.get("content-type", "").lower().startswith(EVENTS)
+            if isinstance(response.stream, httpx2.AsyncByteStream) and (plain or packed):
+                response.stream = Body(response.stream, packed)
+            return response
+
+    async with (
+        Http(
+            timeout=httpx2.Timeout(SECONDS, read=SILENT_SECONDS),
+            headers={"accept-encoding": "identity"},
+        ) as http,
+        streamable_http_client(url, http_client=http) as opened,
+    ):
+        yield opened

@@ -26,20 +26,22 @@ from tfgrpo.tools.sandbox import (
     read_confinement,
     refuse_holes,
 )
-from tfgrpo.tools.scratch_folder import excess, make_scratch, remove_scratch
-from tfgrpo.tools.thread_bound import ThreadGroup, open_group, too_many_threads
-from tfgrpo.tools.tool import Arguments, Result, Tool, ToolSpec, text_argument
+from tfgrpo.tools.session_bounds import (
+    ThreadGroup,
+    excess,
+    make_scratch,
+    open_group,
+    remove_scratch,
+    too_many_threads,
+)
+from tfgrpo.tools.tool import Arguments, Result, Tool, text_argument, text_spec
 
-SPEC = ToolSpec(
-    name="python",
-    description="Runs Python code and returns what it prints and the value of its last "
+SPEC = text_spec(
+    "python",
+    "Runs Python code and returns what it prints and the value of its last "
     "expression. Variables stay from call to call. There is no network.",
-    parameters={
-        "type": "object",
-        "properties": {"code": {"type": "string", "description": "The code to run."}},
-        "required": ["code"],
-        "additionalProperties": False,
-    },
+    "code",
+    "The code to run.",
 )
 WATCH_SECONDS = 0.2
 START_SECONDS = 30.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -16,15 +17,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from threading import Timer
-from typing import Literal, TypeAlias
+from typing import IO, Literal, TypeAlias
 
-from tfgrpo.store import child_processes
-from tfgrpo.tools.scratch_folder import make_scratch, remove_scratch
-from tfgrpo.tools.thread_bound import open_group
+from tfgrpo.store import atomic_write, child_processes
+from tfgrpo.tools.confine import DEVICES, python_files
+from tfgrpo.tools.session_bounds import make_scratch, open_group, remove_scratch
 from tfgrpo.tools.tool import ToolError
 
 Sandbox: TypeAlias = Literal["auto", "require", "off"]
@@ -161,7 +162,8 @@ def strength(sandbox: Sandbox) -> Strength:
         with open_proc() as inherited:
             proc = inherited[0] if inherited else -1
             start = command(sandbox, scratch, PythonLimits(), proc)
-            confinement = read_confinement(_read_first_line(start, inherited))
+            with _running(start, inherited) as output:
+                confinement = read_confinement(output.readline(1 << 16))
     except (OSError, ValueError):
         confinement = Confinement(("a start",), ())
     finally:
@@ -211,27 +213,17 @@ def bubblewrap() -> tuple[str, ...] | None:
     with tempfile.NamedTemporaryFile() as outside:
         inner = child_processes.isolated_python("-c", PROBE, outside.name)
         try:
-            output = _read_output([*start, *_mount_arguments(None), "--", *inner])
+            with _running([*start, *_mount_arguments(None), "--", *inner], ()) as output:
+                printed = output.read(len(PROBE_OUTPUT) + 1)
         except OSError:
             return None
-    return tuple(start) if output == PROBE_OUTPUT else None
-
-
-def _read_output(command: list[str]) -> bytes:
-    with _running(command, ()) as process:
-        assert process.stdout is not None
-        return process.stdout.read(len(PROBE_OUTPUT) + 1)
-
-
-def _read_first_line(command: list[str], inherited: tuple[int, ...]) -> bytes:
-    with _running(command, inherited) as process:
-        assert process.stdout is not None
-        return process.stdout.readline(1 << 16)
+    return tuple(start) if printed == PROBE_OUTPUT else None
 
 
 @contextmanager
-def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subprocess.Popen[bytes]]:
-    """Runs a command with nothing to read, and kills it, and all it started, at the end."""
+def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[IO[bytes]]:
+    """Runs a command with nothing to read, and yields its output; kills it, and all it started, at
+    the end."""
     with child_processes.start(
         command,
         ENVIRONMENT,
@@ -244,7 +236,8 @@ def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subproc
         late = Timer(PROBE_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
         late.start()
         try:
-            yield process
+            assert process.stdout is not None
+            yield process.stdout
         finally:
             late.cancel()
             late.join()
@@ -253,8 +246,6 @@ def _running(command: list[str], inherited: tuple[int, ...]) -> Iterator[subproc
 
 
 def _mount_arguments(scratch: Path | None) -> list[str]:
-    from tfgrpo.tools.confine import DEVICES
-
     paths, links = _visible_paths()
     arguments: list[str] = []
     for path in paths:
@@ -268,8 +259,6 @@ def _mount_arguments(scratch: Path | None) -> list[str]:
 
 def _visible_paths() -> tuple[list[str], dict[str, str]]:
     """What a root is made of: the real paths that Python needs, and links that lead there."""
-    from tfgrpo.tools.confine import python_files
-
     config = os.path.join(sys.prefix, "pyvenv.cfg")
     sources = [sys.executable, config, str(INTERPRETER.parent), "/etc/alternatives"]
     followed = [_follow_links(path) for path in (*sources, *python_files()) if os.path.exists(path)]
@@ -298,3 +287,44 @@ def _follow_links(path: str) -> tuple[str, dict[str, str]]:
 
 def _is_inside(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def known_strength() -> Strength:
+    """What `strength("off")` does, from the user's cache where it is known: until a restart, or
+    until bubblewrap, Python, the interpreter or the user is another."""
+    import platformdirs
+
+    path = Path(platformdirs.user_cache_dir("tfgrpo", appauthor=False)) / "sandbox.json"
+    conditions = _conditions()
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        level, lacks = recorded["level"], tuple(map(str, recorded["lacks"]))
+        if recorded["conditions"] == conditions and level in ("bubblewrap", "kernel walls"):
+            return Strength(level, lacks, str(recorded["threads"]))
+    fresh = strength("off")
+    if fresh.level != "none":  # what is missing may have been put right by the next time
+        with suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            record = {"conditions": conditions, **asdict(fresh)}
+            atomic_write.write(path, json.dumps(record))
+    return fresh
+
+
+def _conditions() -> list[str]:
+    bwrap = shutil.which("bwrap") or ""
+    files = (bwrap, str(INTERPRETER), str(INTERPRETER.with_name("confine.py")), sys.executable)
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    user = os.geteuid() if hasattr(os, "geteuid") else -1
+    return [
+        platform.release(),
+        boot.read_text().strip() if boot.exists() else "",
+        str(user),
+        *(f"{file} {_changed(file)}" for file in files),
+    ]
+
+
+def _changed(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0

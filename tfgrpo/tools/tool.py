@@ -34,6 +34,13 @@ class Result:
     failed: bool = False
 
 
+def text_spec(name: str, description: str, argument: str, about: str) -> ToolSpec:
+    """What a model is told of a tool that takes one text."""
+    properties = {argument: {"type": "string", "description": about}}
+    required = {"required": [argument], "additionalProperties": False}
+    return ToolSpec(name, description, {"type": "object", "properties": properties, **required})
+
+
 class ToolError(TfgrpoError):
     """Tools that cannot be used at all: a missing package, corpus, server or sandbox."""
 

@@ -26,16 +26,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tfgrpo.model.caller_threads import OutOfTime, Threads
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
-from tfgrpo.tools import python_tool, visit_tool
-from tfgrpo.tools import search_tool as search
 from tfgrpo.tools.corpus import Corpus
-from tfgrpo.tools.mcp_tools import Connection, Server, connected
+from tfgrpo.tools.mcp_tools import Server, ServerTools, connected
 from tfgrpo.tools.python_tool import Python
 from tfgrpo.tools.sandbox import PythonLimits, Sandbox
+from tfgrpo.tools.search_and_visit import Search, Visit
 from tfgrpo.tools.search_provider import PROVIDERS, Provider, SearchTemplate
-from tfgrpo.tools.search_tool import CorpusBackend, Search, SearchBackend
 from tfgrpo.tools.tool import Arguments, Result, Tool, ToolError, ToolSpec, cut
-from tfgrpo.tools.visit_tool import Visit
 
 
 class FunctionTool(Tool):
@@ -146,7 +143,7 @@ class ToolSettings(BaseModel):
         return self
 
 
-SPECS = {"python": python_tool.SPEC, "search": search.SPEC, "visit": visit_tool.SPEC}
+SPECS = {tool.spec.name: tool.spec for tool in (Python, Search, Visit)}
 
 
 def specs(settings: ToolSettings) -> list[ToolSpec]:
@@ -161,13 +158,13 @@ class Toolbox:
         self,
         settings: ToolSettings,
         corpus: Corpus | None = None,
-        backend: SearchBackend | None = None,
-        servers: Sequence[Connection] = (),
+        provider: Provider | None = None,
+        servers: Sequence[ServerTools] = (),
         functions: Sequence[FunctionTool] = (),
     ) -> None:
         self.settings = settings
         self._corpus = corpus
-        self._backend = backend
+        self._provider = provider
         self._servers = servers
         self._functions = functions
 
@@ -180,16 +177,15 @@ class Toolbox:
                 limits = PythonLimits(settings.seconds, settings.memory << 20, settings.output)
                 tools.append(Python(sandbox=settings.sandbox, limits=limits))
             elif name == "search":
-                assert self._backend is not None
-                tools.append(
-                    Search(self._backend, count=settings.results, characters=settings.output)
-                )
+                source = self._provider or self._corpus
+                assert source is not None
+                tools.append(Search(source, count=settings.results, characters=settings.output))
             else:
                 tools.append(Visit(self._corpus, characters=settings.output))
         return [
             *tools,
             *self._functions,
-            *(tool for server in self._servers for tool in server.tools(settings.output)),
+            *(tool for tools_of in self._servers for tool in tools_of(settings.output)),
         ]
 
 
@@ -208,19 +204,18 @@ async def opened(
         )
     async with AsyncExitStack() as stack:
         corpus: Corpus | None = None
-        backend: SearchBackend | None = None
+        provider: Provider | None = None
         if settings.corpus is not None:
             store = folder / ".tfgrpo"
             corpus = await asyncio.to_thread(
                 Corpus, folder / settings.corpus, store / "search" if store.is_dir() else None
             )
-            backend = CorpusBackend(corpus)
         elif "visit" in settings.use and find_spec("trafilatura") is None:
             raise ToolError("reading web pages needs a package", hint=install_hint("web"))
         if settings.provider is not None or settings.search is not None:
-            backend = Provider(settings.search or PROVIDERS[settings.provider or ""])
+            provider = Provider(settings.search or PROVIDERS[settings.provider or ""])
         servers = [
             await stack.enter_async_context(connected(name, server))
             for name, server in settings.mcp.items()
         ]
-        yield Toolbox(settings, corpus, backend, servers, given)
+        yield Toolbox(settings, corpus, provider, servers, given)

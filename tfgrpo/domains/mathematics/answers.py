@@ -410,7 +410,7 @@ def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
         )
         return there is not None and there == here
 
-    return expressions.matched(want, have, same)
+    return lists.matched(want, have, same)
 
 
 def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
@@ -425,15 +425,13 @@ def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
 
     want, have = lists.system(gold), lists.system(answer)
     if want and have and set(want[0]) == set(have[0]):
-        same = expressions.matched(
-            want, have, lambda a, b: all(right(a[name], b[name]) for name in a)
-        )
+        same = lists.matched(want, have, lambda a, b: all(right(a[name], b[name]) for name in a))
     elif want or have:
         gold_points = lists.tuples(want) if want else gold
         answer_points = lists.tuples(have) if have else answer
         return _by_sympy(gold_points, answer_points, rules)
     elif lists.groups(gold) and lists.groups(answer):
-        same = expressions.matched(lists.groups(gold), lists.groups(answer), right)
+        same = lists.matched(lists.groups(gold), lists.groups(answer), right)
     else:
         return None
     return _verdict("solutions", same, gold, answer)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any
 
+from tfgrpo.domains.mathematics.lists import matched
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
 from tfgrpo.domains.mathematics.symbols import encoded, indices_of
 
@@ -40,7 +41,6 @@ AXES = [
 ]
 """The names of the unit vectors, by axis."""
 AXES[0].append("imaginary unit")
-T = TypeVar("T")
 
 
 def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules = USUAL) -> bool:
@@ -184,17 +184,6 @@ def confirmed(gold: Any, answer: Any) -> bool:
     if isinstance(gold, Set | Tuple) and isinstance(answer, Set | Tuple):
         return _same_collections(gold, answer)
     return False
-
-
-def matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) -> bool:
-    """Whether each that is wanted is the same as one that is there, and none is left over."""
-    left = list(have)
-    for one in want:
-        match = next((index for index, other in enumerate(left) if same(one, other)), None)
-        if match is None:
-            return False
-        del left[match]
-    return not left
 
 
 def _all(gold: Iterable[Any], answer: Iterable[Any]) -> bool:

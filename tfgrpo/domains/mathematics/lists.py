@@ -8,8 +8,8 @@ read as one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 JOINT = re.compile(
     r"(?P<open>\\\{|[([{])|(?P<close>\\\}|[)\]}])"
@@ -31,6 +31,9 @@ CONDITION_WORDS = re.compile(
 )
 """Words of a condition."""
 RELATION = re.compile(r"[<>≤≥≠]|\\(?:leq?|geq?|lt|gt|neq?|cup|cap)(?![a-zA-Z])")
+
+
+T = TypeVar("T")
 
 
 class Case(NamedTuple):
@@ -131,6 +134,17 @@ def cases(text: str) -> list[Case]:
         )
         for (value, when), there in zip(rows, related, strict=True)
     ]
+
+
+def matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) -> bool:
+    """Whether each that is wanted is the same as one that is there, and none is left over."""
+    left = list(have)
+    for one in want:
+        match = next((index for index, other in enumerate(left) if same(one, other)), None)
+        if match is None:
+            return False
+        del left[match]
+    return not left
 
 
 def where(condition: str, others: Iterable[str], parse: Callable[[str], Any | None]) -> Any:

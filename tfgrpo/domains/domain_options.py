@@ -1,0 +1,58 @@
+"""Options of a domain: after its name (`exact:case=ignore,space=ignore`), or in a TOML file."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tfgrpo.domains.base import DomainError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+
+T = TypeVar("T", bound="BaseModel")
+
+
+def read_options(domain: str, options: str, choices: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Returns the options that are written, each checked against its values.
+
+    Raises DomainError naming the first that is unknown, with all there are.
+    """
+    read: dict[str, Any] = {}
+    for option in filter(None, (part.strip() for part in options.split(","))):
+        name, _, value = (part.strip() for part in option.partition("="))
+        if value not in choices.get(name, ()):
+            known = "; ".join(f"{key}={'|'.join(values)}" for key, values in choices.items())
+            raise DomainError(
+                f"{domain} takes no argument {option!r}", hint=f"write {domain}: and any of {known}"
+            )
+        read[name] = value
+    return read
+
+
+def read_toml(path: Path, shape: type[T]) -> tuple[T, str]:
+    """Returns what a file says, and the SHA-256 of its bytes in hex. Raises DomainError."""
+    from pydantic import ValidationError
+
+    hint = "the file must be TOML"
+    try:
+        content = path.read_bytes()
+        table = tomllib.loads(content.decode("utf-8-sig"))
+        return shape(**table), hashlib.sha256(content).hexdigest()
+    except OSError as error:
+        raise DomainError(f"{path}: {error.strerror}", hint=hint) from None
+    except ValidationError as error:
+        hint = "see docs/conversations.md for an example"
+        raise DomainError(f"{path}: {first_error(error)}", hint=hint) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DomainError(f"{path}: {error}", hint=hint) from None
+
+
+def first_error(error: ValidationError) -> str:
+    """Returns the first thing that is wrong, in a line."""
+    first: Mapping[str, Any] = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")
