@@ -7,21 +7,23 @@ math:letters=product              letters in a row are a product, in any order
 math:written=python               ground truths are Python, as SymPy prints them
 math:calculation=checked          a right answer counts if the calculation beside it gives it
 
-Those of how ground truths are written are read off a data set where its ground truths tell.
+How ground truths are written is decided once for all of a data set, and said. One alone does not
+tell: `1,5` is a list or a decimal, `mgh` a word or a product, and `log(2)` has base 10 in LaTeX and
+is natural in Python. All together do, or else the usual reading stays, and a line names the option.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError, Verdict
-from tfgrpo.domains.mathematics import writing
+from tfgrpo.domains.mathematics.answers import COMMA, NUMBER, RUN, check_gold, judge
 from tfgrpo.domains.mathematics.answers import at_once as answer_at_once
-from tfgrpo.domains.mathematics.answers import check_gold, judge
 from tfgrpo.domains.mathematics.extract import extract
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules
 
@@ -30,13 +32,15 @@ HINT = (
     "decimal=point|comma, letters=word|product and calculation=free|checked, "
     "with commas between them"
 )
-CHOICES = {
-    "units": ("lenient", "strict"),
-    "written": ("latex", "python"),
-    "decimal": ("point", "comma"),
-    "letters": ("word", "product"),
-    "calculation": ("free", "checked"),
-}
+CHOICES = {name: get_args(kind) for name, kind in get_type_hints(Rules).items()}
+SURE = re.compile(
+    rf"[-+\s]*(?:\d{{1,3}}(?:\.\d{{3}})+,\d+|\\?[€£]\s*(?:{NUMBER})\Z|\d+,\d+\s*(?:\\?%|€|£|\\,|[a-zA-Z]))"
+)
+"""A comma between digits that can be nothing but a decimal comma."""
+POINT = re.compile(r"\d\.\d")
+DOTTED = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{3})+(?![\d.])")
+PRODUCT = re.compile(r"(?<![a-zA-Z\\{])(?:\d+[a-z]{2,4}|[a-z]{2,4}(?=\s*[-+/^]))(?![a-zA-Z{(])")
+ALONE = r"(?<![a-zA-Z\\]){}(?![a-zA-Z])"
 
 
 def verify(problem: Problem, response: str, rules: Rules = USUAL) -> Verdict:
@@ -74,13 +78,77 @@ def with_options(options: str) -> Domain:
 def options_in(problems: Sequence[Problem], rules: Rules) -> str:
     """Returns the options that differ from the usual ones, those included that ground truths tell
     of themselves."""
-    return _options(writing.decided(problems, rules))
+    return _options(_decided(problems, rules))
 
 
 def _options(rules: Rules) -> str:
-    names = ("digits", "units", "written", "decimal", "letters", "calculation")
-    values = [(name, getattr(rules, name)) for name in names]
+    values = asdict(rules).items()
     return ",".join(f"{name}={value}" for name, value in values if value != getattr(USUAL, name))
+
+
+def _decided(problems: Sequence[Problem], rules: Rules) -> Rules:
+    """Returns rules with what the ground truths of a data set tell of how they are written.
+
+    What is not the usual reading was chosen, and stays.
+    """
+    golds = [gold for problem in problems for gold in problem.ground_truths]
+    everything = "\n".join(golds)
+    if "**" in everything and not re.search(r"[\\^]", everything):
+        rules = replace(rules, written="python")
+    if any(map(SURE.match, golds)) and not POINT.search(DOTTED.sub(" ", everything)):
+        rules = replace(rules, decimal="comma")
+    runs = _runs(problems)
+    others = any(len({*run}) < len(run) for run in map(str.strip, golds) if RUN.match(run))
+    orders = {"".join(sorted(run)) for run, _ in runs}
+    if (
+        runs
+        and all(symbols for _, symbols in runs)
+        and not others
+        and len(orders) == len({run for run, _ in runs})
+        and any(map(PRODUCT.search, golds))
+    ):
+        rules = replace(rules, letters="product")
+    return rules
+
+
+def remarks(problems: Sequence[Problem], rules: Rules) -> tuple[str, ...]:
+    """Returns what to say of how ground truths are read, a line for each thing that one alone does
+    not tell; nothing where there is no such thing."""
+    golds = [gold.strip() for problem in problems for gold in problem.ground_truths]
+    commas = [gold for gold in golds if (match := COMMA.match(gold)) and "," in match["number"]]
+    commas = [gold for gold in commas if not re.fullmatch(r"\D*\d{1,3}(?:,\d{3})+\D*", gold)]
+    runs = [run for run, symbols in _runs(problems) if symbols]
+    lines = []
+    if commas and rules.decimal == "comma":
+        lines.append(f"{_of(commas, golds)}: a comma is a decimal comma")
+    elif commas:
+        usual = f"{_of(commas, golds)}: a comma separates two answers"
+        lines.append(f"{usual}; math:decimal=comma where it is a decimal comma")
+    if rules.written == "python":
+        powers = [gold for gold in golds if "**" in gold]
+        lines.append(f"{_of(powers, golds)}: written as Python, so log is natural and I is i")
+    if runs and rules.letters == "product":
+        lines.append(f"{_of(runs, golds)}: a product of symbols, in any order")
+    elif runs:
+        usual = f"{_of(runs, golds)}: a word, whose letters have an order"
+        lines.append(f"{usual}; math:letters=product where they are symbols")
+    return tuple(lines)
+
+
+def _runs(problems: Sequence[Problem]) -> list[tuple[str, bool]]:
+    """Returns the ground truths that are two to four different letters, not all of them capitals,
+    and whether each letter stands alone in the problem, as a symbol does."""
+    runs = []
+    for problem in problems:
+        for gold in map(str.strip, problem.ground_truths):
+            if RUN.match(gold) and not gold.isupper() and len(set(gold)) == len(gold):
+                alone = (re.search(ALONE.format(letter), problem.problem) for letter in gold)
+                runs.append((gold, all(alone)))
+    return runs
+
+
+def _of(some: Sequence[str], golds: Sequence[str]) -> str:
+    return f"{len(some)} of {len(golds)} ground truths, such as {some[0][:40]!r}"
 
 
 def _domain(rules: Rules) -> Domain:
@@ -93,7 +161,7 @@ def _domain(rules: Rules) -> Domain:
         identity=_options(rules),
         configure=with_options,
         options_from=partial(options_in, rules=rules),
-        remarks=partial(writing.remarks, rules=rules),
+        remarks=partial(remarks, rules=rules),
         read=extract,
     )
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from tfgrpo.domains.base import Verdict
-from tfgrpo.domains.mathematics import expressions, lists, parsing, units
+from tfgrpo.domains.mathematics import lists, parsing, units
 from tfgrpo.domains.mathematics.calculation import flaw
 from tfgrpo.domains.mathematics.dates_bases_compounds import (
     based,
@@ -38,8 +38,17 @@ from tfgrpo.domains.mathematics.quantities import (
     quantity,
     unit_factor,
 )
-from tfgrpo.domains.mathematics.writing import as_decided
 
+NUMBER = r"\d{1,3}(?:\.\d{3})+(?:,\d+)?|\d+,\d+"
+COMMA = re.compile(rf"(?P<before>[-+€$£\\\s]*)(?P<number>{NUMBER})(?P<after>[^\d,;()\[\]]*)\Z")
+RUN = re.compile(r"[a-zA-Z]{2,4}\Z")
+LOG = re.compile(r"\\?(?<![a-zA-Z])log(?!\s*_|[a-zA-Z\d])")
+PYTHON = (
+    (re.compile(r"(?<![\w\\])Rational\(\s*(-?\d+)\s*,\s*(\d+)\s*\)"), r"((\1)/(\2))"),
+    (re.compile(r"(?<![\w\\])I(?!\w)"), "i"),
+    (re.compile(r"(?<![\w\\])E(?!\w)"), "e"),
+)
+"""How SymPy writes what LaTeX has another sign for."""
 SPELLED = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|twenty|thirty"
     r"|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|[mb]illion)\b",
@@ -67,7 +76,6 @@ BOUND = re.compile(r"\b(?:or|at|than|not|more|less|fewer|least|most)\b", re.IGNO
 DOUBT = re.compile(
     r"\b(?:not|wrong|incorrect|mistake|scratch|error|wait|neither|nor)\b|n't\b", re.IGNORECASE
 )
-INEQUALITY = re.compile(r"[<>≤≥≠]|!=|\\(?:leq?|geq?|leqslant|geqslant|lt|gt|neq?|not)(?![a-zA-Z])")
 NOT_READ = "as a whole it is no number, formula, list or word"
 LONGEST = 10_000
 """Characters of the longest answer that is read; a longer one is right only word for word."""
@@ -195,6 +203,20 @@ def compare(gold: str, answer: str, rules: Rules = USUAL) -> Verdict:
         return _solutions(gold, answer, rules) or _by_sympy(gold, answer, rules)
     except Exception as error:  # sympy raises nearly anything; it is told, as unverifiable
         return Verdict(None, answer, f"unverifiable: {type(error).__name__}: {error}"[:200])
+
+
+def as_decided(text: str, rules: Rules, *, gold: bool) -> str:
+    """Returns a ground truth or an answer as the rules of its data set read it."""
+    if gold and rules.decimal == "comma" and (match := COMMA.match(text.strip())):
+        number = match["number"].replace(".", "").replace(",", ".")
+        text = f"{match['before']}{number}{match['after']}"
+    if rules.written == "python":
+        text = LOG.sub(r"\\ln ", text)
+        for pattern, latex in PYTHON if gold else ():
+            text = pattern.sub(latex, text)
+    if rules.letters == "product" and RUN.match(text.strip("$ ")):
+        text = r"\cdot ".join(text.strip("$ "))
+    return text
 
 
 def _verdict(rule: str, right: bool, gold: str, answer: str) -> Verdict:
@@ -397,6 +419,8 @@ def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
     if not want or not have:
         return None
 
+    from tfgrpo.domains.mathematics.expressions import where
+
     def same(one: lists.Case, other: lists.Case) -> bool:
         if compare(one.value, other.value, rules).reward != 1.0:
             return False
@@ -405,7 +429,7 @@ def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
         if one.condition and compare(one.condition, other.condition, rules).reward == 1.0:
             return True
         there, here = (
-            lists.where(case.condition, (each.condition for each in rows), parsing.parse)
+            where(case.condition, (each.condition for each in rows))
             for case, rows in ((one, want), (other, have))
         )
         return there is not None and there == here
@@ -443,6 +467,10 @@ def parsed(text: str) -> Any | None:
 
 
 def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
+    from tfgrpo.domains.mathematics import (
+        expressions,  # SymPy takes a second to load
+    )
+
     if parsing.too_large(answer) != parsing.too_large(gold):
         return Verdict(0.0, one_line(answer), f"number: {differs(answer, gold)}")
     want = parsed(gold)
@@ -456,38 +484,10 @@ def _by_sympy(gold: str, answer: str, rules: Rules) -> Verdict:
         return Verdict(0.0, one_line(answer), f"unit: {differs(answer, gold)}")
     if factor != 1:
         have = expressions.scaled(have, factor)
-    right = _same_region(gold, answer)
+    right = expressions.same_region(gold, answer)
     rule = "set" if right is not None else "formula"
     if right is None:
-        if _one_is_relation(gold, answer, want, have):
-            right = False
-        else:
-            right = expressions.same(want, have, (gold, answer), rules)
-    if right:
-        return Verdict(1.0, normal(gold), f"{rule}: equal")
-    return Verdict(0.0, normal(answer), f"{rule}: {differs(answer, gold)}")
-
-
-def _one_is_relation(gold: str, answer: str, want: Any, have: Any) -> bool:
-    """Whether one side is an inequality and the other a plain value: `x > 5` is not 5."""
-    from sympy import Set
-
-    relation = bool(INEQUALITY.search(gold)), bool(INEQUALITY.search(answer))
-    return relation[0] != relation[1] and not isinstance(have if relation[0] else want, Set)
-
-
-def _same_region(gold: str, answer: str) -> bool | None:
-    """Whether two texts describe one set of numbers, as inequalities or as intervals.
-
-    None where one of them describes none.
-    """
-    if not (lists.RELATION.search(gold) or lists.RELATION.search(answer)):
-        return None
-    want = lists.region(gold, parsing.parse)
-    have = lists.region(answer, parsing.parse) if want is not None else None
-    if want is None or have is None:
-        return None
-    if len(want[1] | have[1]) > 1:
-        return False
-    within = want[0].is_subset(have[0]), have[0].is_subset(want[0])  # None where it cannot be told
-    return False if False in within else None if None in within else True
+        texts = (gold, answer)
+        right = not expressions.one_is_relation(texts, want, have)
+        right = right and expressions.same(want, have, texts, rules)
+    return _verdict(rule, right, gold, answer)

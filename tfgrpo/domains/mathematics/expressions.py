@@ -8,13 +8,57 @@ a few points say little: of functions with steps.
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tfgrpo.domains.mathematics.lists import matched
+from math_verify import verify
+from sympy import (
+    Abs,
+    AccumBounds,
+    Basic,
+    Derivative,
+    Eq,
+    Expr,
+    FiniteSet,
+    Float,
+    Function,
+    I,
+    Intersection,
+    Interval,
+    MatrixBase,
+    MatrixExpr,
+    Max,
+    Min,
+    Mod,
+    Ne,
+    Piecewise,
+    Pow,
+    Rational,
+    S,
+    Set,
+    Symbol,
+    Tuple,
+    Union,
+    ceiling,
+    floor,
+    log,
+    nan,
+    oo,
+    sign,
+    solve,
+    zoo,
+)
+from sympy.concrete.expr_with_limits import ExprWithLimits
+from sympy.core.function import AppliedUndef
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import And, Boolean, BooleanAtom
+
+from tfgrpo.domains.mathematics.lists import RELATION, brackets_with_commas, matched, parts
+from tfgrpo.domains.mathematics.parsing import parse
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
 from tfgrpo.domains.mathematics.symbols import encoded, indices_of
 
@@ -41,6 +85,12 @@ AXES = [
 ]
 """The names of the unit vectors, by axis."""
 AXES[0].append("imaginary unit")
+INEQUALITY = re.compile(r"[<>≤≥≠]|!=|\\(?:leq?|geq?|leqslant|geqslant|lt|gt|neq?|not)(?![a-zA-Z])")
+STEPS = (floor, ceiling, Max, Min, Mod, Piecewise, sign)
+UNIT = Symbol("imaginary unit")
+"""What stands for the imaginary unit until a value is worked out: sympy would see at once that a
+real z is not 3 + 4i, and leave no equation."""
+LETTER_I = Symbol("i", real=True)
 
 
 def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules = USUAL) -> bool:
@@ -54,13 +104,13 @@ def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules
         return False
     if _is_constant(gold) and _is_constant(answer):
         return _same_constants(gold, answer, texts, rules)
-    return confirmed(gold, answer) and (not _has_steps(gold, answer) or _verified(gold, answer))
+    return confirmed(gold, answer) and (
+        not (gold.has(*STEPS) or answer.has(*STEPS)) or _verified(gold, answer)
+    )
 
 
 def scaled(expression: Any, factor: Fraction) -> Any:
     """Returns an expression with every value in it multiplied, as for another unit."""
-    from sympy import Eq, Expr, MatrixBase, Rational, Set, Tuple
-
     if isinstance(expression, Expr | MatrixBase):
         return expression * Rational(factor.numerator, factor.denominator)
     if isinstance(expression, Eq):
@@ -75,53 +125,27 @@ def _with_imaginary_unit(gold: Any, answer: Any) -> tuple[Any, Any]:
 
     It does where it is a number, or has an i of which no power is taken: current squared is no -1.
     """
-    from sympy import Pow, Symbol
-    from sympy.concrete.expr_with_limits import ExprWithLimits
-
-    i, unit = Symbol("i", real=True), _unit()
+    i = LETTER_I
     used = [each for each in (gold, answer) if hasattr(each, "atoms") and i in each.atoms(Symbol)]
     if not used or any(i in part.bound_symbols for e in used for part in e.atoms(ExprWithLimits)):
         return gold, answer
     powers = any(part.base == i and part.exp.is_number for part in gold.atoms(Pow))
     if powers or (gold.free_symbols and i not in gold.free_symbols):
         return gold, answer
-    return gold.xreplace({i: unit}), answer.xreplace({i: unit})
+    return gold.xreplace({i: UNIT}), answer.xreplace({i: UNIT})
 
 
 def _each_root(expression: Any) -> Any:
     """Returns `x = 1 ± 2i`, which is read as a name of a set, as an equation for each root."""
-    from sympy import Eq, FiniteSet
-
     if isinstance(expression, Eq) and isinstance(expression.rhs, FiniteSet):
         return FiniteSet(*(Eq(expression.lhs, root, evaluate=False) for root in expression.rhs))
     return expression
 
 
-def _unit() -> Any:
-    """Returns what stands for the imaginary unit until a value is worked out.
-
-    sympy would see at once that a real z is not 3 + 4i, and leave no equation.
-    """
-    from sympy import Symbol
-
-    return Symbol("imaginary unit")
-
-
 def _verified(gold: Any, answer: Any) -> bool:
     """Whether math-verify calls two expressions equal."""
-    import logging
-
-    from math_verify import verify
-
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
     return bool(verify(gold, answer, allow_set_relation_comp=True, timeout_seconds=None))
-
-
-def _has_steps(*expressions: Any) -> bool:
-    from sympy import Max, Min, Mod, Piecewise, ceiling, floor, sign
-
-    steps = (floor, ceiling, Max, Min, Mod, Piecewise, sign)
-    return any(each.has(*steps) for each in expressions)
 
 
 def undefined(expression: Any) -> bool:
@@ -129,9 +153,6 @@ def undefined(expression: Any) -> bool:
 
     Infinity is the end of an interval, a bound of a sum, and an answer by itself.
     """
-    from sympy import AccumBounds, Basic, Expr, Interval, MatrixBase, nan, oo, zoo
-    from sympy.concrete.expr_with_limits import ExprWithLimits
-
     if isinstance(expression, MatrixBase):
         return any(map(undefined, expression.flat()))
     if not isinstance(expression, Basic) or expression.has(nan, zoo, AccumBounds):
@@ -147,10 +168,6 @@ def undefined(expression: Any) -> bool:
 
 def confirmed(gold: Any, answer: Any) -> bool:
     """Whether two expressions are of one kind and shown to be the same; False for any other two."""
-    from sympy import Eq, Expr, FiniteSet, MatrixBase, S, Set, Tuple
-    from sympy.core.relational import Relational
-    from sympy.logic.boolalg import And, BooleanAtom
-
     if isinstance(gold, BooleanAtom) or isinstance(answer, BooleanAtom):
         return False
     if isinstance(gold, MatrixBase) and isinstance(answer, MatrixBase):
@@ -192,17 +209,11 @@ def _all(gold: Iterable[Any], answer: Iterable[Any]) -> bool:
 
 def _is_name(left: Any) -> bool:
     """Whether the left side of an equation is a name of what the right one is: `x = 5`."""
-    from sympy import Tuple
-    from sympy.core.function import AppliedUndef
-
     return isinstance(left, Tuple | AppliedUndef) or bool(left.is_Symbol)
 
 
 def _same_relations(gold: Any, answer: Any) -> bool:
     """Whether two equations or inequalities say the same, on whichever side their terms stand."""
-    from sympy import Eq, Expr, Ne
-    from sympy.concrete.expr_with_limits import ExprWithLimits
-
     if gold.rel_op != answer.rel_op:
         answer = answer.reversed
     if gold.rel_op != answer.rel_op:
@@ -222,8 +233,6 @@ def _same_relations(gold: Any, answer: Any) -> bool:
 
 def _same_solutions(gold: Any, answer: Any) -> bool:
     """Whether two equations have the same solutions, of which there have to be some."""
-    from sympy import Eq, solve
-
     unknowns = sorted(gold.free_symbols & answer.free_symbols, key=str)
     if gold.free_symbols != answer.free_symbols or not unknowns:
         return False
@@ -235,8 +244,6 @@ def _same_solutions(gold: Any, answer: Any) -> bool:
 
 def _same_collections(gold: Any, answer: Any) -> bool:
     """Whether two tuples, sets or intervals are the same; the order of a tuple counts."""
-    from sympy import FiniteSet, Interval
-
     if isinstance(gold, Interval) and isinstance(answer, Interval):
         ends = (gold.left_open, gold.right_open) == (answer.left_open, answer.right_open)
         return ends and _all((gold.start, gold.end), (answer.start, answer.end))
@@ -251,8 +258,6 @@ def _same_collections(gold: Any, answer: Any) -> bool:
 def _in_order(collection: Any) -> tuple[Any, ...] | None:
     """Returns what stands in a point in order: in `(1, 2)`, also where it was read as an interval,
     and in `x=1, y=2`; None for any other collection."""
-    from sympy import Eq, FiniteSet, Interval, Tuple
-
     if isinstance(collection, Tuple):
         return tuple(collection)
     if isinstance(collection, Interval) and collection.is_open:
@@ -267,8 +272,6 @@ def _in_order(collection: Any) -> tuple[Any, ...] | None:
 def _coordinates(vector: Any) -> tuple[Any, ...] | None:
     """Returns the coordinates of a column, a row or a sum of unit vectors, `2i + 3j`; None for
     anything else. Beside j or k, i is a vector."""
-    from sympy import Expr, MatrixBase, S, Symbol
-
     if isinstance(vector, MatrixBase):
         return tuple(vector.flat()) if 1 in vector.shape else None
     if not isinstance(vector, Expr):
@@ -276,7 +279,7 @@ def _coordinates(vector: Any) -> tuple[Any, ...] | None:
     names = {each.name: each for each in vector.free_symbols if isinstance(each, Symbol)}
     axes = [[names[name] for name in axis if name in names] for axis in AXES]
     vectors = [each for axis in axes for each in axis]
-    if not vectors or set(vectors) <= {Symbol("i", real=True), _unit()}:
+    if not vectors or set(vectors) <= {LETTER_I, UNIT}:
         return None
     terms = vector.expand()
     coordinates = tuple(sum(map(terms.coeff, axis), S.Zero) for axis in axes)
@@ -303,7 +306,7 @@ def _same_formulas(gold: Any, answer: Any) -> bool:
 
 def _values(*sides: Any) -> list[Any]:
     """Returns the values of formulas at points: of several as tuples; none where one has none."""
-    symbols = sorted(set().union(*(side.free_symbols for side in sides)) - {_unit()}, key=str)
+    symbols = sorted(set().union(*(side.free_symbols for side in sides)) - {UNIT}, key=str)
     reached = []
     for number in range(len(POINTS) if symbols else 1):
         values = _point(number, symbols)
@@ -318,8 +321,6 @@ def _values(*sides: Any) -> list[Any]:
 
 def _point(number: int, symbols: Sequence[Any]) -> dict[Any, Any]:
     """Returns a value for each unknown, the same ones every time, and no two of them alike."""
-    from sympy import Rational
-
     above, below = POINTS[number]
     dice = random.Random(number)
     values: dict[Any, Any] = {}
@@ -333,11 +334,9 @@ def _point(number: int, symbols: Sequence[Any]) -> dict[Any, Any]:
 
 def _within(formula: Any, values: dict[Any, Any]) -> bool:
     """Whether every root and every logarithm of unknowns in a formula is a real one at a point."""
-    from sympy import Pow, log
-
     for part in formula.atoms(Pow, log):
         whole = isinstance(part, Pow) and part.exp.is_Integer
-        if not whole and part.args[0].free_symbols - {_unit()}:
+        if not whole and part.args[0].free_symbols - {UNIT}:
             below = _number(part.args[0].xreplace(values))
             if below is None or not below.is_real or below < 0:
                 return False
@@ -345,18 +344,12 @@ def _within(formula: Any, values: dict[Any, Any]) -> bool:
 
 
 def _is_infinite(expression: Any) -> bool:
-    from sympy import oo
-
     return expression in (oo, -oo)
 
 
 def _worked_out(formula: Any) -> Any:
     """Returns a formula without sums, integrals and derivatives that have a value, and with a
     symbol for each function of which nothing is known: f(x)."""
-    from sympy import Derivative
-    from sympy.concrete.expr_with_limits import ExprWithLimits
-    from sympy.core.function import AppliedUndef
-
     if formula.has(ExprWithLimits, Derivative):
         formula = formula.doit()
     unknown = {part: _symbol_of(part) for part in formula.atoms(AppliedUndef)}
@@ -366,10 +359,6 @@ def _worked_out(formula: Any) -> Any:
 def _with_symbols(expression: Any) -> Any:
     """Returns an expression with a symbol for each derivative and sum of what is only named: dy/dx
     is not 0, though no x stands in y, and a sum over a_i has an i in each."""
-    from sympy import Derivative
-    from sympy.concrete.expr_with_limits import ExprWithLimits
-    from sympy.core.function import AppliedUndef
-
     if not hasattr(expression, "atoms"):
         return expression
     unknown = {
@@ -385,8 +374,6 @@ def _with_symbols(expression: Any) -> Any:
 
 
 def _symbol_of(part: Any) -> Any:
-    from sympy import Symbol
-
     return Symbol(f"value of {part}", real=True)
 
 
@@ -396,9 +383,7 @@ def _near(one: Any, other: Any) -> bool:
 
 
 def _number(expression: Any) -> Any | None:
-    from sympy import I, nan, zoo
-
-    value = expression.xreplace({_unit(): I}).doit().evalf(PRECISION)
+    value = expression.xreplace({UNIT: I}).doit().evalf(PRECISION)
     finite = value.is_number and not value.has(nan, zoo) and value.is_finite
     return value if finite else None
 
@@ -407,7 +392,7 @@ def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules
     one, other = _number(gold), _number(answer)
     if one is None or other is None:
         return bool(gold == answer and _is_infinite(gold))
-    if abs(one - other) <= max(abs(one), abs(other)) * 10**-SAME:
+    if _near(one, other):
         return True
     for exact, decimal, text in ((one, answer, texts[1]), (other, gold, texts[0])):
         if decimal.is_Rational and exact.is_real:
@@ -418,23 +403,17 @@ def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules
 
 
 def _fraction(number: Any) -> Fraction:
-    from sympy import Rational
-
     exact = Rational(number)
     return Fraction(int(exact.p), int(exact.q))
 
 
 def _is_constant(expression: Any) -> bool:
-    from sympy import Expr, I
-
-    return isinstance(expression, Expr) and bool(expression.xreplace({_unit(): I}).is_number)
+    return isinstance(expression, Expr) and bool(expression.xreplace({UNIT: I}).is_number)
 
 
 def _exact(expression: Any) -> Any:
     """Returns an expression with its decimals as fractions, as they are written, and matrices
     multiplied."""
-    from sympy import Float, MatrixBase, MatrixExpr, Rational
-
     if isinstance(expression, MatrixExpr):
         expression = expression.doit()
     if isinstance(expression, MatrixBase):
@@ -443,3 +422,78 @@ def _exact(expression: Any) -> Any:
         return expression
     floats = {number: Rational(str(number)) for number in expression.atoms(Float)}
     return expression.xreplace(floats) if floats else expression
+
+
+def where(condition: str, others: Iterable[str]) -> Any:
+    """Returns the numbers for which a condition holds, without one those for which none of the
+    others does; None where that cannot be told."""
+    sets = [region(each) for each in ([condition] if condition else others) if each]
+    if None in sets:
+        return None
+    known = [each[0] for each in sets if each is not None]
+    return known[0] if condition else S.Reals - Union(*known)
+
+
+def one_is_relation(texts: tuple[str, str], want: Any, have: Any) -> bool:
+    """Whether one side is an inequality and the other a plain value: `x > 5` is not 5."""
+    relation = [bool(INEQUALITY.search(text)) for text in texts]
+    return relation[0] != relation[1] and not isinstance(have if relation[0] else want, Set)
+
+
+def same_region(gold: str, answer: str) -> bool | None:
+    """Whether two texts describe one set of numbers, as inequalities or as intervals.
+
+    None where one of them describes none.
+    """
+    if not (RELATION.search(gold) or RELATION.search(answer)):
+        return None
+    want = region(gold)
+    have = region(answer) if want is not None else None
+    if want is None or have is None:
+        return None
+    if len(want[1] | have[1]) > 1:
+        return False
+    within = want[0].is_subset(have[0]), have[0].is_subset(want[0])  # None where it cannot be told
+    return False if False in within else None if None in within else True
+
+
+def region(text: str) -> tuple[Any, frozenset[Any]] | None:
+    """Returns the set of numbers that inequalities or intervals describe, and its symbols.
+
+    "or" unites and "and" intersects, unless nothing would be left; a comma unites, unless that
+    would be every number. None for anything that is no such set, or hard to find, or two of
+    which one holds the other. May raise whatever sympy does.
+    """
+    text = brackets_with_commas(text)
+    union: list[Any] = []
+    symbols: frozenset[Any] = frozenset()
+    joints = parts(text, commas=RELATION.search(text) is not None)
+    for joint, part in joints:
+        expression = parse(part)
+        there = _set(expression) if expression is not None else None
+        if expression is None or there is None:
+            return None
+        symbols |= expression.free_symbols
+        both = union[-1].intersect(there) if joint == "and" else S.EmptySet
+        if both == S.EmptySet:
+            if any(one.is_subset(there) or there.is_subset(one) for one in union):
+                return None
+            union.append(there)
+        else:
+            union[-1] = both
+    numbers = Union(*union)
+    if numbers == S.Reals and all(joint != "or" for joint, _ in joints):
+        numbers = Intersection(*union)
+    return (numbers, symbols) if len(symbols) < 2 else None
+
+
+def _set(expression: Any) -> Any:
+    """Returns what an inequality in one unknown, or an interval, is as a set; else None."""
+    if isinstance(expression, Set) and not isinstance(expression, FiniteSet):
+        return expression
+    if isinstance(expression, Eq) and isinstance(expression.rhs, Set):  # x in (2, 3)
+        return _set(expression.rhs)
+    if not isinstance(expression, Relational | Boolean) or len(expression.free_symbols) != 1:
+        return None
+    simple = all(isinstance(function, Abs) for function in expression.atoms(Function))
+    return expression.as_set() if simple else None

@@ -8,8 +8,8 @@ read as one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 JOINT = re.compile(
     r"(?P<open>\\\{|[([{])|(?P<close>\\\}|[)\]}])"
@@ -69,7 +69,7 @@ def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
 
 def with_commas(text: str) -> str:
     """Returns a list with nothing but commas between its parts; any other text as it is."""
-    text = _brackets_with_commas(text)
+    text = brackets_with_commas(text)
     pieces = [part for _, part in parts(text, commas=False)]
     if len(pieces) < 2 or any(not part.strip() or PROSE.search(part) for part in pieces):
         return text
@@ -77,7 +77,7 @@ def with_commas(text: str) -> str:
     return ", ".join(whole)
 
 
-def _brackets_with_commas(text: str) -> str:
+def brackets_with_commas(text: str) -> str:
     """Returns a text with commas where semicolons stand inside one bracket: `(2; 3)`."""
     return BRACKETED.sub(lambda match: match[0].replace(";", ","), text)
 
@@ -147,67 +147,6 @@ def matched(want: Sequence[T], have: Sequence[T], same: Callable[[T, T], bool]) 
     return not left
 
 
-def where(condition: str, others: Iterable[str], parse: Callable[[str], Any | None]) -> Any:
-    """Returns the numbers for which a condition holds, without one those for which none of the
-    others does; None where that cannot be told."""
-    from sympy import S, Union
-
-    sets = [region(each, parse) for each in ([condition] if condition else others) if each]
-    if None in sets:
-        return None
-    known = [each[0] for each in sets if each is not None]
-    return known[0] if condition else S.Reals - Union(*known)
-
-
 def tuples(solutions: list[dict[str, str]]) -> str:
     """Returns the solutions of a system as points: `(5, 2), (7, 2)`."""
     return ", ".join(f"({', '.join(solution.values())})" for solution in solutions)
-
-
-def region(text: str, parse: Callable[[str], Any | None]) -> tuple[Any, frozenset[Any]] | None:
-    """Returns the set of numbers that inequalities or intervals describe, and its symbols.
-
-    "or" unites and "and" intersects, unless nothing would be left; a comma unites, unless that
-    would be every number. `parse` gives a part's expression, or None. None for anything that is
-    no such set, or hard to find, or two of which one holds the other. May raise whatever sympy
-    does.
-    """
-    from sympy import Intersection, S, Union
-
-    text = _brackets_with_commas(text)
-    union: list[Any] = []
-    symbols: frozenset[Any] = frozenset()
-    joints = parts(text, commas=RELATION.search(text) is not None)
-    for joint, part in joints:
-        expression = parse(part)
-        there = _set(expression) if expression is not None else None
-        if expression is None or there is None:
-            return None
-        symbols |= expression.free_symbols
-        both = union[-1].intersect(there) if joint == "and" else S.EmptySet
-        if both == S.EmptySet:
-            if any(one.is_subset(there) or there.is_subset(one) for one in union):
-                return None
-            union.append(there)
-        else:
-            union[-1] = both
-    numbers = Union(*union)
-    if numbers == S.Reals and all(joint != "or" for joint, _ in joints):
-        numbers = Intersection(*union)
-    return (numbers, symbols) if len(symbols) < 2 else None
-
-
-def _set(expression: Any) -> Any:
-    """Returns what an inequality in one unknown, or an interval, is as a set; else None."""
-    from sympy import Abs, Eq, FiniteSet, Function, Set
-    from sympy.core.relational import Relational
-    from sympy.logic.boolalg import Boolean
-
-    if isinstance(expression, Set) and not isinstance(expression, FiniteSet):
-        return expression
-    if isinstance(expression, Eq) and isinstance(expression.rhs, Set):  # x in (2, 3)
-        return _set(expression.rhs)
-    if not isinstance(expression, Relational | Boolean) or len(expression.free_symbols) != 1:
-        return None
-    simple = all(isinstance(function, Abs) for function in expression.atoms(Function))
-    return expression.as_set() if simple else None

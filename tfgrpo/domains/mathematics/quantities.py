@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from tfgrpo.domains.mathematics import arithmetic, units
 from tfgrpo.domains.mathematics.arithmetic import Extreme, Value
@@ -35,12 +35,6 @@ DECIMAL = re.compile(r"[+-]?(\d*)\.(\d+)(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*\{?
 MOST_DIGITS = 12
 """Digits of a decimal that are compared: what a program prints after them is noise."""
 
-Written: TypeAlias = Literal["latex", "python"]
-Decimal: TypeAlias = Literal["point", "comma"]
-Letters: TypeAlias = Literal["word", "product"]
-Calculation: TypeAlias = Literal["free", "checked"]
-UnitRule: TypeAlias = Literal["lenient", "strict"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -50,15 +44,15 @@ class Rules:
     rounded or cut off there. With `units` lenient a unit that stands on one side alone says
     nothing; strict asks for one where the ground truth has one. With `calculation` checked a
     right answer earns nothing whose calculation does not give it. The others say how the ground
-    truths of a data set are written (`writing.py`).
+    truths of a data set are written (`math.py`).
     """
 
     digits: int = 6
-    units: UnitRule = "lenient"
-    written: Written = "latex"
-    decimal: Decimal = "point"
-    letters: Letters = "word"
-    calculation: Calculation = "free"
+    units: Literal["lenient", "strict"] = "lenient"
+    written: Literal["latex", "python"] = "latex"
+    decimal: Literal["point", "comma"] = "point"
+    letters: Literal["word", "product"] = "word"
+    calculation: Literal["free", "checked"] = "free"
 
 
 USUAL = Rules()
