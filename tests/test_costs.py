@@ -27,9 +27,9 @@ from test_training import UID, Desk, identity, libraries
 from tfgrpo.costs import accounts
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
-from tfgrpo.model import token_counts
 from tfgrpo.model.budget import Budget, BudgetInvalid, BudgetReached, parse
 from tfgrpo.model.endpoint import Request
+from tfgrpo.model.response import count_tokens
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Store
 
@@ -280,12 +280,8 @@ def test_an_estimate_spends_nothing_and_makes_no_run(
 
 @given(st.text(), st.text())
 def test_tokens_of_a_text_are_no_more_than_its_bytes_and_grow_with_it(a: str, b: str) -> None:
-    assert 0 <= token_counts.count(a) <= len(a.encode())
-    assert (
-        token_counts.count(a)
-        <= token_counts.count(f"{a}\n{b}")
-        <= token_counts.count(a) + token_counts.count(b) + 1
-    )
+    assert 0 <= count_tokens(a) <= len(a.encode())
+    assert count_tokens(a) <= count_tokens(f"{a}\n{b}") <= count_tokens(a) + count_tokens(b) + 1
 
 
 # costs:

@@ -25,7 +25,7 @@ import tfgrpo
 from tfgrpo.cli.main import tfgrpo as command_line
 from tfgrpo.costs.accounts import costs, total
 from tfgrpo.learn.run_estimate import RunEstimate, StageEstimate
-from tfgrpo.model import token_counts
+from tfgrpo.model.response import count_tokens
 from tfgrpo.store import Store
 
 PRICES = {"model": {"prompt": 1.0, "completion": 4.0}}
@@ -63,10 +63,10 @@ def behaving(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[...
             message = {"content": json.dumps({"operations": operations})}
         body = completion("", model=request["model"])
         body["choices"][0]["message"] |= message
-        read = sum(token_counts.count(json.dumps(part)) for part in request["messages"])
-        read += sum(token_counts.count(json.dumps(tool)) for tool in request.get("tools", ()))
-        written = token_counts.count(message.get("content") or "") + sum(
-            token_counts.count(json.dumps(call)) for call in message.get("tool_calls", ())
+        read = sum(count_tokens(json.dumps(part)) for part in request["messages"])
+        read += sum(count_tokens(json.dumps(tool)) for tool in request.get("tools", ()))
+        written = count_tokens(message.get("content") or "") + sum(
+            count_tokens(json.dumps(call)) for call in message.get("tool_calls", ())
         )
         body["usage"] = {"prompt_tokens": read, "completion_tokens": written}
         return Reply(body)

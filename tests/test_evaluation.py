@@ -340,7 +340,7 @@ def test_scores_of_a_domain_object_are_those_of_its_functions(bench: Bench) -> N
 
 MODULE = """
 import functools, re, sys, threading
-from tfgrpo.model.function_identity import identity
+from tfgrpo.model.caller_functions import identity
 WORDS, LOCK, SEEN = {"a", "b", "c"}, threading.Lock(), []
 class Grader:
     pattern = re.compile("a+")

@@ -26,7 +26,7 @@ import tfgrpo
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn import propose, run_setup
 from tfgrpo.learn.parting import parted
-from tfgrpo.model.token_counts import count
+from tfgrpo.model.response import count_tokens
 from tfgrpo.rollout.attempt import Group, Rollout
 
 PROBLEM = Problem("p", "When does order 4471 arrive?", "Friday")
@@ -269,8 +269,8 @@ class Reflected(NamedTuple):
         answers = [(one, said) for one in requests if (said := reflects(one)) is not None]
         asked = (message["content"] for one, _ in answers for message in one["messages"])
         lessons = [json.loads(said)["do"] for one, said in answers if "response_format" in one]
-        written = sum(count(said) for _, said in answers)
-        return cls(sum(map(count, asked)), written, Counter(lessons))
+        written = sum(count_tokens(said) for _, said in answers)
+        return cls(sum(map(count_tokens, asked)), written, Counter(lessons))
 
 
 @pytest.mark.parametrize(

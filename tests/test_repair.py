@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 from scripted import ScriptedEndpoint, opened_calls
 
-from tfgrpo.model import repair_json, structured_answers
+from tfgrpo.model import structured_answers
 from tfgrpo.model.endpoint import Answer, Request
 from tfgrpo.tools import call_protocol
 
@@ -41,9 +41,9 @@ def test_a_text_that_takes_long_to_repair_is_unreadable_after_a_while(text: str)
 
 
 def test_what_can_be_repaired_still_is() -> None:
-    assert repair_json.load_repaired('{"text": "so", ') == {"text": "so"}
+    assert structured_answers.load_repaired('{"text": "so", ') == {"text": "so"}
     with pytest.raises(ValueError, match="encode"):
-        repair_json.load_repaired('{"text": "\\ud83d", ')
+        structured_answers.load_repaired('{"text": "\\ud83d", ')
 
 
 def test_the_event_loop_goes_on_while_a_bad_answer_is_repaired(tmp_path: Path) -> None:

@@ -146,8 +146,6 @@ def test_what_a_dead_worker_had_in_flight_counts_as_spent_in_every_later_session
 ) -> None:
     Store.init(shared, author="tests").close()
     silent = "update leases set beat = now() - interval '1 hour' where holder like 'worker%'"
-        "update leases set beat = now() - interval '1 hour' where starts_with(holder, 'worker')"
-    )
 
     async def rests() -> list[int]:
         async with opened(queue_address(shared)) as queue:

@@ -1,6 +1,6 @@
 """From the name of a model to an endpoint that answers: `local:NAME` is fetched and served by a
 child process for as long as the work lasts, any other asked for at `base_url` or the client's
-default. Keys are for `tfgrpo/model/keys_by_host.py`."""
+default. Keys are for `tfgrpo/model/providers.py`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from tfgrpo.model.http_connection import (
     models_at,
     only_model_at,
 )
-from tfgrpo.model.keys_by_host import OPENAI_ADDRESS, key_for, unsent_key
-from tfgrpo.model.providers import provider_at
+from tfgrpo.model.providers import OPENAI_ADDRESS, key_for, provider_at, unsent_key
 from tfgrpo.model.rate_limits import PATIENCE
 from tfgrpo.model.settings import FROM_ENVIRONMENT, ModelSettings, are_settings
 

@@ -18,7 +18,7 @@ from tfgrpo.connect import check_endpoints, named_models
 from tfgrpo.costs.prices import model_prices
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.http_connection import Connection, ModelsUnknown, models_at, open_client
-from tfgrpo.model.keys_by_host import key_for, own_variable, unsent_key
+from tfgrpo.model.providers import key_for, own_variable, unsent_key
 from tfgrpo.model.settings import ModelSettings
 from tfgrpo.notices import Notice
 from tfgrpo.settings import TrainSettings, build

@@ -20,9 +20,8 @@ from tfgrpo.agents.gateway import Desk
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import describe_error
 from tfgrpo.domains.conversation import persona_of, reply
-from tfgrpo.model.caller_threads import OutOfTime, Threads, is_async
+from tfgrpo.model.caller_functions import OutOfTime, Threads, identity, is_async
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.model.function_identity import identity
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.store.errors import SettingsError, TfgrpoError

@@ -23,9 +23,9 @@ import h11
 from tfgrpo.agents.orphan_guard import RUN_MARK
 from tfgrpo.agents.wire_conversation import Passed, answer_message, prompt_of, request_messages
 from tfgrpo.domains.base import Context
-from tfgrpo.model import token_counts
 from tfgrpo.model.budget import BudgetReached
 from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
+from tfgrpo.model.response import count_tokens
 from tfgrpo.model.wire_formats import LIMITS, RESPONSES, limit_of, response_id
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited
 from tfgrpo.rendering.render import prompt_text, rules_of
@@ -182,7 +182,7 @@ class Gateway:
         except (NotJson, ValueError, RecursionError) as error:
             return _refused(400, f"the body is no JSON object: {error}", final=True)
         if route in COUNTING:
-            return _json(200, {"input_tokens": token_counts.count(json.dumps(placed))})
+            return _json(200, {"input_tokens": count_tokens(json.dumps(placed))})
         more = {name: headers[name] for name in PASSED_ON if name in headers}
         return await self._ask(desk, route, placed, more)
 

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.few_answers import Chances
+from tfgrpo.model.caller_functions import identity, is_of_tfgrpo
 from tfgrpo.model.endpoint import Request
-from tfgrpo.model.function_identity import identity, is_of_tfgrpo
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.prompt_templates import Message, Template
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, LEARNING_OBJECTIVE, rollout_messages

@@ -23,8 +23,7 @@ from tfgrpo.domains.base import (
     Verdict,
     describe_error,
 )
-from tfgrpo.model.caller_threads import NOT_ITS_OWN, OutOfTime, Threads
-from tfgrpo.model.function_identity import identity
+from tfgrpo.model.caller_functions import NOT_ITS_OWN, OutOfTime, Threads, identity
 from tfgrpo.store.errors import SettingsError
 
 REHEARSAL = 10.0

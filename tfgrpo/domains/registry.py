@@ -24,7 +24,7 @@ from typing import Any
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError, imported
 from tfgrpo.domains.function import rewarded
-from tfgrpo.model.function_identity import identity
+from tfgrpo.model.caller_functions import identity
 from tfgrpo.trust.domain_spec import PARTS, parts, split
 
 BUILT_IN = {

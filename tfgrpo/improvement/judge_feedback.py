@@ -14,7 +14,7 @@ from tfgrpo.improvement.exchange import Exchange, of_traffic
 from tfgrpo.learn.run_estimate import Calls, Conditions, RunEstimate, estimate_calls
 from tfgrpo.model.budget import open_budget
 from tfgrpo.model.gather import gather_all
-from tfgrpo.model.token_counts import count
+from tfgrpo.model.response import count_tokens
 from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.proxy.telemetry import sums_of_feedback
@@ -57,7 +57,7 @@ def estimate_judging(store: Store, project: Project, request: JudgeRequest) -> R
 
     def add(calls: Calls) -> None:
         for one in unjudged:
-            calls.add_judgements(judged_problem(one), count(one.answer), 1)
+            calls.add_judgements(judged_problem(one), count_tokens(one.answer), 1)
 
     domain, prices = project.domain(request.domain), project.prices(settings.models)
     estimate = estimate_calls(store, Conditions(settings, domain, prices), add)

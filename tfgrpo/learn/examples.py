@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.lesson_check import right_answers
 from tfgrpo.learn.reflection import StepOrigin
-from tfgrpo.model.response import visible
-from tfgrpo.model.token_counts import count
+from tfgrpo.model.response import count_tokens, visible
 from tfgrpo.rendering.example_texts import example_beginning, example_text
 from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.rollout.attempt import Group
@@ -67,7 +66,8 @@ def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
     ground truth then shows the way that is asked for."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     around = [
-        inf if one.answer is None else count(one.response) - count(one.answer) for one in rollouts
+        inf if one.answer is None else count_tokens(one.response) - count_tokens(one.answer)
+        for one in rollouts
     ]
     if not (around and median(around) <= AROUND):
         return False
@@ -139,7 +139,7 @@ def add_examples(
     operations: list[Operation] = []
     left = MOST_TOKENS
     for example in examples:
-        problem, tokens = example.problem, count(example.text)
+        problem, tokens = example.problem, count_tokens(example.text)
         known = any(text.startswith(example_beginning(problem.problem)) for text in begun)
         if known or problem.messages or tokens > min(LONGEST, left):
             continue  # a conversation has several turns, and others' words

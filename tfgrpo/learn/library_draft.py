@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from tfgrpo.model.token_counts import count
+from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import EMPTY, prompt_text
 from tfgrpo.store.records import Experience, Library, Operation
 
@@ -34,7 +34,7 @@ class Draft:
     @property
     def tokens(self) -> int:
         """Tokens of the draft as lines of a prompt (`tokens.py` says how they are counted)."""
-        return count(prompt_text(self.library))
+        return count_tokens(prompt_text(self.library))
 
     def prompt(self, shown: Container[str] | None = None) -> str:
         """Returns the draft as prompt text; of the ids that are `shown`, if not of all."""

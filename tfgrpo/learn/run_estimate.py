@@ -21,7 +21,7 @@ from tfgrpo.domains.conversation import converse, persona_of, turns_of
 from tfgrpo.learn import candidates, examples, propose
 from tfgrpo.learn.loop import plan_steps, reflection_of
 from tfgrpo.learn.policies import base_prompt
-from tfgrpo.model.token_counts import count
+from tfgrpo.model.response import count_tokens
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import rendered
 from tfgrpo.runs.run_versions import versions_of
@@ -284,7 +284,7 @@ class Calls:
         if domain.judge is not None:
             calls = number * (domain.judge_calls(problem) if domain.judge_calls else 1)
             answer = self.length("judge", ANSWER["judge"], ANSWER["rollout"])
-            self.add("judge", calls, count(problem.problem) + read + BESIDE, answer)
+            self.add("judge", calls, count_tokens(problem.problem) + read + BESIDE, answer)
 
     def add_attempts(
         self, planned: PlannedAttempts, stage: str = "rollout", more: float = 0.0
@@ -296,7 +296,7 @@ class Calls:
         for problem in planned.problems:
             objective, turns = settings.agent_objective, self._turns
             messages = rendered(domain, template, planned.library, problem, objective)
-            prompt = sum(count(text) + 4 for _, text in messages) + more
+            prompt = sum(count_tokens(text) + 4 for _, text in messages) + more
             if domain.rollout is converse and persona_of(problem) is not None:
                 turns = max(1.0, turns_of(problem) * self.assumed.share)
                 replies = planned.samples * (turns - 1)
@@ -322,9 +322,9 @@ class _Run:
             library = min(library, candidates.capacity(ahead, ahead))
         full, cap = max(0.0, library) * LESSON, settings.library_tokens
         self._room = full if cap is None else min(full, float(cap))
-        there = count(prompt_text(self._library))
+        there = count_tokens(prompt_text(self._library))
         self._known = min(there, 8 * LESSON) if settings.top_k else there
-        right = sum(count(one.problem + one.answer) for one in plan.problems.train)
+        right = sum(count_tokens(one.problem + one.answer) for one in plan.problems.train)
         self._examples = min(examples.MOST_TOKENS, right) if settings.examples else 0
 
     def add(self, done: int) -> None:
@@ -377,7 +377,7 @@ class _Run:
     ) -> float:
         """Adds comparisons of attempts, with summaries of long ones, and returns their number."""
         calls, teaching = self._calls, len(batch) * self._calls.assumed.share
-        problem, transcript = fmean(count(one.problem) for one in batch), calls.transcript
+        problem, transcript = fmean(count_tokens(one.problem) for one in batch), calls.transcript
         if transcript * CHARACTERS > self._reflection.manner.summarise_over:
             prompt = self._template("summary") + transcript
             transcript = calls.length("summary", ANSWER["summary"], 2 * ANSWER["summary"])
@@ -395,8 +395,8 @@ class _Run:
     def _add_wordings(self, batch: Sequence[Problem]) -> None:
         """Adds the askings for other words, each beside some attempts: for a base prompt, and for
         an agent's tools."""
-        calls, words = self._calls, count(self._settings.agent_objective)
-        problem = fmean(count(one.problem) for one in batch)
+        calls, words = self._calls, count_tokens(self._settings.agent_objective)
+        problem = fmean(count_tokens(one.problem) for one in batch)
         prompt = self._template("lesson") + words
         prompt += base_prompt.SHOWN * (problem + 2 * calls.transcript)
         kinds = 1 if self._settings.mode == "prompt" else 2
@@ -406,7 +406,7 @@ class _Run:
         """The tokens of a prompt of reflection without what is put into it."""
         objectives = self._settings.learning_objective + self._settings.agent_objective
         parts = getattr(self._reflection, name).parts
-        return float(count(objectives) + sum(count(text) for _, text in parts))
+        return float(count_tokens(objectives) + sum(count_tokens(text) for _, text in parts))
 
 
 def summed(stages: Iterable[StageEstimate]) -> StageEstimate:

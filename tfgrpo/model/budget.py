@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
 
 from tfgrpo.costs.prices import ModelPrices, Price
-from tfgrpo.model.amount_on_disk import AmountOnDisk
 from tfgrpo.model.endpoint import (
     Answer,
     Request,
@@ -31,7 +32,7 @@ from tfgrpo.model.endpoint import (
     schema_instruction,
 )
 from tfgrpo.store.activity.runs import RunBudget
-from tfgrpo.store.errors import StoreError, TfgrpoError
+from tfgrpo.store.errors import StoreError, TfgrpoError, advice
 from tfgrpo.store.exit_codes import NOT_BEGUN
 
 AMOUNT = re.compile(r"\$?(\d+(?:\.\d*)?|\.\d+)\Z")
@@ -345,3 +346,45 @@ def _known(price: Price | None) -> Price:
             hint="give it in tfgrpo.toml's [prices], or a budget in tokens: --budget 200000tok",
         )
     return price
+
+
+WIDTH = 40
+"""Bytes of the file: one write takes the place of the other, whole."""
+
+
+class AmountOnDisk:
+    """The amount in the file at `path`, in whole units called `unit`; no file is none."""
+
+    def __init__(self, path: Path, unit: str) -> None:
+        self._path = path.with_name(f"{path.name}-{unit}")
+        self._file: int | None = None
+
+    def read(self) -> int:
+        """The amount that was written last. Raises StoreError."""
+        try:
+            return int(self._path.read_text())
+        except FileNotFoundError:
+            return 0
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"cannot read {self._path}: {error}",
+                hint="it has what calls that were cut off may have cost; remove it to forget that",
+            ) from error
+
+    def write(self, amount: int) -> None:
+        """Keeps an amount, which outlives this process from now on. Raises StoreError."""
+        try:
+            if self._file is None:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+                self._file = os.open(self._path, flags, 0o600)
+            os.pwrite(self._file, str(amount).ljust(WIDTH).encode(), 0)
+        except OSError as error:
+            raise StoreError(
+                f"cannot write {self._path}: {error.strerror}", hint=advice(error)
+            ) from error
+        if amount == 0:
+            os.close(self._file)
+            self._file = None
+            with suppress(OSError):  # says nothing that its absence does not
+                self._path.unlink()

@@ -31,7 +31,7 @@ from tfgrpo.model.endpoint import (
     silent,
 )
 from tfgrpo.model.fleet import Fleet, FleetEndpoint, Member
-from tfgrpo.model.journal_lookup import Lookup
+from tfgrpo.model.gather import Lookup
 from tfgrpo.model.rate_limits import PATIENCE, TRIES, Throttle
 from tfgrpo.model.request_adaptation import used_up
 from tfgrpo.store.activity.journal import Journal

@@ -14,14 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from tfgrpo.model import error_bodies, secrets
 from tfgrpo.model import response as responses
+from tfgrpo.model import retried_errors, secrets
 from tfgrpo.model import wire_formats as wires
-from tfgrpo.model.error_bodies import Refusal
 from tfgrpo.model.http_connection import CONNECT, Connection, open_client
 from tfgrpo.model.request_adaptation import Adaptation
 from tfgrpo.model.response import ARRIVING, UnusableBody, UnusableResponse
-from tfgrpo.model.retried_statuses import LIMITS, OVERLOADED, TRANSIENT
+from tfgrpo.model.retried_errors import LIMITS, OVERLOADED, TRANSIENT, Refusal
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json
@@ -214,7 +213,7 @@ class Endpoint:
                     break
                 refusal = failure
             except openai.APIStatusError as error:
-                refusal = error_bodies.refusal_of(error)
+                refusal = retried_errors.refusal_of(error)
             except openai.APITimeoutError as error:
                 if type(error.__cause__).__name__ == "ConnectTimeout":
                     reason = f"cannot reach {self._address}: no connection in {CONNECT:g} s"
@@ -238,7 +237,7 @@ class Endpoint:
             ) as error:
                 arrived = str(getattr(error, "doc", ""))  # a JSONDecodeError's
                 reason = (
-                    error_bodies.unreadable(self.scrub(arrived)) or f"unreadable answer: {error}"
+                    retried_errors.unreadable(self.scrub(arrived)) or f"unreadable answer: {error}"
                 )
                 body = UnusableBody(reason[:300], 200, b"")
                 raise self._unusable(body, sent, arrived) from None
@@ -263,7 +262,7 @@ class Endpoint:
         self._takes_tools = self._takes_tools or bool(request.tools)
         try:
             if failure is not None:
-                raise UnusableResponse(error_bodies.no_answer(response))
+                raise UnusableResponse(retried_errors.no_answer(response))
             return self._read(response, sent, time.monotonic() - started)
         except UnusableResponse as error:
             arrived = response if isinstance(response, str) else ""
@@ -428,7 +427,7 @@ class Endpoint:
 
     def _status_error(self, refusal: Refusal, path: str = "") -> Exception:
         status = refusal.status
-        page = error_bodies.page_of(self.scrub(refusal.body))
+        page = retried_errors.page_of(self.scrub(refusal.body))
         text = page or self.scrub(responses.as_text(" ".join(refusal.text.split())))[:300]
         if page is not None and status in (401, 403, 404, 405):
             key = " and the key" if status in (401, 403) else ""
@@ -518,7 +517,7 @@ def _answer(response: object, request: Request, seconds: float) -> Answer:
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = responses.field(choice, "message")
     if not isinstance(message, dict):
-        raise UnusableResponse(error_bodies.no_answer(response))
+        raise UnusableResponse(retried_errors.no_answer(response))
     try:
         content = responses.content_of(message)
         calls = tuple(responses.tool_calls_of(message))

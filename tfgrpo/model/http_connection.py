@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from tfgrpo.model import response as responses
-from tfgrpo.model.error_bodies import no_answer, unreadable
+from tfgrpo.model.retried_errors import no_answer, unreadable
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.exit_codes import NOT_BEGUN
 

@@ -9,8 +9,10 @@ comes from the pydantic model that checks the answer.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,7 +22,6 @@ from pydantic import AfterValidator, BaseModel, Field, ValidationError, Validati
 
 from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer, CallFailed, Request
-from tfgrpo.model.repair_json import check_encodable, load_repaired
 from tfgrpo.store.records import Json
 
 T = TypeVar("T", bound=BaseModel)
@@ -259,4 +260,54 @@ def _load(text: str, *, cut: bool) -> object:
         if not (last and isinstance(last[0], list) and last[0]):
             raise ValueError("it was cut off")
         last[0].pop()
+    return value
+
+
+REPAIR_SECONDS = 1.0
+"""What one text may take."""
+LONGEST_REPAIRED = 1_000_000
+"""Characters of a text beyond which it is not tried."""
+
+
+class _TimeIsUp(BaseException):
+    """Raised within the thread: no handler of the library's takes it for an error of its own."""
+
+
+def load_repaired(text: str) -> object:
+    """The JSON that json-repair sees in a text within `REPAIR_SECONDS`. Raises ValueError, for half
+    a character and for what takes too long among others, or RecursionError."""
+    if len(text) > LONGEST_REPAIRED:
+        raise ValueError(f"more than {LONGEST_REPAIRED:,} characters cannot be repaired")
+    outcome: list[object] = []
+
+    def work() -> None:
+        try:
+            import json_repair
+
+            outcome.append(json_repair.loads(text))
+        except _TimeIsUp:
+            outcome.append(ValueError("it takes too long to repair"))
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, name="tfgrpo-repair", daemon=True)
+    thread.start()
+    thread.join(REPAIR_SECONDS)
+    if thread.is_alive() and thread.ident is not None:
+        identity, exception = ctypes.c_ulong(thread.ident), ctypes.py_object(_TimeIsUp)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(identity, exception)
+        thread.join()
+    match outcome:
+        case [RecursionError() as error]:
+            raise error
+        case [Exception() as error]:
+            raise ValueError(str(error))
+        case [value]:
+            return check_encodable(value)
+    raise ValueError("it takes too long to repair")
+
+
+def check_encodable(value: object) -> object:
+    """A JSON value that can be written. Raises ValueError for half a character."""
+    json.dumps(value, ensure_ascii=False).encode()
     return value

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from tfgrpo.model.endpoint import Transient
 from tfgrpo.model.rate_limits import Throttle
 from tfgrpo.model.response import wait_of
-from tfgrpo.model.retried_statuses import LIMITS, TRANSIENT
+from tfgrpo.model.retried_errors import LIMITS, TRANSIENT
 from tfgrpo.proxy.exchange import Exchange, unpacked
 from tfgrpo.proxy.http_message import BadRequest, Headers, Request
 from tfgrpo.proxy.recorded_call import CUT

@@ -14,15 +14,15 @@ from json.decoder import JSONDecoder
 from marshal import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from tfgrpo.model.error_bodies import LOOKED_AT, Refusal, failure_in, page_of
-from tfgrpo.model.event_streams import (
+from tfgrpo.model.response import MARK
+from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
+from tfgrpo.model.wire_formats import (
     end_of_events,
     events_of,
     is_framed,
     is_stream,
     stream_failure,
 )
-from tfgrpo.model.response import MARK
 from tfgrpo.proxy.forwarded_headers import PACKINGS
 from tfgrpo.proxy.http_message import sent_key
 

@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from tfgrpo.model.error_bodies import failure_in
+from tfgrpo.model.retried_errors import failure_in
 from tfgrpo.model.wire_formats import words
 from tfgrpo.proxy.forwarded_headers import CREDENTIALS as KEY_HEADERS
 from tfgrpo.proxy.http_message import Headers, sent_key, virtual_key

@@ -19,7 +19,7 @@ from tfgrpo.domains.base import (
     describe_error,
 )
 from tfgrpo.domains.function import number_of
-from tfgrpo.model.caller_threads import NOT_ITS_OWN
+from tfgrpo.model.caller_functions import NOT_ITS_OWN
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.response import visible
 from tfgrpo.rendering.prompt_templates import Message, Template

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfgrpo.model.endpoint import Answer
-from tfgrpo.model.repair_json import load_repaired
 from tfgrpo.model.response import visible
+from tfgrpo.model.structured_answers import load_repaired
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.canonical import canonical

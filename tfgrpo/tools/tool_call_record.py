@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import NamedTuple
 
-from tfgrpo.model.journal_lookup import Lookup
+from tfgrpo.model.gather import Lookup
 from tfgrpo.model.secrets import scrub
 from tfgrpo.store.activity.journal import Journal
 from tfgrpo.store.activity.runs import Call, Run, Runs

@@ -23,7 +23,7 @@ from typing import Any, Literal, Self, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tfgrpo.model.caller_threads import OutOfTime, Threads
+from tfgrpo.model.caller_functions import OutOfTime, Threads
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.errors import install_hint
 from tfgrpo.tools.corpus import Corpus

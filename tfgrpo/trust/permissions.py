@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data import datasets
 from tfgrpo.model.http_connection import LOOPBACK
-from tfgrpo.model.keys_by_host import ANY_HOST, own_variable
+from tfgrpo.model.providers import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
 from tfgrpo.trust.domain_spec import parts, split
 

@@ -39,8 +39,8 @@ from tfgrpo.learn.reflection import (
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
+from tfgrpo.model.response import count_tokens
 from tfgrpo.model.structured_answers import Typed, unbounded_text
-from tfgrpo.model.token_counts import count
 from tfgrpo.rendering.instruction_texts import (
     OBJECTIVE,
     instruction,
@@ -184,7 +184,7 @@ class BasePrompt(Probation):
         return "\n".join(lines)
 
     async def _ask(self, step: Step, about: _Groups, one: _Asking) -> Typed[Instructions] | Failure:
-        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count(one.words)))
+        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count_tokens(one.words)))
         question = Question(
             prompt=one.prompt,
             values={**one.values, "groups": about.groups},

@@ -1,5 +1,5 @@
-"""What a body says that holds no answer: an error under status 200, as gateways send it, or a web
-page."""
+"""Errors of an endpoint: the statuses after which a request is tried again, and what a body says
+that holds no answer, as an error under status 200 or a web page."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ from tfgrpo.store.records import Json
 
 if TYPE_CHECKING:
     import openai
+
+
+TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+LIMITS = frozenset({429, 503, 529})
+OVERLOADED = (408, 429, 502, 503, 504, 529)
+"""What a server answers that another try may help with, whatever it speaks of."""
+
 
 PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.DOTALL)
 TITLE = re.compile(r"<(title|h1)\b[^>]*>(.*?)</\1\s*>", re.I | re.DOTALL)
