@@ -26,7 +26,7 @@ from tfgrpo.terminal_safe import unseen_in_words
 if TYPE_CHECKING:
     from tfgrpo.interchange.format_types import Document
     from tfgrpo.interchange.incoming_versions import Imported
-    from tfgrpo.interchange.write_out import About
+    from tfgrpo.interchange.library_files import About
 
 SHOWN = 20
 """How many events and versions an import prints; the rest can be looked up."""

@@ -31,7 +31,7 @@ from tfgrpo.domains.base import DomainError, Trajectory, Verdict
 from tfgrpo.domains.function import function_domain
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.interchange.format_types import SourceFile
-from tfgrpo.interchange.formats.csv_rows import FORMAT
+from tfgrpo.interchange.formats.rows import CSV
 from tfgrpo.model.client import RecordedAnswer
 from tfgrpo.model.endpoint import CallFailed, EndpointError, Request
 from tfgrpo.proxy.recorded_call import UNPACKED, SeenCall
@@ -184,7 +184,7 @@ def test_no_cell_of_a_sheet_is_computed_and_each_is_read_as_it_was(tmp_path: Pat
         store.commit("main", [Operation("ADD", text=one) for one in wanted], message="m")
         sheet = "".join(interchange.export(store, "HEAD", "csv"))
     assert '"=' not in sheet
-    read = FORMAT.read(SourceFile(Path("x.csv"), sheet.encode()))
+    read = CSV.read(SourceFile(Path("x.csv"), sheet.encode()))
     assert [item.text for item in read.items] == wanted
 
 

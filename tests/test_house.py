@@ -304,7 +304,7 @@ def test_a_wheel_holds_tfgrpo_alone_with_its_prompts(tmp_path: Path) -> None:
     prompts = {Path(name).stem for name in names if name.startswith("tfgrpo/prompts/")}
     assert prompts >= {"rollout", "summary", "comparison", "plan"}
     formats = {path.name for path in (ROOT / "tfgrpo/interchange/formats").glob("*.py")}
-    for name in (*(f"interchange/formats/{n}" for n in formats), "interchange/markdown_lists.py"):
+    for name in (*(f"interchange/formats/{n}" for n in formats), "interchange/markdown_blocks.py"):
         assert f"tfgrpo/{name}" in names
     for name in (
         "mirror/git_commands.py",

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from store_helpers import add
 
 from tfgrpo import interchange
-from tfgrpo.interchange import UnreadableLibrary, markdown_lists
+from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.interchange.format_types import Format
+from tfgrpo.interchange.formats import markdown
 from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store import Experience, Operation, Store, derived_id
 from tfgrpo.store.fsck import fsck
@@ -123,12 +124,12 @@ def test_reading_an_export_back_makes_no_version_neither_here_nor_twice_elsewher
 def test_a_list_item_gives_back_its_text_and_id_to_the_letter(found: list[str]) -> None:
     for one in (False, True):
         content = "".join(
-            markdown_lists.written(Experience(derived_id(n), text, n), one_line=one) + "\n"
+            markdown.written(Experience(derived_id(n), text, n), one_line=one) + "\n"
             for n, text in enumerate(found)
         )
         if one:
             assert content.count("\n") == len(found)
-        items = list(markdown_lists.items(content.split("\n")))
+        items = list(markdown.items(content.split("\n")))
         assert [(i.id, i.text) for i in items] == [(derived_id(n), t) for n, t in enumerate(found)]
 
 

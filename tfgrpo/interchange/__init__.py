@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tfgrpo.interchange.format_types import Document, UnreadableLibrary
     from tfgrpo.interchange.incoming_versions import Imported, bring_in, new_batches, plan
-    from tfgrpo.interchange.registry import available, by_file_name, named, read, written
-    from tfgrpo.interchange.write_out import export, save
+    from tfgrpo.interchange.library_files import (
+        available,
+        by_file_name,
+        export,
+        named,
+        read,
+        save,
+        written,
+    )
 
 __all__ = [
     "Document",
@@ -32,7 +39,7 @@ __all__ = [
     "save",
     "written",
 ]
-MODULES = ("write_out", "registry", "incoming_versions")
+MODULES = ("library_files", "incoming_versions")
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from tfgrpo.store.records import Json, Operation
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tfgrpo.interchange.write_out import Outgoing
+    from tfgrpo.interchange.library_files import Outgoing
 
 
 class UnreadableLibrary(TfgrpoError):

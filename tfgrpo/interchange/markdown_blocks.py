@@ -11,7 +11,7 @@ What is read, by CommonMark with tables (markdown-it-py), and what becomes of it
 - other code, comments, images, addresses of links: skipped, and listed with their lines.
 
 Nothing else is left out: a line with a word in it is in an experience, in a section, or in the list
-of what was skipped. Lines that `lists` wrote, with an id, are read by it, to the letter.
+of what was skipped. Lines that `formats/markdown.py` wrote, with an id, are read to the letter.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Item, Skipped, UnreadableLibrary
+from tfgrpo.interchange.formats import markdown
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -112,7 +112,7 @@ class Reading:
 
     def emit(self, text: str, line: int, prefix: str = "") -> None:
         """Adds an experience, in its section and behind what introduces it."""
-        text, id = markdown_lists.closed(TASK.sub("", text.strip(), count=1))
+        text, id = markdown.closed(TASK.sub("", text.strip(), count=1))
         if not WORD.search(text):
             return
         for heading in self.headings:
@@ -121,7 +121,7 @@ class Reading:
         before = self._forbidding(text) if not prefix else ""
         whole = " ".join(part for part in (before, prefix, text.strip()) if part)
         evidence = {"section": section} if section else None
-        self.items.append(Item(markdown_lists.unescaped(whole), id, evidence=evidence, line=line))
+        self.items.append(Item(markdown.unescaped(whole), id, evidence=evidence, line=line))
 
     def _forbidding(self, text: str) -> str:
         heading = next((h.text for h in reversed(self.headings) if FORBIDS.match(h.text)), "")
@@ -132,9 +132,7 @@ class Reading:
     def skip(self, first: int, last: int, what: str) -> None:
         """Lists lines that become nothing, by their numbers."""
         rows = self.lines[first - self.start : last - self.start + 1]
-        text = next(
-            (t for t in rows if WORD.search(t) and not markdown_lists.FENCE.match(t.strip())), ""
-        )
+        text = next((t for t in rows if WORD.search(t) and not markdown.FENCE.match(t.strip())), "")
         self.skipped.append(Skipped(first, last, what, " ".join(text.split())[:60]))
 
     def head(self, heading: Heading) -> None:
@@ -189,7 +187,7 @@ class Reading:
 def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> MarkdownItems:
     """The experiences in the lines of a Markdown text, and what of it is none, in linear time.
     Raises UnreadableLibrary for more than `LARGEST` characters without ids."""
-    exact = list(markdown_lists.identified(lines))
+    exact = list(markdown.identified(lines))
     masked = [line.replace("\r", " ") for line in lines]
     for first, last, _ in exact:
         masked[first:last] = [""] * (last - first)

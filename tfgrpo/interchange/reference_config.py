@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tfgrpo.interchange import labelled_lines, yaml_text
+from tfgrpo.interchange import yaml_text
 from tfgrpo.interchange.format_types import SourceFile, UnreadableLibrary
+from tfgrpo.interchange.formats import labelled_lines
 
 DEEPEST = 6
 """How many files deep `defaults` is followed."""
@@ -125,7 +126,7 @@ class _Translator:
         for key in list(self._settings):
             if key.rpartition(".")[2] == "instructions":
                 lines = str(self._take(key) or "").replace("\r", "").split("\n")
-                items = labelled_lines.read(lines).items
+                items = labelled_lines.labelled_items(lines).items
                 if items:
                     lines = lines[: (items[0].line or 1) - 1]
                     self._left.append(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from urllib.parse import unquote
 
-from tfgrpo.interchange.markdown_lists import written
+from tfgrpo.interchange.formats.markdown import written
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.history.library_order import source
 from tfgrpo.store.history.walks import version_of_row

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tfgrpo.interchange import markdown_lists as lists
+from tfgrpo.interchange.formats import markdown as lists
 from tfgrpo.mirror import commit_layout as layout
 from tfgrpo.mirror.git_commands import Git, MirrorError
 from tfgrpo.store.canonical import SALT_BYTES, canonical, derived_id, seal

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo import interchange
 from tfgrpo.domains.live_library import UNREADABLE, LiveLibrary
-from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import UnreadableLibrary
+from tfgrpo.interchange.formats import markdown
 from tfgrpo.interchange.formats.skill import front_matter
-from tfgrpo.interchange.write_out import Outgoing, skill_folder
+from tfgrpo.interchange.library_files import Outgoing, skill_folder
 from tfgrpo.store.atomic_write import SHARED, replacing
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.store import Store
@@ -132,7 +132,7 @@ def block(library: Library) -> str:
     heading = "Experiences to follow" if library.readable else "No experiences yet"
     lines = [BEGIN, "", f"## {heading}", ""]  # so few words that `import` takes them for none
     for experience in library.readable:  # a text may look like our own comments
-        lines.append(markdown_lists.written(experience).replace("<!-- tfgrpo:", "&#60;!-- tfgrpo:"))
+        lines.append(markdown.written(experience).replace("<!-- tfgrpo:", "&#60;!-- tfgrpo:"))
     return "\n".join([*lines, "", END]) + "\n"
 
 

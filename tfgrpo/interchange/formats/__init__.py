@@ -1,1 +1,1 @@
-"""One file a format. Each defines `FORMAT`; a new file here is a new format."""
+"""Other programs' files. Each `Format` that a file here defines can be read or written."""

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfgrpo.costs.accounts import addresses, costs, total
-from tfgrpo.interchange import markdown_lists
 from tfgrpo.interchange.format_types import Content, Document, Format, Item, SourceFile
-from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
+from tfgrpo.interchange.formats import markdown
+from tfgrpo.interchange.library_files import DESCRIPTION, NAME, Outgoing, about
 from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.store.canonical import canonical, digest, is_id
 from tfgrpo.store.history.evidence import evidence_of
@@ -149,7 +149,7 @@ def _rendered(card: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _table(("what", "is"), rows) + "\n## Experiences\n\n"
     for one in card["experiences"]:
-        yield markdown_lists.written(Experience(one["id"], one["text"], 0)) + "\n"
+        yield markdown.written(Experience(one["id"], one["text"], 0)) + "\n"
     measured = [one for one in card["experiences"] if "effect" in one]
     if measured:
         heads = ("experience", "effect on the reward", "95 %", "with, without", "model")

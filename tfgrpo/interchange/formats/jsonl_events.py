@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 
 from tfgrpo.interchange.format_types import Batch, Content, Format, SourceFile
-from tfgrpo.interchange.write_out import Outgoing
+from tfgrpo.interchange.library_files import Outgoing
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import OPS, Op, Operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tfgrpo.interchange.format_types import Content, Format, Item, Pairs, SourceFile
-from tfgrpo.interchange.write_out import Outgoing
+from tfgrpo.interchange.library_files import Outgoing
 
 EXPECTED = 'an object of texts is expected: {"G0": "text", …}'
 

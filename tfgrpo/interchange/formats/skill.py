@@ -10,9 +10,10 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 
-from tfgrpo.interchange import markdown_blocks, markdown_lists, yaml_text
+from tfgrpo.interchange import markdown_blocks, yaml_text
 from tfgrpo.interchange.format_types import Content, Format, SourceFile, UnreadableLibrary
-from tfgrpo.interchange.write_out import DESCRIPTION, NAME, Outgoing, about
+from tfgrpo.interchange.formats import markdown
+from tfgrpo.interchange.library_files import DESCRIPTION, NAME, Outgoing, about
 
 FENCE = "---"
 FIELDS = ("license", "compatibility", "allowed-tools")
@@ -48,7 +49,7 @@ def read(source: SourceFile) -> Content:
 def write(out: Outgoing) -> Iterator[str]:
     yield f"{front_matter(out)}\n"
     for experience in out.library.readable:
-        yield markdown_lists.written(experience) + "\n"
+        yield markdown.written(experience) + "\n"
 
 
 def front_matter(out: Outgoing) -> str:

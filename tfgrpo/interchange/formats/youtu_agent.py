@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from tfgrpo.interchange import labelled_lines, yaml_text
+from tfgrpo.interchange import yaml_text
 from tfgrpo.interchange.format_types import Content, Format, Skipped, SourceFile
-from tfgrpo.interchange.write_out import NAME, Outgoing, about
+from tfgrpo.interchange.formats import labelled_lines
+from tfgrpo.interchange.library_files import NAME, Outgoing, about
 from tfgrpo.rendering.text_lines import one_line
 
 INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
@@ -37,7 +38,7 @@ def read(source: SourceFile) -> Content:
     at = source.line_of("instructions:") or source.line_of("agent:")
     if not isinstance(agent, dict) or not isinstance(instructions, str):
         raise source.wrong("has no agent.instructions", at, hint="is it an agent configuration?")
-    labelled = labelled_lines.read(instructions.replace("\r", "").split("\n"))
+    labelled = labelled_lines.labelled_items(instructions.replace("\r", "").split("\n"))
     if not labelled.items:
         raise source.wrong(
             "has no experiences in agent.instructions", at, hint="lines `[G0]. text` are expected"

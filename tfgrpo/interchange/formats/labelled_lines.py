@@ -1,12 +1,15 @@
-"""Texts as labelled lines, `[G0] …`, which prompts and agents share."""
+"""The prompt block: texts as labelled lines, `[G0] …`, as they stand in a rollout's prompt. Agents
+and playbooks have such lines too."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from tfgrpo.interchange.format_types import Item, Skipped
+from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
+from tfgrpo.interchange.library_files import Outgoing
+from tfgrpo.rendering.render import prompt_text
 
 LABELLED = re.compile(r"^\s*\[?(G\d+)\]?[.:)]*\s+(.*\S)\s*$")
 
@@ -18,7 +21,7 @@ class Labelled(NamedTuple):
     others: list[tuple[int, str]]
 
 
-def read(lines: Iterable[str], start: int = 1) -> Labelled:
+def labelled_items(lines: Iterable[str], start: int = 1) -> Labelled:
     """An item for each labelled line and the lines right below it, up to a blank one."""
     labelled = Labelled([], [])
     label, text, at = "", "", 0
@@ -47,3 +50,24 @@ def skipped(others: Iterable[tuple[int, str]], what: str) -> list[Skipped]:
         else:
             parts.append(Skipped(number, number, what, " ".join(line.split())[:60]))
     return parts
+
+
+def detect(source: SourceFile) -> int:
+    first = next((line for line in source.lines if line.strip()), "")
+    if LABELLED.match(first):
+        return 3
+    return 2 * any(LABELLED.match(line) for line in source.lines)
+
+
+def read(source: SourceFile) -> Content:
+    labelled = labelled_items(source.lines)
+    return Content(labelled.items, skipped=skipped(labelled.others, "no labelled line"))
+
+
+def write(out: Outgoing) -> Iterator[str]:
+    yield prompt_text(out.library) + "\n"
+
+
+FORMAT = Format(
+    "prompt", "any model: the lines `[G0] …` of a prompt", "txt", "words", detect, read, write
+)
