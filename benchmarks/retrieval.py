@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from tfgrpo.rendering.similarity_ngrams import NgramIndex
+from tfgrpo.rendering.near_duplicates import NgramIndex
 
 Ranker: TypeAlias = Callable[[str], list[str]]
 TEXTS = Path(__file__).with_name("retrieval.jsonl")

@@ -70,7 +70,7 @@ def checkout(app: App, revision: str, branch: str | None, format_: str, output: 
 
 def materialise(app: App, format_: str = "json", output: str | None = None) -> str | None:
     """Writes the library at HEAD for inference; returns where, None for standard output."""
-    from tfgrpo.checked_out_file import write_library
+    from tfgrpo.hand_edits import write_library
 
     if output == "-":
         from tfgrpo import interchange

@@ -24,7 +24,7 @@ from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.locations import Location
 from tfgrpo.store.transfer.remotes import Remotes
 from tfgrpo.store.transfer.sync import Transferred
-from tfgrpo.trust import trust_gate
+from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import of_remote
 from tfgrpo.trust.trusted_folders import remember_own
 
@@ -214,7 +214,7 @@ def find(app: App, given: str | None) -> Other:
     if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):
         location = remotes.location(name)
         trust.ask_on_a_terminal()
-        trust_gate.require(of_remote(app.root, name, location))
+        trusted_folders.require(of_remote(app.root, name, location))
         return Other(name, locations.parse(location))
     return Other(None, locations.parse(name))
 

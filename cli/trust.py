@@ -71,13 +71,13 @@ def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_
 def ask_on_a_terminal() -> None:
     """Has whoever sits at a terminal asked where something is not trusted."""
     if sys.stdin.isatty() and sys.stderr.isatty():
-        from tfgrpo.trust import trust_gate
+        from tfgrpo.trust import trusted_folders
 
-        trust_gate.asking(_ask)
+        trusted_folders.asking(_ask)
 
 
 def _ask(permissions: Permissions) -> bool:
-    from tfgrpo.trust.trust_gate import describe
+    from tfgrpo.trust.trusted_folders import describe
 
     printing.echo(describe(permissions), err=True)
     for line in permissions.words:

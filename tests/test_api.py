@@ -33,8 +33,7 @@ from scripted import (
 import tfgrpo
 from tfgrpo.data import problems
 from tfgrpo.data.problems import Problem
-from tfgrpo.data.python_rows import row_lines
-from tfgrpo.data.readers import DatasetError
+from tfgrpo.data.readers import DatasetError, row_lines
 from tfgrpo.learn.nothing_to_learn import StoppedEarly
 from tfgrpo.learn.progress import Progress
 from tfgrpo.notices import Notice, RunStarted, StepFinished, WarningNotice

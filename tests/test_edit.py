@@ -14,8 +14,8 @@ from conftest import TFGRPO, Cli, environment, one_line_error
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.markdown_edit import UnreadableEdit, document, edited
-from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store import ROOT, Experience, Library, Operation, derived_id
 
 IDS = [derived_id("edit", n) for n in range(8)]

@@ -12,7 +12,7 @@ from scripted import ScriptedEndpoint, write_problems
 from store_helpers import fixed
 
 from tfgrpo.learn.assign import belonging, fitting
-from tfgrpo.rendering.instruction_texts import OBJECTIVE, instruction
+from tfgrpo.rendering.experience_texts import OBJECTIVE, instruction
 from tfgrpo.rendering.prompt_templates import load
 from tfgrpo.rendering.render import prompt_text, rollout_messages
 from tfgrpo.rendering.retrieve import relevant

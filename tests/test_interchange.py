@@ -21,7 +21,7 @@ from tfgrpo import interchange
 from tfgrpo.interchange import UnreadableLibrary
 from tfgrpo.interchange.format_types import Format
 from tfgrpo.interchange.formats import markdown
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store import Experience, Operation, Store, derived_id
 from tfgrpo.store.fsck import fsck
 

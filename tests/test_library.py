@@ -14,9 +14,8 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import problem_messages
 from tfgrpo.domains.prompt_library import PromptLibrary, read_library
 from tfgrpo.rendering import prompt_templates
-from tfgrpo.rendering.example_texts import example_parts, example_text
+from tfgrpo.rendering.experience_texts import example_parts, example_text, one_line
 from tfgrpo.rendering.render import EMPTY, prompt_text, rollout_messages
-from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store import ROOT, Experience, Operation, Store, UnknownRevision, derived_id
 from tfgrpo.store.records import REDACTED
 from tfgrpo.store.records import Library as StoredLibrary

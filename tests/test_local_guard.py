@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tfgrpo.local import cache
-from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_list import LocalModelError
 from tfgrpo.local.model_process import names_this_machine
 from tfgrpo.local.model_server import LocalServer, ServerOptions
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_list import LocalModelError
 from tfgrpo.local.model_server import LocalServer, ServerOptions, available_cpus, serve_forever
 
 STAND_IN = """

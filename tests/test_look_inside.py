@@ -25,7 +25,7 @@ from tfgrpo.evaluation.comparison import recorded_pairs
 from tfgrpo.learn.next_commands import next_steps
 from tfgrpo.project import open_project
 from tfgrpo.rendering import prompt_templates
-from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.rendering.render import rollout_messages
 from tfgrpo.runs.attempts import evaluation_attempts, recorded_evaluation, run_attempts
 from tfgrpo.runs.group_details import PromptPart, group_view, highlighted

@@ -18,7 +18,7 @@ from tfgrpo.domains import DomainError
 from tfgrpo.domains.registry import with_data
 from tfgrpo.project import file_permissions
 from tfgrpo.store import Store
-from tfgrpo.trust.domain_spec import parts, split
+from tfgrpo.trust.permissions import parts, split
 
 MINE = """
 from tfgrpo.domains import Trajectory

@@ -14,7 +14,7 @@ from test_proxy_splice import bodies, messages, values
 
 from tfgrpo.domains.prompt_library import PromptLibrary
 from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, upstreams
-from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.rendering.json_splice import document, edited
 from tfgrpo.rendering.request_placement import (
     INTRODUCTION,

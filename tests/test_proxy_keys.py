@@ -258,7 +258,7 @@ def test_keys_are_made_under_a_name_each_and_refused_where_they_make_no_sense(
     assert len(json.loads(run(store, "key", "list", "--all", "--json"))) == 2
     assert first not in run(store, "key", "list", "--all")
     file = tmp_path / "proxy.toml"
-    monkeypatch.setattr("tfgrpo.trust.trust_gate.require", lambda *_: None)
+    monkeypatch.setattr("tfgrpo.trust.trusted_folders.require", lambda *_: None)
     for text, why in (
         ('key_env = "NOWHERE"\n', "NOWHERE has no key"),
         ('webhook = "file:///etc/passwd"\n', "no URL"),

@@ -18,7 +18,7 @@ from test_proxy import CHAT
 from tfgrpo.proxy.proxy_settings import Classifier, ProxySettings, Rule, parse_upstream, read_file
 from tfgrpo.store import Operation
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.trust.trust_gate import NotTrusted
+from tfgrpo.trust.trusted_folders import NotTrusted
 
 KIND = Classifier("Who writes this?", "tiny", {"private": "s", "company": "s@main"}, 5.0)
 Says = Callable[[str], bytes]

@@ -222,7 +222,7 @@ def test_a_client_that_leaves_makes_room(store: Store, two: tuple[Provider, Prov
 
 
 def test_a_file_lists_providers_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tfgrpo.trust.trust_gate.require", lambda *_: None)
+    monkeypatch.setattr("tfgrpo.trust.trusted_folders.require", lambda *_: None)
     monkeypatch.setenv("A_KEY", "sk-a")
     file = tmp_path / "proxy.toml"
     file.write_text(

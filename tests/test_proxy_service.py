@@ -121,7 +121,7 @@ def test_a_list_of_revisions_stands_in_the_file_and_a_short_token_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tfgrpo.trust.trust_gate.require", lambda *_: None)
+    monkeypatch.setattr("tfgrpo.trust.trusted_folders.require", lambda *_: None)
     file = tmp_path / "proxy.toml"
     file.write_text('[libraries.support]\nstore = "s"\nallow = ["prod", "v2"]\n')
     assert read_file(file)["libraries"]["support"].allow == ("prod", "v2")

@@ -20,7 +20,7 @@ from tfgrpo.learn.policies.paper import Planner
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.reflection import Lesson, StepOrigin
 from tfgrpo.model.endpoint import EndpointError
-from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.store import ROOT, Experience, Library, Operation, derived_id
 
 A, B = derived_id("a"), derived_id("b")

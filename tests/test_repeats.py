@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfgrpo.rendering.near_duplicates import near_duplicates, repeats
-from tfgrpo.rendering.similarity_ngrams import similarity
+from tfgrpo.rendering.near_duplicates import near_duplicates, repeats, similarity
 from tfgrpo.store import ROOT, Experience, Library
 
 PAIRS = Path(__file__).with_name("fixtures") / "repeats.jsonl"

@@ -14,10 +14,9 @@ from scripted import LESSON, ScriptedEndpoint, stage
 
 import tfgrpo
 from tfgrpo.domains.prompt_library import PromptLibrary
-from tfgrpo.rendering.example_texts import example_text
-from tfgrpo.rendering.library_origin import shown_in_training
+from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.rendering.render import prompt_text
-from tfgrpo.rendering.retrieve import index, relevant
+from tfgrpo.rendering.retrieve import index, relevant, shown_in_training
 from tfgrpo.store import ROOT, Experience, Operation, Store
 from tfgrpo.store import Library as StoredLibrary
 

@@ -27,8 +27,8 @@ from tfgrpo.project import open_project
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.store import Store
 from tfgrpo.tools.toolbox import ToolSettings
-from tfgrpo.trust import permissions, trust_gate, trusted_folders
-from tfgrpo.trust.trust_gate import NotTrusted
+from tfgrpo.trust import permissions, trusted_folders
+from tfgrpo.trust.trusted_folders import NotTrusted
 
 MARK = "open({path!r}, 'w').close()\n"
 KEY = "stolen-value-of-a-variable"
@@ -416,14 +416,14 @@ def test_who_can_be_asked_is_asked_once(stranger: Path) -> None:
         asked.append(needed.words)
         return answers[len(asked) - 1]
 
-    trust_gate.asking(ask)
+    trusted_folders.asking(ask)
     try:
         with pytest.raises(NotTrusted):
             open_project(stranger).require_trust({})
         open_project(stranger).require_trust({})
         open_project(stranger).require_trust({})
     finally:
-        trust_gate.asking(None)
+        trusted_folders.asking(None)
     assert len(asked) == 2
 
 

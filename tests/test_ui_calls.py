@@ -20,7 +20,7 @@ from ui_rig import Visitor, links, serving, watched
 from ui_rig import chromium as chromium
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
-from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.experience_texts import example_text
 from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import (
     CallContent,

@@ -11,7 +11,7 @@ import pytest
 from ui_rig import Visitor, store_at
 
 from tfgrpo.improvement.proposals import Draftsman, list_proposals, propose
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store import Operation, Store
 
 HOSTILE = (

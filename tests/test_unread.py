@@ -11,8 +11,7 @@ from conftest import Cli
 from scripted import ScriptedEndpoint
 
 import tfgrpo
-from tfgrpo.data.problems import load
-from tfgrpo.data.unread_text import describe_unread
+from tfgrpo.data.problems import describe_unread, load
 from tfgrpo.notices import WarningNotice
 
 FILES = ("train", "gate", "heldout", "sealed")

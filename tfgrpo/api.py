@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from tfgrpo import interchange
 from tfgrpo.author import default_author, default_signer
-from tfgrpo.data.python_rows import row_lines
+from tfgrpo.data.readers import row_lines
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.function import function_domain
 from tfgrpo.evaluation.comparison import Comparison, compared

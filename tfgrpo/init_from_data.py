@@ -17,7 +17,7 @@ from typing import Any
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data import readers
-from tfgrpo.data.cell_types import Column, is_empty, read_column
+from tfgrpo.data.cell_types import Column, is_empty, look_alikes, read_column
 from tfgrpo.data.column_roles import (
     ANSWERS,
     ColumnGuess,
@@ -28,10 +28,9 @@ from tfgrpo.data.column_roles import (
     is_filled,
 )
 from tfgrpo.data.contents import DatasetError
-from tfgrpo.data.misspelled_labels import look_alikes
+from tfgrpo.data.problems import share, sizes
 from tfgrpo.data.readers import Row
 from tfgrpo.data.row_shapes import in_our_shape, index_base
-from tfgrpo.data.unread_text import share, sizes
 from tfgrpo.model.settings import DEFAULT_MODEL
 from tfgrpo.settings import (
     FILE,

@@ -22,8 +22,7 @@ from tfgrpo.model.fleet import EndpointsInvalid, ListedEndpoint, costliest, list
 from tfgrpo.settings import FILE, Settings, read_toml
 from tfgrpo.store.address import project_root
 from tfgrpo.store.errors import SettingsError
-from tfgrpo.trust import trust_gate
-from tfgrpo.trust.domain_spec import split
+from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import (
     UPSTREAMS,
     Permissions,
@@ -31,6 +30,7 @@ from tfgrpo.trust.permissions import (
     of_proxy,
     of_remote,
     of_run,
+    split,
 )
 from tfgrpo.trust.trusted_folders import is_trusted
 
@@ -68,7 +68,7 @@ class Project:
         typed |= {f"agent.{name}" for name in given.get("agent") or ()}
         typed.discard("agent")  # one may be given in part
         if of_file(self.file, self.raw, known, typed).needed:
-            trust_gate.require(of_file(self.file, self.raw, known))
+            trusted_folders.require(of_file(self.file, self.raw, known))
 
     def require_run(
         self, name: str, config: Mapping[str, Any], used: Collection[str] | None = None
@@ -76,7 +76,7 @@ class Project:
         """Does the same for the record of a run, which may have come with the store: for the
         settings of it that are `used`, or for all. Raises NotTrusted."""
         if self._needs(name, config, used):
-            trust_gate.require(self.run_permissions(name, config))
+            trusted_folders.require(self.run_permissions(name, config))
 
     def trusts_run(self, name: str, config: Mapping[str, Any], used: Collection[str]) -> bool:
         """Whether settings of a run's record may be used. Nobody is asked."""

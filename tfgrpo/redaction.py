@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tfgrpo.checked_out_file import ENDINGS, SNAPSHOT, write_library
 from tfgrpo.data import datasets
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.evaluation import bisect_judges
-from tfgrpo.rendering.example_texts import example_beginning, example_parts
+from tfgrpo.hand_edits import ENDINGS, SNAPSHOT, write_library
+from tfgrpo.rendering.experience_texts import example_beginning, example_parts
 from tfgrpo.store import atomic_write
 from tfgrpo.store import redact as redactions
 from tfgrpo.store.activity.traffic import redact_traffic, traffic_path

@@ -25,7 +25,7 @@ from benchmarks.families.results import (
     named_folder,
     rows_digest,
 )
-from tfgrpo.rendering.example_texts import example_text
+from tfgrpo.rendering.experience_texts import example_text
 
 FILE = "headroom.jsonl"
 ARMS = ("empty", "rules", "examples")

@@ -1,9 +1,16 @@
-"""A file's bytes, and what they are as text: UTF-8, or UTF-16 with a byte order mark."""
+"""A file's bytes, unpacked up to `LARGEST` from `.gz` or a `.zip` with one file, and what they are
+as text: UTF-8, or UTF-16 with a byte order mark."""
 
 from __future__ import annotations
 
 import codecs
-from typing import NamedTuple
+import gzip
+import io
+import os
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, NamedTuple
 
 from tfgrpo.store.errors import TfgrpoError
 
@@ -40,3 +47,64 @@ def text(content: Contents) -> str:
             hint="the file must be UTF-8, or UTF-16 with a byte order mark; "
             'from Excel, save as "CSV UTF-8"',
         ) from None
+
+
+LARGEST = 1_000_000_000
+"""Bytes that a packed file is unpacked to at most."""
+CHUNK = 1_000_000
+GIVE = "give a file of problems, such as JSONL"
+
+
+def read_contents(path: Path) -> Contents:
+    """What is in a file, unpacked where it is packed. Raises DatasetError."""
+    try:
+        if path.exists() and not path.is_file():
+            raise DatasetError(
+                f"{path} is a pipe or a device, not a file",
+                hint="data is read again when a run is resumed: write it to a file first",
+            )
+        ending = path.suffix.lower()
+        if ending == ".gz":
+            with gzip.open(path) as file:
+                return Contents(str(path), Path(path.stem).suffix.lower(), _limited(file, path))
+        if ending == ".zip":
+            return _zipped(path)
+        return Contents(str(path), ending, path.read_bytes())
+    except FileNotFoundError:
+        raise DatasetError(f"no file {path}", hint=GIVE) from None
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
+        raise DatasetError(
+            f"cannot read {path}: {error}", hint="is the file complete, and without a password?"
+        ) from None
+
+
+def _zipped(path: Path) -> Contents:
+    with zipfile.ZipFile(path) as archive:
+        members = [
+            info
+            for info in archive.infolist()
+            if not info.is_dir()
+            and not info.filename.startswith("__MACOSX/")
+            and not os.path.basename(info.filename).startswith(".")
+        ]
+        if len(members) != 1:
+            names = ", ".join(info.filename for info in members[:5]) or "none"
+            raise DatasetError(
+                f"{path} holds {len(members)} files ({names}), where one is expected",
+                hint="unpack it and give the file that is meant",
+            )
+        with archive.open(members[0]) as file:
+            data = _limited(file, path)
+        return Contents(str(path), Path(members[0].filename).suffix.lower(), data)
+
+
+def _limited(file: IO[bytes] | gzip.GzipFile, path: Path) -> bytes:
+    pieces = io.BytesIO()
+    while piece := file.read(CHUNK):
+        pieces.write(piece)
+        if pieces.tell() > LARGEST:
+            raise DatasetError(
+                f"{path} unpacks to more than {LARGEST / 1e6:,.0f} MB",
+                hint="unpack it yourself if that is meant, and give the file",
+            )
+    return pieces.getvalue()

@@ -1,16 +1,56 @@
 """Problems that stand twice, in a dataset or in what was trained on and is evaluated: equal but
 for case, white space and punctuation, or nearly the same words with the same numbers. Only
-problems that share runs of words are compared in full."""
+problems that share runs of words are compared in full. What an application says before every
+conversation, which makes no two of them alike, does not count."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.data.shared_words import own_words, shared_turns
+
+Turns: TypeAlias = tuple[tuple[str, str], ...]
+ALIKE = 3
+"""Different questions that begin with the same turns before those are the application's own."""
+
+
+def shared_turns(questions: Sequence[Turns]) -> tuple[Turns, ...]:
+    """The turns that `ALIKE` or more questions under one system text begin with, but last turns."""
+    under: dict[Turns, list[Turns]] = {}
+    for messages in questions:
+        system = tuple(one for one in messages if one[0] == "system")
+        under.setdefault(system, []).append(_spoken(messages))
+    shared = []
+    for spoken in under.values():
+        if len(spoken) < ALIKE:
+            continue
+        count = 0
+        for turns in zip(*(one[:-1] for one in spoken), strict=False):
+            if len(set(turns)) > 1:
+                break
+            count += 1
+        while count and any(one[count][0] != "user" for one in spoken):
+            count -= 1
+        if count:
+            shared.append(spoken[0][:count])
+    return tuple(dict.fromkeys(shared))
+
+
+def own_words(messages: Turns, examples: Sequence[Turns]) -> Turns:
+    """A conversation without the application's own text."""
+    spoken = _spoken(messages)
+    for turns in examples:
+        if len(spoken) > len(turns) and spoken[: len(turns)] == turns:
+            return spoken[len(turns) :]
+    return spoken
+
+
+def _spoken(messages: Turns) -> Turns:
+    return tuple(one for one in messages if one[0] != "system")
+
 
 RUN = 4
 """How many words in a row candidates share."""

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import chain
@@ -15,7 +16,6 @@ from typing import Any
 
 from tfgrpo.data.readers import DatasetError, Row, read
 from tfgrpo.data.row_shapes import in_our_shape, index_base
-from tfgrpo.data.unread_text import sizes
 from tfgrpo.rendering.prompt_templates import Message
 from tfgrpo.store.records import Json
 
@@ -354,3 +354,51 @@ def _not_a_conversation(value: list[object]) -> str:
             return f"message {number} has a part of the type {kinds[0]!r}, which is no text"
         return f"message {number} says nothing"
     return "an empty list"
+
+
+SHOWN = 6
+"""Fields that are named; of more, those with most text."""
+
+
+def sizes(fields: Mapping[str, Any], used: Collection[str] = ()) -> dict[str, int]:
+    """The characters of each field of a row that has text and is none of those `used`."""
+    leaves = ((name, _size(value)) for name, value in _leaves(fields, used))
+    return {name: size for name, size in leaves if size}
+
+
+def _leaves(
+    fields: Mapping[str, Any], used: Collection[str], before: str = ""
+) -> Iterator[tuple[str, Any]]:
+    for key, value in fields.items():
+        name = f"{before}{key}"
+        if name in used:
+            continue
+        if isinstance(value, dict):
+            yield from _leaves(value, used, f"{name}.")
+        else:
+            yield name, value
+
+
+def _size(value: object) -> int:
+    if isinstance(value, list | dict):
+        return sum(map(_size, value.values() if isinstance(value, dict) else value))
+    return 0 if value is None else len(str(value))
+
+
+def describe_unread(problems: Iterable[Problem], name: str) -> list[str]:
+    """What a person should know of a dataset's rows that is in no problem; nothing where all of
+    their text is. `name` is what the dataset is called."""
+    unread, whole = Counter[str](), 0
+    for problem in problems:
+        unread.update(problem.unread)
+        whole += problem.row_size
+    return [f"{name}: {share(unread, whole)}"] if unread else []
+
+
+def share(unread: Mapping[str, int], whole: int) -> str:
+    """Which fields are not used, and their share of `whole`, all characters of the rows."""
+    names = sorted(unread, key=lambda name: -unread[name])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    part = 100 * sum(unread.values()) / whole
+    percent = f"{part:.0f}%" if part >= 1 else "less than 1%"
+    return f"not used: {', '.join(names[:SHOWN])}{more} ({percent} of the text)"

@@ -1,5 +1,6 @@
 """Rows of JSONL, JSON, CSV, TSV, parquet, Excel and folders of `datasets`, packed as `.gz` or
-`.zip` or not, each with where it stands (`data.csv:7`) so that errors can name it."""
+`.zip` or not, each with where it stands (`data.csv:7`) so that errors can name it; and of Python
+objects, as the lines of a JSONL file."""
 
 from __future__ import annotations
 
@@ -8,17 +9,20 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
 
-from tfgrpo.data import binary_tables, compressed_files, contents
-from tfgrpo.data.binary_tables import EXTRA as EXTRA
+from tfgrpo.data import contents, file_tables
 from tfgrpo.data.cell_types import plain
 from tfgrpo.data.column_roles import is_filled
 from tfgrpo.data.contents import Contents
 from tfgrpo.data.contents import DatasetError as DatasetError
-from tfgrpo.data.json_tables import rows_in
+from tfgrpo.data.file_tables import EXTRA as EXTRA
+from tfgrpo.data.file_tables import rows_in
 
 LONGEST_FIELD = 10_000_000
 SEPARATORS = (",", ";", "\t", "|")
@@ -44,12 +48,12 @@ def read(path: Path) -> Iterator[Row]:
 
 def _rows(path: Path) -> Iterator[Row]:
     if path.is_dir():
-        return _numbered(str(path), binary_tables.saved_folder(path))
-    content = compressed_files.contents(path)
+        return _numbered(str(path), file_tables.saved_folder(path))
+    content = contents.read_contents(path)
     if content.ending == ".parquet":
-        return _numbered(content.name, binary_tables.parquet(content))
+        return _numbered(content.name, file_tables.parquet(content))
     if content.ending in (".xlsx", ".xlsm"):
-        return _table(content.name, binary_tables.workbook(content))
+        return _table(content.name, file_tables.workbook(content))
     if content.ending == ".xls":
         raise DatasetError(
             f"{path} is a workbook of Excel's old kind", hint="save it as .xlsx or CSV UTF-8"
@@ -217,3 +221,66 @@ def _object(row: object, where: str) -> Fields:
             hint='write {"problem": …, "answer": …}',
         )
     return row
+
+
+TEXTS = (date, time, timedelta, Decimal, PurePath, UUID)
+"""What is a text as Python writes it."""
+ABSENT = ("NAType", "NaTType")
+"""What pandas has where there is no value."""
+
+
+def row_lines(rows: Sequence[object]) -> list[str]:
+    """A line of JSON for each row, a mapping. Arrays and numbers of numpy, pandas and the like
+    are lists and numbers, dates are texts. Raises DatasetError for what is none of these."""
+    return [_row_line(number, row) for number, row in enumerate(rows, 1)]
+
+
+def _row_line(number: int, row: object) -> str:
+    if not isinstance(row, Mapping):
+        raise DatasetError(
+            f"row {number} is a {type(row).__name__}, and no mapping",
+            hint='give rows as [{"problem": …, "answer": …}, …]',
+        )
+    fields = dict(row)
+    try:
+        return _json_line(fields)
+    except (TypeError, ValueError, RecursionError) as error:
+        name, cause = next(_unusable(fields), (None, error))
+        where = "" if name is None else f", field {name!r}"
+        raise DatasetError(
+            f"row {number}{where}: {cause}"[:300],
+            hint="a field holds text, numbers, lists, mappings or dates: convert the rest",
+        ) from None
+
+
+def _unusable(fields: dict[object, object]) -> Iterator[tuple[object, Exception]]:
+    """Yields the fields that cannot be written, each with the reason."""
+    for name, value in fields.items():
+        try:
+            _json_line({name: value})
+        except (TypeError, ValueError, RecursionError) as error:
+            yield name, error
+
+
+def _json_line(fields: dict[object, object]) -> str:
+    line = json.dumps(fields, ensure_ascii=False, default=_as_json) + "\n"
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        raise ValueError("contains half a character (a lone surrogate)") from None
+    return line
+
+
+def _as_json(value: Any) -> object:
+    """What JSON has for an object. Raises TypeError where it has nothing."""
+    if type(value).__name__ in ABSENT:
+        return None
+    if isinstance(value, TEXTS):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if getattr(getattr(value, "dtype", None), "kind", "") in ("m", "M"):  # numbers in a list
+        return value.astype(str).tolist()
+    if callable(getattr(value, "tolist", None)) and not isinstance(value, type):
+        return value.tolist()
+    raise TypeError(f"a value of the type {type(value).__name__} cannot be used: {value!r:.80}")

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tfgrpo.rendering import prompt_templates
-from tfgrpo.rendering.library_origin import shown_in_training, trained_with
 from tfgrpo.rendering.render import AGENT_OBJECTIVE, prompt_text
-from tfgrpo.rendering.retrieve import Rank, relevant
+from tfgrpo.rendering.retrieve import Rank, relevant, shown_in_training, trained_with
 from tfgrpo.store.address import located, project_root
 from tfgrpo.store.history.revisions import run_of_history
 from tfgrpo.store.records import Library, Version
@@ -159,11 +158,11 @@ def prompt_library(store: Store, version: Version) -> PromptLibrary:
 
     def require_trust() -> None:
         from tfgrpo.domains.registry import names
-        from tfgrpo.trust import trust_gate
+        from tfgrpo.trust import trusted_folders
         from tfgrpo.trust.permissions import of_run
 
         if of_run(name, {"domain": spec}, root, names()).needed:
-            trust_gate.require(of_run(name, config, root, names()))
+            trusted_folders.require(of_run(name, config, root, names()))
 
     return PromptLibrary(
         store.library(version),

@@ -25,7 +25,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain, DomainError, imported
 from tfgrpo.domains.function import rewarded
 from tfgrpo.model.caller_functions import identity
-from tfgrpo.trust.domain_spec import PARTS, parts, split
+from tfgrpo.trust.permissions import PARTS, parts, split
 
 BUILT_IN = {
     "choice": "tfgrpo.domains.choice:DOMAIN",

@@ -43,7 +43,7 @@ from tfgrpo.domains.domain_options import first_error, read_toml
 from tfgrpo.domains.judge import ask_question
 from tfgrpo.domains.verifier import Killed
 from tfgrpo.model.endpoint import CallFailed
-from tfgrpo.trust import trust_gate
+from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import Permissions, of_predicates
 
 HINT = "see docs/conversations.md for an example"
@@ -186,7 +186,7 @@ def make_domain(argument: str) -> Domain:
     path = Path(argument)
     rubric, identity = read_toml(path, Rubric)
     predicates = _predicates(rubric)
-    trust_gate.require(of_predicates(path, predicates))
+    trusted_folders.require(of_predicates(path, predicates))
     folder = str(path.resolve().parent)
     error = criteria_error(rubric.criteria, folder)
     if error is not None:

@@ -11,9 +11,8 @@ from typing import Any
 from tfgrpo.connect import named_models
 from tfgrpo.costs.prices import ModelPrices
 from tfgrpo.data import leakage, problems
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import Problem, describe_unread
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.data.unread_text import describe_unread
 from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import check_golds, verifiable
 from tfgrpo.evaluation.scores import Scores, read_scores
@@ -22,7 +21,7 @@ from tfgrpo.model.budget import Budget, open_budget
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.notices import OnProgress, ScoresReady, WarningNotice, ignore
 from tfgrpo.project import Project
-from tfgrpo.rendering.library_origin import trained_with
+from tfgrpo.rendering.retrieve import trained_with
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import (

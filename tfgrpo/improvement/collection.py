@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.data import datasets, leakage
+from tfgrpo.data.leakage import Turns, own_words, shared_turns
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.data.shared_words import Turns, own_words, shared_turns
 from tfgrpo.improvement.exchange import FINE, Exchange, Unread, of_traffic
 from tfgrpo.improvement.exchange_files import read_exchanges
 from tfgrpo.project import Project

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.data import compressed_files, contents
+from tfgrpo.data import contents
 from tfgrpo.improvement import openai_files, otlp_files
 from tfgrpo.improvement.exchange import Exchange, Unread, Unusable, read_json
 
@@ -32,7 +32,7 @@ def read_exchanges(path: Path) -> Iterator[Exchange | Unread]:
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any] | Unread]]:
-    text = contents.text(compressed_files.contents(path))
+    text = contents.text(contents.read_contents(path))
     try:
         whole = read_json(text)
     except (ValueError, RecursionError):

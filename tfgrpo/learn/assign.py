@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 from tfgrpo.learn.advantage import SPREADS, Effect
 from tfgrpo.learn.rivals import is_like, of_name, replaced
-from tfgrpo.rendering.example_texts import is_example, of_other_problems
-from tfgrpo.rendering.instruction_texts import instruction_ids
+from tfgrpo.rendering.experience_texts import instruction_ids, is_example, of_other_problems
 from tfgrpo.rendering.retrieve import Rank, index, relevant
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.records import Library

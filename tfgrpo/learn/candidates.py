@@ -30,7 +30,7 @@ from tfgrpo.learn.reflection import Advantage, Lesson
 from tfgrpo.learn.rivals import Rivals, is_like
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.model.gather import gather_all
-from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.rendering.near_duplicates import repeats
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id

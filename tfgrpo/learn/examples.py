@@ -3,8 +3,8 @@
 Where answers are shared, as labels are, or attempts say nothing but an answer, an example is a
 problem with its ground truth: for such tasks many right examples are worth more than rules
 (Agarwal et al., Many-Shot In-Context Learning, arXiv 2404.11018). Elsewhere it is a verified
-attempt. An example is an experience like any other (`rendering/example_texts.py`), and a candidate
-like any other; all of a step are shown or hidden together (`assign.py`). It is not shown at its own
+attempt. An example is an experience like any other (`rendering/experience_texts.py`), and a
+candidate like any other; all of a step are shown or hidden together (`assign.py`). It is not shown at its own
 problem, whose answer it gives away.
 """
 
@@ -20,8 +20,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.lesson_check import right_answers
 from tfgrpo.learn.reflection import StepOrigin
 from tfgrpo.model.response import count_tokens, visible
-from tfgrpo.rendering.example_texts import example_beginning, example_text
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import example_beginning, example_text, one_line
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation

@@ -23,7 +23,7 @@ from tfgrpo.model.client import CallPath, Calls
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import OnProgress, ignore
-from tfgrpo.rendering.example_texts import of_other_problems
+from tfgrpo.rendering.experience_texts import of_other_problems
 from tfgrpo.rendering.prompt_templates import Template
 from tfgrpo.rendering.retrieve import Part, relevant
 from tfgrpo.rollout.agent_loop import Agent

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.rendering.similarity_ngrams import NgramIndex
+from tfgrpo.rendering.near_duplicates import NgramIndex
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.evidence import read_evidence
 from tfgrpo.store.store import Store

@@ -14,7 +14,7 @@ from tfgrpo.learn.assign import EXAMPLES
 from tfgrpo.learn.decide import figures
 from tfgrpo.learn.measure import recorded
 from tfgrpo.learn.rivals import of_name
-from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.runs.candidate_outcomes import Candidate, candidates
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.evidence import Measured, evidence_of, read_evidence

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Json
 

@@ -34,9 +34,9 @@ from tfgrpo.learn.reflection import (
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
 from tfgrpo.model.structured_answers import text_field
+from tfgrpo.rendering.near_duplicates import NgramIndex
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.retrieve import relevant
-from tfgrpo.rendering.similarity_ngrams import NgramIndex
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.store.records import Library
 

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import Protocol
 
 from tfgrpo.learn.advantage import Effect
-from tfgrpo.rendering.instruction_texts import instruction
-from tfgrpo.rendering.similarity_ngrams import NgramIndex, similarity
+from tfgrpo.rendering.experience_texts import instruction
+from tfgrpo.rendering.near_duplicates import NgramIndex, similarity
 from tfgrpo.store.canonical import digest
 
 ALIKE = 0.6

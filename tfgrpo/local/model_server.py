@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from tfgrpo.local.cache import check_weights
-from tfgrpo.local.local_errors import LocalModelError
+from tfgrpo.local.model_list import LocalModelError
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import install_hint
 

@@ -19,8 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from tfgrpo.local.local_errors import LocalModelError, disk_full
-from tfgrpo.local.model_list import LocalModel
+from tfgrpo.local.model_list import LocalModel, LocalModelError, disk_full
 from tfgrpo.store import atomic_write
 
 CHUNK = 1 << 20

@@ -30,7 +30,7 @@ from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE,
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
 from tfgrpo.store.address import anchor, is_address
 from tfgrpo.store.errors import InvalidOperation, SettingsError
-from tfgrpo.trust import trust_gate
+from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import of_proxy
 
 ADDRESSES = {
@@ -401,7 +401,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
         )
     if of_proxy(path, tables, given).needed:
-        trust_gate.require(of_proxy(path, tables))
+        trusted_folders.require(of_proxy(path, tables))
     try:
         settings: dict[str, Any] = {key: tables[key] for key in plain if key in tables}
         if "redact" in tables:

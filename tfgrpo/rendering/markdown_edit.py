@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store.canonical import is_id
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.word_diff import hunks

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfgrpo.rendering.example_texts import ExampleParts, example_parts, is_example
-from tfgrpo.rendering.instruction_texts import OBJECTIVE, instruction_ids, instructions
+from tfgrpo.rendering.experience_texts import (
+    OBJECTIVE,
+    ExampleParts,
+    example_parts,
+    instruction_ids,
+    instructions,
+    is_example,
+    one_line,
+)
 from tfgrpo.rendering.retrieve import Part
-from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.store.records import Library
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TypeAlias
 
-from tfgrpo.rendering.example_texts import is_example
-from tfgrpo.rendering.instruction_texts import instruction_ids
-from tfgrpo.rendering.similarity_ngrams import NgramIndex, PlainIndex
+from tfgrpo.rendering.experience_texts import instruction_ids, is_example
+from tfgrpo.rendering.near_duplicates import NgramIndex, PlainIndex
 from tfgrpo.store.errors import TfgrpoError
-from tfgrpo.store.records import Library
+from tfgrpo.store.history.walks import first_parents
+from tfgrpo.store.records import Json, Library, Version
+from tfgrpo.store.store import Store
 
 Rank: TypeAlias = Callable[[Library, str], Iterable[str]]
 """From a library and the text of a problem to the ids of experiences, the best first."""
@@ -81,3 +82,24 @@ def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
             hint="an experience has its id in `id`; labels such as G0 are no ids",
         )
     return order
+
+
+def trained_with(store: Store, version: Version) -> Json:
+    """The settings of the run that a version's history comes from: all on record, or `domain`,
+    `agent_objective` and `top_k` as a clone's version has them; {} for none."""
+    for ancestor in first_parents(store, version):
+        name = ancestor.meta.get("run")
+        if isinstance(name, str):
+            run = store.runs.find(name)
+            rendering = ancestor.meta.get("rendering")
+            if run is not None:
+                return run.config
+            return rendering if isinstance(rendering, dict) else {}
+    return {}
+
+
+def shown_in_training(config: Json) -> int | None:
+    """How many experiences a problem's prompt had in the run with these settings; None for all
+    of them, and for a number that is none, as somebody else's store may have it."""
+    most = config.get("top_k")
+    return most if isinstance(most, int) and not isinstance(most, bool) and most > 0 else None

@@ -20,7 +20,7 @@ from tfgrpo.domains.base import (
     answer_once,
 )
 from tfgrpo.model.endpoint import Answer, NoTools, Request
-from tfgrpo.rendering.instruction_texts import instructions
+from tfgrpo.rendering.experience_texts import instructions
 from tfgrpo.rollout.attempt import make_trajectory
 from tfgrpo.rollout.exact_rewards import exactly
 from tfgrpo.settings import Settings

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tfgrpo.rendering.example_texts import example_parts
+from tfgrpo.rendering.experience_texts import example_parts
 from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
 from tfgrpo.runs.gate_words import gate_of
 from tfgrpo.runs.run_issues import Issue, issues

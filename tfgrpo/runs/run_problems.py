@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.data import leakage, problems
-from tfgrpo.data.problems import Problem
+from tfgrpo.data.problems import Problem, describe_unread
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.data.unread_text import describe_unread
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import verifiable

@@ -1,7 +1,9 @@
 """What a settings file, a run's record or a remote needs to be allowed, in values and in words.
 
 Whatever could run code, or send something elsewhere, is one permission. Trust is given to all of a
-source's at once and rests on their values. `HARMLESS` and `JUDGED` name all settings.
+source's at once and rests on their values. `HARMLESS` and `JUDGED` name all settings. The name of a
+domain is taken apart: `choice:labels.txt+reward=my_module:score`, whose parts, an entry point or
+`module:name`, take the place of the domain's own.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +22,30 @@ from tfgrpo.data import datasets
 from tfgrpo.model.http_connection import LOOPBACK
 from tfgrpo.model.providers import ANY_HOST, own_variable
 from tfgrpo.model.secrets import variables
-from tfgrpo.trust.domain_spec import parts, split
+
+PARTS = {
+    "reward": "tfgrpo.rewards",
+    "rollout": "tfgrpo.rollouts",
+    "retrieve": "tfgrpo.retrievers",
+    "group": "tfgrpo.groups",
+}
+"""The parts that a name can have, and the groups of their entry points."""
+_PLACE = r"[A-Za-z_][\w.-]*(?::[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)?"
+_part_pattern = re.compile(rf"\+({'|'.join(PARTS)})=({_PLACE})\Z")
+
+
+def split(spec: str) -> tuple[str, str]:
+    """A name without its parts, and the parts as they were written."""
+    base = spec
+    while match := _part_pattern.search(base):
+        base = base[: match.start()]
+    return base, spec[len(base) :]
+
+
+def parts(written: str) -> dict[str, str]:
+    """Each part's place, by its name; the last one counts where there are two."""
+    return dict(one.split("=", 1) for one in written.split("+")[1:])
+
 
 UPSTREAMS = ("upstream", "anthropic", "gemini", "bedrock")
 """What a proxy's file calls the providers of each API."""

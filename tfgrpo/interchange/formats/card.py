@@ -13,7 +13,7 @@ from tfgrpo.costs.accounts import addresses, costs, total
 from tfgrpo.interchange.format_types import Content, Document, Format, Item, SourceFile
 from tfgrpo.interchange.formats import markdown
 from tfgrpo.interchange.library_files import DESCRIPTION, NAME, Outgoing, about
-from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.store.canonical import canonical, digest, is_id
 from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.history.signed_outside import signature

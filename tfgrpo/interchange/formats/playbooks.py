@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from tfgrpo.interchange.format_types import Content, Format, Item, Skipped, SourceFile
 from tfgrpo.interchange.formats import labelled_lines
 from tfgrpo.interchange.library_files import Outgoing
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store.history.blame import blame
 from tfgrpo.store.records import Event, Json
 

@@ -1,5 +1,5 @@
-"""An experience a row: JSONL, and CSV with every cell in quotes and a mark before what a sheet would
-compute. Read from any rows with a text; other short values become evidence."""
+"""An experience a row: JSONL, and CSV with every cell in quotes and a mark before what a sheet
+would compute. Read from any rows with a text; other short values become evidence."""
 
 from __future__ import annotations
 

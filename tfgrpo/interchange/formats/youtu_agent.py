@@ -10,7 +10,7 @@ from tfgrpo.interchange import yaml_text
 from tfgrpo.interchange.format_types import Content, Format, Skipped, SourceFile
 from tfgrpo.interchange.formats import labelled_lines
 from tfgrpo.interchange.library_files import NAME, Outgoing, about
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.rendering.experience_texts import one_line
 
 INTRODUCTION = "Before you solve a problem, read what earlier ones taught and use what applies:"
 

@@ -3,7 +3,7 @@ tools, are written anew as well.
 
 The reflection model is shown the words that `agent_objective` stands for, or a tool's description,
 and what attempts under them came to, and writes others. These are candidates like any other
-(`[objective] …`, `[tool NAME] …`, `rendering/instruction_texts.py`): they belong to every problem,
+(`[objective] …`, `[tool NAME] …`, `rendering/experience_texts.py`): they belong to every problem,
 an attempt that is not shown one has the words before, and what is measured to help enters. Where a
 library has such words already, the candidate stands in their place, and is a MODIFY of them
 (`learn/rivals.py`). No code looks whether the form of an answer was lost: attempts that lose it are
@@ -41,7 +41,7 @@ from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
 from tfgrpo.model.response import count_tokens
 from tfgrpo.model.structured_answers import Typed, unbounded_text
-from tfgrpo.rendering.instruction_texts import (
+from tfgrpo.rendering.experience_texts import (
     OBJECTIVE,
     instruction,
     instruction_text,

@@ -26,8 +26,7 @@ from tfgrpo.learn.reflection import Advantage, Lesson, Question, Reflection, com
 from tfgrpo.model.client import Calls
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.structured_answers import unbounded_text
-from tfgrpo.rendering.example_texts import is_example
-from tfgrpo.rendering.instruction_texts import instruction
+from tfgrpo.rendering.experience_texts import instruction, is_example
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from starlette.responses import Response
 
-from tfgrpo.checked_out_file import write_library
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.hand_edits import write_library
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.store.errors import StaleVersion
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import Move, ids_of, moved, moves

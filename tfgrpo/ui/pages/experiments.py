@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from tfgrpo.checked_out_file import write_library
+from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import (
     GUARDS,

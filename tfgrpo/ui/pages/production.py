@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 from starlette.responses import Response
 
-from tfgrpo.checked_out_file import write_library
+from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement import collection
 from tfgrpo.production.branch_since import DecidedMove, decided_move, in_force_since
 from tfgrpo.production.by_day import (

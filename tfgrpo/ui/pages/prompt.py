@@ -7,9 +7,9 @@ from typing import NamedTuple
 from starlette.responses import Response
 
 from tfgrpo.model.response import count_tokens
+from tfgrpo.rendering.experience_texts import one_line
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
-from tfgrpo.rendering.text_lines import one_line
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import DIGITS, Visit
 from tfgrpo.ui.sortable_tables import Column, file_of, table

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from starlette.responses import Response
 
-from tfgrpo.checked_out_file import write_library
+from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement.proposal_comments import Discussion, ask, comment, discussions, withdraw
 from tfgrpo.improvement.proposals import (
     PARTS,

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from tfgrpo.checked_out_file import write_library
+from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement.proposal_reopening import reopen
 from tfgrpo.improvement.proposals import get_proposal
 from tfgrpo.store.errors import TfgrpoError
