@@ -250,9 +250,7 @@ async def check_model(
 
 
 def check_endpoints(
-    models: ModelSettings,
-    environment: Mapping[str, str],
-    listed: Sequence[ListedEndpoint] = (),
+    models: ModelSettings, environment: Mapping[str, str], listed: Sequence[ListedEndpoint] = ()
 ) -> None:
     """Raises what `open_endpoints` would raise for a missing key or an unknown local model."""
     from tfgrpo.local.model_list import find

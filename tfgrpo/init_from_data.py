@@ -32,13 +32,7 @@ from tfgrpo.data.problems import share, sizes
 from tfgrpo.data.readers import Row
 from tfgrpo.data.row_shapes import in_our_shape, index_base
 from tfgrpo.model.settings import DEFAULT_MODEL
-from tfgrpo.settings import (
-    FILE,
-    LOCAL_TOKENS,
-    SHORT_ANSWERS,
-    SHORT_TOKENS,
-    fitting_samples,
-)
+from tfgrpo.settings import FILE, LOCAL_TOKENS, SHORT_ANSWERS, SHORT_TOKENS, fitting_samples
 from tfgrpo.store.atomic_write import SHARED, write
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.wording import plural

@@ -12,14 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypeGuard, TypeVar, get_args
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tfgrpo import domains
 from tfgrpo.agents.agent_settings import AgentSettings
@@ -240,9 +233,7 @@ def named(*layers: Mapping[str, Any]) -> set[str]:
 
 
 def build(
-    kind: type[S],
-    *layers: Mapping[str, Any],
-    find_domain: Callable[[str], Domain] = domains.find,
+    kind: type[S], *layers: Mapping[str, Any], find_domain: Callable[[str], Domain] = domains.find
 ) -> S:
     """Settings from layers, the first value winning; objectives in none are the domain's. Raises
     SettingsError in the words of the flag or key, and DomainError."""

@@ -202,10 +202,7 @@ def about(out: Outgoing) -> dict[str, object]:
 
 
 def export(
-    store: Store,
-    revision: str | Version = "HEAD",
-    format: str = "json",
-    **about_it: Unpack[About],
+    store: Store, revision: str | Version = "HEAD", format: str = "json", **about_it: Unpack[About]
 ) -> Iterator[str]:
     """The pieces of a file that holds the library at a revision, without what was redacted. Raises
     UnreadableLibrary for a format that cannot be written."""

@@ -179,8 +179,7 @@ class Reading:
             what = "nested too deep, or no Markdown"
             self.skip(run[0] + self.start, run[-1] + self.start, what)
         return MarkdownItems(
-            tuple(sorted(self.items, key=lambda item: item.line or 0)),
-            tuple(sorted(self.skipped)),
+            tuple(sorted(self.items, key=lambda item: item.line or 0)), tuple(sorted(self.skipped))
         )
 
 

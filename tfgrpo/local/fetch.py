@@ -33,10 +33,7 @@ class _Meter:
 
 
 def fetch(
-    model: LocalModel,
-    folder: Path,
-    progress: Progress | None = None,
-    source: Source = "auto",
+    model: LocalModel, folder: Path, progress: Progress | None = None, source: Source = "auto"
 ) -> Path:
     """Put `model` into `folder`, checked by size and SHA-256, and return its path.
 

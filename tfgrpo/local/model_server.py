@@ -91,12 +91,7 @@ class LocalServer:
     not ready after `ready_timeout` seconds.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        model: str,
-        options: ServerOptions = ServerOptions(),
-    ) -> None:
+    def __init__(self, path: Path, model: str, options: ServerOptions = ServerOptions()) -> None:
         if not path.is_file():
             raise LocalModelError(
                 f"there are no weights at {path}", hint=f"tfgrpo model get {model}"
@@ -107,8 +102,7 @@ class LocalServer:
         if command is None:
             if importlib.util.find_spec("xllamacpp") is None:
                 raise LocalModelError(
-                    "the engine for local models is not installed",
-                    hint=install_hint("local"),
+                    "the engine for local models is not installed", hint=install_hint("local")
                 )
             command = child_processes.python("-m", "tfgrpo.local.model_process")
         self.model = model

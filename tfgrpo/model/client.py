@@ -333,12 +333,7 @@ class Calls:
             request = self._widened(call)
             urgent = call.request.stage not in PATIENT
             again, prompt = call.number > 1, call.prompt if self.fleet.shared else b""
-            place = await self.fleet.enter(
-                prompt,
-                again=again,
-                urgent=urgent,
-                avoid=call.failed_at,
-            )
+            place = await self.fleet.enter(prompt, again=again, urgent=urgent, avoid=call.failed_at)
             try:
                 reserved = await self._reserve(call, request)
             except BaseException:
@@ -409,11 +404,7 @@ class Calls:
             task.exception()  # whoever asked may be gone: nobody else will look at it
 
     async def _send(
-        self,
-        call: _Attempts,
-        widened: Request,
-        place: tuple[Member, float],
-        reserved: Reservation,
+        self, call: _Attempts, widened: Request, place: tuple[Member, float], reserved: Reservation
     ) -> Answer:
         """Sends a request once and journals its answer. Its cost is settled after that: whoever
         shares the budget reads it there."""

@@ -59,11 +59,5 @@ def write(out: Outgoing) -> Iterator[str]:
 
 
 FORMAT = Format(
-    "json",
-    "Youtu-Agent's experiences.json: label → text",
-    "json",
-    "texts",
-    detect,
-    read,
-    write,
+    "json", "Youtu-Agent's experiences.json: label → text", "json", "texts", detect, read, write
 )
