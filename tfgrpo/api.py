@@ -200,7 +200,6 @@ def run_sync(call: Callable[..., Awaitable[T]], *arguments: Any, **options: Any)
 
 
 def _run_beside(work: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives on a loop in another thread."""
     running: Future[asyncio.Task[T]] = Future()
     outcome: Future[T] = Future()
 
@@ -241,8 +240,6 @@ def _loop_is_running() -> bool:
 
 
 def _waiting(call: Callable[P, Awaitable[T]]) -> Callable[P, T]:
-    """The call that does what an asynchronous one does, and waits for it."""
-
     @wraps(call)
     def waits(*arguments: P.args, **options: P.kwargs) -> T:
         return run_sync(call, *arguments, **options)
@@ -256,8 +253,6 @@ prove_sync, improve_sync = _waiting(prove), _waiting(improve)
 
 
 class _Request:
-    """What a caller asks for, taken apart: the store, Python objects, and options by name."""
-
     def __init__(
         self, store: StoreLike, config: object, options: Mapping[str, object], *, make: bool = False
     ) -> None:
@@ -374,7 +369,6 @@ class _Request:
         return read_options(options)
 
     def _given_domain(self) -> dict[str, Domain]:
-        """The domain that was given as an object, by the name it has in records."""
         verify, domain = self._options.pop("verify", None), self._options.get("domain")
         if verify is not None:
             if domain is not None:
@@ -391,7 +385,6 @@ class _Request:
         return {name: domain.identified()}
 
     def _given_agent(self) -> dict[str, Callable[..., Any]]:
-        """The agent that was given as a function, by the name it has in records."""
         agent = self._options.get("agent")
         if agent is None or isinstance(agent, str):
             return {}
@@ -470,7 +463,6 @@ def _write_rows(folder: Path, rows: object, aside: Path | None) -> Path:
 
 
 def _count(name: str, value: object, usual: int) -> int:
-    """A number of 1 or more. Raises SettingsError."""
     if value is None:
         return usual
     if not is_count(value):

@@ -79,7 +79,6 @@ def _set(root: str) -> str:
 
 
 def _settings(root: str) -> dict[str, Any]:
-    """The author's name and what is said of signing, if anything can be read."""
     try:
         with open(os.path.join(root, "tfgrpo.toml"), "rb") as file:
             import tomllib  # which takes as long to load as all that a checkout needs
@@ -98,7 +97,6 @@ def _git(root: str | None) -> str:
 
 
 def _config(root: str | None, key: str) -> str:
-    """A setting of git's, if git is here and has it."""
     command = ["git", *(["-C", root] if root else []), "config", key]
     try:
         return (_spawned if hasattr(os, "posix_spawnp") else _run)(command)
@@ -130,7 +128,6 @@ def _spawned(command: list[str]) -> str:
 
 
 def _run(command: list[str]) -> str:
-    """Does what `_spawned` does, where processes cannot be spawned so."""
     import subprocess
 
     try:
@@ -143,7 +140,6 @@ def _run(command: list[str]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """What git needs to find its settings."""
     return child_processes.without_keys("GIT_")
 
 

@@ -132,7 +132,6 @@ def _fleet(
     options: EndpointOptions,
     environment: Mapping[str, str],
 ) -> tuple[FleetEndpoint, ...]:
-    """The listed endpoints, which share what is found out of any: they serve one model."""
     fleet: list[FleetEndpoint] = []
     for one in listed:
         key = key_for(one.base_url, one.api_key_env, environment)
@@ -278,7 +277,6 @@ def _reflection_address(models: ModelSettings) -> Address:
 
 
 def _options(manner: Mapping[str, Any], environment: Mapping[str, str]) -> EndpointOptions:
-    """How an endpoint is asked, with its headers. Raises EndpointError for an unset variable."""
     headers, secrets = dict(manner.get("extra_headers", {})), []
     for header, value in headers.items():
         if value.startswith(FROM_ENVIRONMENT):

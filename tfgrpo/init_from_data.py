@@ -109,7 +109,6 @@ def shaped(rows: Sequence[Row], own: OwnData) -> list[Row]:
 
 
 def _with_reference(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose conversation ends with an answer with that as a field of its own."""
     turns, fields = row.get("messages"), dict(row)
     if not isinstance(turns, list) or any(is_filled(row.get(name)) for name in ANSWERS):
         return fields
@@ -195,7 +194,6 @@ def write_files(folder: Path, plan: DataPlan) -> list[Path]:
 def _items(
     rows: Sequence[Row], columns: ColumnGuess, scalars: Mapping[str, Column]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows that can be used as problems, and what was left out, a line each."""
     items: dict[str, dict[str, Any]] = {}
     conflicts: set[str] = set()
     empty = twice = 0
@@ -231,7 +229,6 @@ def _labels(items: Sequence[Mapping[str, Any]]) -> Counter[str]:
 
 
 def _well_spelled(items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Items whose label is not likely misspelled, and what to say of labels like others."""
     alike = look_alikes(_labels(items))
     lines = [f"{pair}: make them one if they are" for pair in alike if not pair.is_rare]
     rare = {pair.label: pair for pair in alike if pair.is_rare}
@@ -244,7 +241,6 @@ def _well_spelled(items: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], li
 def _answer(
     row: Mapping[str, Any], columns: ColumnGuess, scalars: Mapping[str, Column]
 ) -> str | list[str]:
-    """A row's answer, or all that are right; a label is one line."""
     if not columns.answers:
         return ""
     if scalars:
@@ -262,7 +258,6 @@ def _answer(
 
 
 def _scalars(rows: Sequence[Row], columns: ColumnGuess) -> dict[str, Column]:
-    """What makes values of JSON of the texts of each answer field, where there are several."""
     if columns.kind != "json" or len(columns.answers) < 2:
         return {}
     return {
@@ -271,7 +266,6 @@ def _scalars(rows: Sequence[Row], columns: ColumnGuess) -> dict[str, Column]:
 
 
 def _scalar(cell: object, column: Column) -> object:
-    """A cell as JSON has it, its text as the column is read; None where it is empty."""
     if is_empty(cell):
         return None
     return column.read(cell.strip()) if isinstance(cell, str) else cell
@@ -280,7 +274,6 @@ def _scalar(cell: object, column: Column) -> object:
 def _split(
     items: Sequence[dict[str, Any]], sizes: Sizes, kind: Kind
 ) -> dict[str, list[dict[str, Any]]]:
-    """The items of every file: train, gate and heldout; labels are dealt out evenly."""
     order = list(items)
     random.Random("tfgrpo/own data").shuffle(order)
     count = len(order)
@@ -330,17 +323,14 @@ def _shares(sizes: Mapping[str, int], size: int, room: Mapping[str, int]) -> dic
 
 
 def _label(item: Mapping[str, Any]) -> str:
-    """An item's label; of several the first."""
     return next(iter(answer_texts(item["answer"])), "")
 
 
 def _unseen(heldout: Sequence[dict[str, Any]], used: Sequence[dict[str, Any]]) -> int:
-    """How many labels are held out of which none is learned from."""
     return len({_label(item) for item in heldout} - {_label(item) for item in used})
 
 
 def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Items label by label in turn, each label's in their order."""
     piles: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         piles.setdefault(_label(item), []).append(item)
@@ -399,7 +389,6 @@ def _settings(
     split: Mapping[str, Sequence[object]],
     sizes: Sizes,
 ) -> str:
-    """The settings file, every line of it with what it is for."""
     kind, local = columns.kind, own.is_local
     used = min(len(split["train"]), sizes.train)
     batch = -(-used // max(1, -(-used // sizes.batch)))
@@ -464,14 +453,12 @@ def _model_lines(own: OwnData) -> list[str]:
 
 
 def _table(rows: Sequence[tuple[str, object, str]]) -> list[str]:
-    """Lines of TOML, with the comments below each other where they fit."""
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value, _ in rows]
     width = min(34, max(map(len, lines)) + 2)
     return [f"{line:<{width}}  # {about}" for line, (_, _, about) in zip(lines, rows, strict=True)]
 
 
 def _fields_toml(items: Sequence[Mapping[str, Any]]) -> str:
-    """The rules of the fields that the answers have, for `json:fields.toml`."""
     from tfgrpo.data.problems import Problem
     from tfgrpo.domains.json_fields import FieldRules, fields_in
 

@@ -245,7 +245,6 @@ class Project:
 
 
 def _address(layer: Mapping[str, Any]) -> object:
-    """The address of models that a layer of settings names, if any."""
     return layer.get("base_url") or layer.get("base-url")
 
 
@@ -308,7 +307,6 @@ def store_permissions(store: Store) -> list[Permissions]:
 
 
 def _rubrics(specs: Iterable[str], folder: Path) -> Iterator[Permissions]:
-    """Yields what the rubrics need that are named as domains."""
     for spec in dict.fromkeys(specs):
         name, _, argument = split(spec)[0].partition(":")
         if name == "rubric" and (folder / argument).is_file():

@@ -252,22 +252,18 @@ def own_files(store: Store, written: Sequence[str]) -> list[Path]:
 
 
 def _goes(store: Store, path: Path) -> bool:
-    """Whether a file is a database of ours, which is written anew, or was left by a kill."""
     databases = (str(store.path.resolve()), os.path.realpath(traffic_path(store.file)))
     names = {database + ending for database in databases for ending in ("", "-wal", "-shm")}
     return str(path.resolve()) in names or redactions.TEMPORARY.fullmatch(path.name) is not None
 
 
 def _library_files(store: Store, written: Sequence[str]) -> list[Path]:
-    """The library's files beside the store, and those that `tfgrpo bisect` has out, that hold a
-    form of a text."""
     current = [store.path.parent / f"{SNAPSHOT}.{ending}" for ending in ENDINGS.values()]
     tried = bisect_judges.library_files(trial_folder(store))
     return [path for path in (*current, *tried) if redactions.holds(path, written)]
 
 
 def _rewrite_library(store: Store, written: Sequence[str]) -> list[Path]:
-    """Writes the library's files again, those that hold a text."""
     rewritten = []
     for format_, ending in ENDINGS.items():
         path = store.path.parent / f"{SNAPSHOT}.{ending}"

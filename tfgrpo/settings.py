@@ -103,7 +103,6 @@ class Settings(BaseModel):
     @field_validator("patience", mode="before")
     @classmethod
     def _seconds(cls, value: object) -> object:
-        """Takes `90`, `90s`, `10m` and `2h` for seconds."""
         match = SPAN.match(value.strip()) if isinstance(value, str) else None
         if isinstance(value, str) and match is None:
             raise ValueError(f"{value!r} is no time: write 90s, 10m or 2h")
@@ -272,7 +271,6 @@ def build(
 
 
 def _meant(kind: type[Settings], name: str) -> str:
-    """What to type for a setting that there is not."""
     import difflib
 
     if name in (part.name for part in fields(Domain)):

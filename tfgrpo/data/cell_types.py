@@ -100,7 +100,6 @@ def _numbers(name: str, texts: Sequence[str], values: int) -> Column:
 
 
 def _dates(name: str, texts: Sequence[str]) -> Column | None:
-    """A column of dates; None for what is none, or may be read in two ways."""
     if not any(as_date(text) or SLASHED.fullmatch(text) for text in texts):
         return None
     slashed = [match for text in texts if (match := SLASHED.fullmatch(text))]

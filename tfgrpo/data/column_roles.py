@@ -142,7 +142,6 @@ def _decimal_commas(rows: Sequence[Fields], name: str) -> list[str]:
 
 
 def _check_kind(kind: Kind, rows: Sequence[Fields], answers: Sequence[str]) -> None:
-    """Raises DatasetError where answers are not of a kind."""
     if kind == "rubric":
         return
     if not answers:
@@ -192,7 +191,6 @@ def guess_kind(rows: Sequence[Fields], answers: tuple[str, ...]) -> tuple[Kind, 
 
 
 def _named(names: Sequence[str], usual: Sequence[str]) -> str | None:
-    """The field whose name comes first among the usual ones."""
     folded: dict[str, str] = {}
     for name in names:
         folded.setdefault(fold(name), name)

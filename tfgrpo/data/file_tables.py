@@ -41,7 +41,6 @@ def _is_table(whole: Fields, name: str) -> bool:
 
 
 def _page(whole: Fields, name: str) -> list[Any] | None:
-    """The rows of a page of the Hub's. Raises DatasetError where a cell was cut short."""
     listed = whole.get("rows")
     if not isinstance(listed, list) or not listed or not all(map(_is_page_row, listed)):
         return None
@@ -56,7 +55,6 @@ def _page(whole: Fields, name: str) -> list[Any] | None:
 
 
 def _split(whole: Fields) -> list[Any] | None:
-    """The rows where names and cells stand apart, as in pandas' `split`."""
     names, data = whole.get("columns"), whole.get("data")
     if not isinstance(names, list) or not isinstance(data, list):
         return None
@@ -83,7 +81,6 @@ def _by_name(whole: Fields) -> list[Any] | None:
 
 
 def _columns(whole: Fields, name: str) -> list[Any] | None:
-    """The rows where each column is a list. Raises DatasetError where one is shorter."""
     columns = list(whole.values())
     if not columns or not all(isinstance(one, list) and one for one in columns):
         return None
@@ -111,7 +108,6 @@ def _asks(fields: Fields) -> bool:
 
 
 def _questions(fields: Fields) -> list[Any]:
-    """The cells whose fields have a usual name of what is asked."""
     return [cell for key, cell in fields.items() if key.strip().casefold() in QUESTIONS]
 
 
@@ -128,7 +124,6 @@ def _is_page_row(value: object) -> bool:
 
 
 def _is_rows(value: object) -> bool:
-    """Whether a value may be what the file holds: a list, and no row's conversation."""
     if not isinstance(value, list):
         return False
     return not (value and isinstance(value[0], dict) and _is_turn(value[0]))

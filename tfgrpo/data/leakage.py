@@ -182,7 +182,6 @@ def _key(problem: Problem) -> str:
 
 
 def _own_texts(problems: Sequence[Problem]) -> list[str]:
-    """The words of each problem, of conversations without those of the application."""
     examples = shared_turns(list(dict.fromkeys(one.messages for one in problems if one.messages)))
     return [
         "\n\n".join(text for _, text in own_words(problem.messages, examples)) or problem.problem
@@ -199,7 +198,6 @@ def _numbers(text: str) -> Counter[str]:
 
 
 def _shared(training: Sequence[str], evaluation: Sequence[str]) -> Callable[[int], list[int]]:
-    """What gives, for an evaluation problem, the training problems most like it."""
     wanted: dict[int, list[int]] = defaultdict(list)
     sizes = []
     for number, text in enumerate(evaluation):

@@ -216,7 +216,6 @@ def _problem(
 
 
 def _with_rest(problem: Problem, row: Row, known: Collection[str]) -> Problem:
-    """Returns a problem with those fields of its row in `meta` that are not known otherwise."""
     rest = {name: value for name, value in row.fields.items() if name not in (*known, ORIGIN)}
     for name, value in list(rest.items()):
         try:
@@ -240,7 +239,6 @@ def _shaped(
 
 
 def _with_json(row: Row, names: Iterable[str]) -> Row:
-    """A row whose answer, where it is an object, is JSON text."""
     objects = {
         name: json.dumps(row.fields[name], ensure_ascii=False, default=float)
         for name in names
@@ -250,7 +248,6 @@ def _with_json(row: Row, names: Iterable[str]) -> Row:
 
 
 def _instructed(fields: Mapping[str, Any], value: object) -> object:
-    """An instruction with what it is about, where a row has `instruction` and `input`."""
     instruction = fields.get("instruction")
     whole = isinstance(instruction, str) and instruction.strip()
     if not whole or value not in (MISSING, "", fields.get("input")):
@@ -260,7 +257,6 @@ def _instructed(fields: Mapping[str, Any], value: object) -> object:
 
 
 def _listed_answers(value: object) -> list[str]:
-    """The answers of a row that has a list of those that are right; else none."""
     if not isinstance(value, list):
         return []
     texts = [_as_text(one) for one in value]
@@ -303,7 +299,6 @@ def _missing_field(row: Row, name: str, their_name: str, value: object) -> Datas
 
 
 def _field(fields: Mapping[str, Any], name: str) -> Any:
-    """A field of a row, `a.b` being the field b of the object a; MISSING if not there."""
     if name in fields:
         return fields[name]
     first, dot, rest = name.partition(".")
@@ -329,7 +324,6 @@ def _messages(value: object) -> tuple[Message, ...]:
 
 
 def _content(value: object) -> str:
-    """What a turn says; nothing where a part of it is no text."""
     if not isinstance(value, list):
         return value if isinstance(value, str) else ""
     texts = [part.get("text") if isinstance(part, dict) else part for part in value]
@@ -337,7 +331,6 @@ def _content(value: object) -> str:
 
 
 def _not_a_conversation(value: list[object]) -> str:
-    """What is wrong with the first turn that is none, in words."""
     for number, turn in enumerate(value, 1):
         if _messages([turn]):
             continue

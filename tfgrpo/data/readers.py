@@ -79,7 +79,6 @@ def _known(cell: Any) -> Any:
 
 
 def _loads(text: str) -> Any:
-    """What JSON says, in which the same is null. Raises ValueError and RecursionError."""
     return json.loads(
         text, parse_constant=lambda _: None, parse_float=lambda digits: _known(float(digits))
     )
@@ -202,7 +201,6 @@ def _parsed(line: str, where: str) -> object:
 
 
 def _whole(row: object, where: str) -> object:
-    """A row that can be written again. Raises DatasetError for half a character."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -254,7 +252,6 @@ def _row_line(number: int, row: object) -> str:
 
 
 def _unusable(fields: dict[object, object]) -> Iterator[tuple[object, Exception]]:
-    """Yields the fields that cannot be written, each with the reason."""
     for name, value in fields.items():
         try:
             _json_line({name: value})

@@ -149,7 +149,6 @@ def _options(
 
 
 def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
-    """Whether an answer can be one of these columns: its letter, index or text."""
     text = _text(key).strip("()[]. ").upper()
     if text in _letters(len(columns)) or text in (fold(name).upper() for name in columns):
         return True
@@ -160,7 +159,6 @@ def _named(key: Any, columns: list[str], row: Mapping[str, Any]) -> bool:
 
 
 def _listed(value: Any) -> tuple[list[str], list[str]]:
-    """Labels and texts of options: a list, an object of two lists, or of texts by label."""
     value = _unpacked(value)
     if isinstance(value, dict) and isinstance(value.get("text"), list):
         texts = [_text(one) for one in value["text"]]
@@ -189,8 +187,6 @@ def _listed(value: Any) -> tuple[list[str], list[str]]:
 
 
 def _unpacked(value: Any) -> Any:
-    """Returns options that a table holds as text, in JSON or as Python prints them, as what they
-    are; any other value as it is."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     for read in (json.loads, ast.literal_eval):

@@ -71,7 +71,6 @@ def plan(
 
 
 def _had_text(store: Store, id: str, text: str, ranges: Sequence[tuple[int, int]]) -> bool:
-    """Whether an experience had that text, or one that was redacted, in these ranges."""
     return any(
         event.redacted or (event.text is not None and one_line(event.text) == text)
         for event in store.history(id)
@@ -148,7 +147,6 @@ def _origin(version: Version) -> object:
 
 
 def _check(document: Document, batches: Sequence[Batch], live: set[str]) -> None:
-    """Raises UnreadableLibrary for the first operation that cannot apply, before any is made."""
     for batch in batches:
         touched: set[str] = set()
         for operation, line in zip(batch.operations, batch.lines, strict=True):

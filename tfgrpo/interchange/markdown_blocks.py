@@ -161,7 +161,6 @@ class Reading:
         return "\n".join(rows)
 
     def _runs(self) -> list[list[int]]:
-        """The lines with words in them that no block was read from, by neighbours."""
         runs: list[list[int]] = []
         for number, line in enumerate(self.lines):
             if number in self.covered or not WORD.search(line):
@@ -228,7 +227,6 @@ def _parser() -> MarkdownIt:
 
 
 def _walk(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
-    """Reads the blocks of a document, a quotation or a point, introduced by `prefix`."""
     waiting: tuple[str, int] | None = None
     while at < end:
         token, close = tokens[at], _closing(tokens, at)
@@ -322,7 +320,6 @@ def _paragraph(
 
 
 def _bold_heading(text: str) -> bool:
-    """Whether a paragraph is a heading in all but name: a few words, all of them bold."""
     bold = BOLD.match(text) if len(text) <= SHORT and not INTRODUCES.search(text) else None
     return bool(
         bold and len(text.split()) <= SENTENCE and not re.search(r"[.!?]\s*\Z", bold["text"])

@@ -140,7 +140,6 @@ def _record(
 
 
 def _files(path: Path) -> Iterator[tuple[Path, int]]:
-    """Yields the files of attempts, each with its step from 0, in the order of the steps."""
     if not path.is_dir():
         named = STEP.match(path.resolve().parent.name)
         yield path, int(named[1]) if named else 0

@@ -121,7 +121,6 @@ class _Translator:
         self._tables["train"]["data"] = f"{str(data).split(':')[0]}:{count}" if count else str(data)
 
     def _agent(self) -> None:
-        """Takes the agent's instructions, which say what form an answer has, and its turns."""
         train = self._tables["train"]
         for key in list(self._settings):
             if key.rpartition(".")[2] == "instructions":

@@ -206,7 +206,6 @@ def _pip_download(
 
 
 def _largest(folder: Path) -> int:
-    """The size of the largest file under `folder`: the wheel that pip is downloading."""
     largest = 0
     for place, _, names in os.walk(folder):
         for name in names:

@@ -285,7 +285,6 @@ class Budget:
         )
 
     def _amount(self, prompt: int, completion: int, price: Price | None) -> int:
-        """What a call costs at most: cached tokens may be dearer than the others."""
         cached = prompt if price and (price.cached or 0.0) > price.prompt else 0
         return self.cost(Answer("", "", prompt, cached, completion), price)
 

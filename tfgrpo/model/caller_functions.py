@@ -51,8 +51,6 @@ def is_of_tfgrpo(function: object) -> bool:
 
 
 class _Description:
-    """Digests of values, each described once."""
-
     def __init__(self) -> None:
         self._known: dict[int, tuple[object, str]] = {}
         self._inert = 0
@@ -147,7 +145,6 @@ class _Description:
         return [code.co_code.hex(), code.co_flags, code.co_argcount, names, constants]
 
     def _globals(self, function: FunctionType, written: set[str]) -> dict[str, object]:
-        """What a function takes from its module, and from others of the caller's."""
         values: dict[str, object] = {}
         for code in _codes(function.__code__):
             waiting = [("global ", function.__globals__, _global_names(code) - written)]
@@ -185,7 +182,6 @@ def _is_written(name: str, value: object) -> bool:
 
 
 def _codes(code: CodeType) -> list[CodeType]:
-    """A function's code and that of the functions in it."""
     inner = [one for one in code.co_consts if isinstance(one, CodeType)]
     return [code, *(deeper for one in inner for deeper in _codes(one))]
 
@@ -198,7 +194,6 @@ def _global_names(code: CodeType) -> set[str]:
 
 
 def _written_by(kind: type, method: object) -> set[str]:
-    """The names of what a method writes to, with those of its class that it calls."""
     written, known = set[str](), list[FunctionType]()
     waiting = [method, getattr(kind, "__call__", None)]  # noqa: B004
     while waiting:
@@ -248,7 +243,6 @@ def _is_installed(value: FunctionType | type | ModuleType) -> bool:
 
 @functools.cache
 def _standard() -> tuple[str, ...]:
-    """What paths of the standard library begin with."""
     import sysconfig
 
     home = os.path.realpath(sysconfig.get_path("stdlib"))
@@ -296,7 +290,6 @@ def is_async(function: object) -> bool:
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
-    """What a function gives, in a daemon thread of its own. Raises what it raises."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
     context = contextvars.copy_context()

@@ -320,7 +320,6 @@ class Calls:
             raise
 
     async def _record(self, call: _Attempts, key: bytes, answer: Answer) -> None:
-        """Journals an answer, and with it what earlier tries have cost."""
         await self._journal.append(self._row(call, key, answer))
         if self._budget:
             self._budget.record(call.unrecorded)
@@ -380,7 +379,6 @@ class Calls:
         return request if tokens == request.max_tokens else replace(request, max_tokens=tokens)
 
     async def _reserve(self, call: _Attempts, request: Request) -> Reservation:
-        """Sets aside what a call could cost. Raises BudgetReached and _AnsweredElsewhere."""
         if self._budget is None:
             self._look_again(call)
             return Reservation(0, request.max_tokens)
@@ -427,7 +425,6 @@ class Calls:
         reserved: Reservation,
         bill: _Bill,
     ) -> Answer:
-        """What a member of the fleet answers; the bill has what it costs, whatever comes of it."""
         member, entered = place
         self.meter.in_flight += 1
         request = widened
@@ -480,13 +477,11 @@ class Calls:
         return answer
 
     def _first(self, key: bytes, answer: Answer) -> Answer:
-        """A call's answer that was journalled first: this one, or another process's."""
         there = self._runs.call(key)
         same = there is None or there.answer == answer.journal_fields()
         return answer if there is None or same else Answer(**there.answer)
 
     def _look_for_cut(self, request: Request, answer: Answer) -> None:
-        """Notices a prompt of which the server has read a part alone."""
         short = answer.prompt_tokens < sum(len(text) for _, text in request.messages) // 6
         if short and not answer.estimated:
             self.endpoint.adaptation.prompt_read(answer.prompt_tokens, prompt_tokens(request))
@@ -499,7 +494,6 @@ class Calls:
         return more and self._widened(call).max_tokens > widened.max_tokens
 
     def _waste(self, call: _Attempts, paid: Answer, bill: _Bill) -> None:
-        """Takes note of what a try has cost that gave no answer."""
         call.wasted.append(paid)
         call.unrecorded += bill.cost
         bill.unrecorded = bill.cost

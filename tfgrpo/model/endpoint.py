@@ -270,7 +270,6 @@ class Endpoint:
             raise Transient(self.scrub(str(error))[:300], paid=paid) from None
 
     def _leave_out(self, refused: set[str]) -> None:
-        """Leaves out from now on what was refused, since that has helped."""
         adaptation = self.adaptation
         if dropped := sorted(refused - adaptation.refused - {"max_tokens", "response_format"}):
             adaptation.note(f"does not take {', '.join(dropped)}: left out")
@@ -293,7 +292,6 @@ class Endpoint:
         return True
 
     def _read(self, response: object, request: Request, seconds: float) -> Answer:
-        """The answer that a response holds. Raises UnusableResponse."""
         sent = self.adaptation.sent()
         if request.wire is None:
             if request.heard is not None:
@@ -306,7 +304,6 @@ class Endpoint:
         return replace(_answer(read, request, seconds), sent=sent, wire=body)
 
     def _where(self, request: Request) -> tuple[str, Any]:
-        """The path of a request, and what the client is told of it."""
         if request.wire is None:
             return self._path, {}
         more: dict[str, Any] = dict(wires.headers(request.wire, self.api_key))
@@ -332,7 +329,6 @@ class Endpoint:
         return {**response, "choices": [scrubbed if first else None]} if choices else response
 
     def _unusable(self, error: UnusableBody, request: Request, arrived: str = "") -> Transient:
-        """The error for a body that cannot be read; what arrived of an answer is paid for."""
         arrived = arrived or error.body.decode("utf-8", "replace")
         paid = _unusable_answer(request, None, arrived) if error.status < 300 else None
         return Transient(self.scrub(responses.as_text(error)), paid=paid)
@@ -349,7 +345,6 @@ class Endpoint:
 
     @property
     def _secrets(self) -> list[str]:
-        """The key and the headers that came from the environment, the longest first."""
         values = {self.api_key or "", *self.options.secrets} - {""}
         return sorted(values, key=len, reverse=True)
 
@@ -407,7 +402,6 @@ class Endpoint:
         return {**arguments, **self.options.extra_body}
 
     def _refused_parameter(self, refusal: Refusal, arguments: Mapping[str, Any]) -> str | None:
-        """The parameter that the server will not take, if that is what it complains of."""
         if refusal.status not in (400, 422):
             return None
         text = f"{refusal.param} {refusal.text}".lower()
@@ -491,7 +485,6 @@ def schema_instruction(schema: Json) -> str:
 
 
 def _refuses_tools(refusal: Refusal) -> bool:
-    """Whether a server says that it takes no tools, and not that a call has failed."""
     text = refusal.text.lower()
     return "tool" in text and "fail" not in text and refusal.status not in OVERLOADED
 

@@ -90,8 +90,6 @@ class EndpointReport:
 
 @dataclass(slots=True)
 class _Probe:
-    """The endpoint that is asked, and what its answers have come to so far."""
-
     endpoint: Endpoint
     headers: dict[str, str] = field(default_factory=dict)
     answers: list[Answer] = field(default_factory=list)
@@ -169,7 +167,6 @@ def _listed(model: str, listed: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 async def _answers(probe: _Probe) -> list[Finding]:
-    """Whether it answers at all, within the limit that attempts have, and whether it thinks."""
     answer = await probe.ask(CAPITAL, MOST_TOKENS, seed=1)
     text = answer.visible.strip()
     finding = Finding("answers", "yes" if text else "no", repr(text[:60]) if text else "empty")
@@ -206,7 +203,6 @@ def _is_city(text: str) -> bool:
 
 
 async def _seed_and_speed(probe: _Probe) -> list[Finding]:
-    """The same words twice under one seed; how fast they came."""
     text = "Write twenty English words at random, in a line."
     try:
         answers = [await probe.ask(text, temperature=1.0, seed=4242) for _ in range(2)]
@@ -277,7 +273,6 @@ def _is_ollama(endpoint: Endpoint) -> bool:
 
 
 def _limits(probe: _Probe, entry: Mapping[str, Any]) -> Finding:
-    """The most tokens of an answer, of a context, and of a minute, as far as they are told."""
     limits = []
     if probe.endpoint.adaptation.most is not None:
         limits.append(f"answers of at most {probe.endpoint.adaptation.most:,} tokens")
@@ -293,7 +288,6 @@ def _limits(probe: _Probe, entry: Mapping[str, Any]) -> Finding:
 
 
 def _listed_prices(model: str, entry: Mapping[str, Any]) -> Json:
-    """The price that a list of models gives (OpenRouter's does, in dollars for a token)."""
     listed = responses.field(entry, "pricing")
     try:
         prompt, completion = (float(responses.field(listed, n)) for n in ("prompt", "completion"))

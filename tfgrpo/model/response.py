@@ -151,7 +151,6 @@ def thinking_of(message: Mapping[str, Any]) -> str:
 
 
 def _thought(part: object) -> str:
-    """The thinking that a part holds: a text, or a list of parts as Mistral has it."""
     inner = field(part, "thinking")
     if isinstance(inner, list):
         return "".join(map(_part, filter(lambda one: isinstance(one, dict), inner)))
@@ -159,7 +158,6 @@ def _thought(part: object) -> str:
 
 
 def _part(part: object) -> str:
-    """The text of a part; one that holds none (thinking, an image) has none."""
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):

@@ -78,7 +78,6 @@ def _texts(name: str, value: object, secret: bool) -> Iterator[tuple[str, str, b
 
 
 def _in_url(text: str) -> bool:
-    """Whether a text is an address with a password, or a secret among its parameters."""
     if "://" not in text:
         return False
     try:

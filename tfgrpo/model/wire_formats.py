@@ -125,7 +125,6 @@ def _bodies(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _chat_stream(events: list[Event]) -> Json:
-    """Puts the pieces of a chat completion together: those of its first choice."""
     message: dict[str, Any] = {"role": "assistant", "content": ""}
     calls: dict[int, dict[str, Any]] = {}
     whole: dict[str, Any] = {"choices": [{"index": 0, "message": message}]}
@@ -244,7 +243,6 @@ def _of_response(response: Json) -> Json:
 
 
 def _of_message(message: Json) -> Json:
-    """A message of Anthropic's, which counts cached tokens apart, as a chat completion."""
     text, thought, calls = "", "", list[Json]()
     for block in message.get("content") or ():
         match field(block, "type"):
@@ -326,7 +324,6 @@ def is_framed(content: bytes | bytearray) -> bool:
 
 
 def _is_frame(content: bytes | bytearray, at: int) -> bool:
-    """Returns whether a frame begins at a place."""
     if at + PRELUDE.size > len(content):
         return False
     return bool(PRELUDE.unpack_from(content, at)[2] == zlib.crc32(content[at : at + 8]))

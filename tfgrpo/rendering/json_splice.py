@@ -132,7 +132,6 @@ def _members(text: str, start: int, keys: Collection[str]) -> tuple[dict[str, Va
 
 
 def _escaped_key(text: str, at: int) -> tuple[str, int]:
-    """The key that stands at `at`, however it is written, and where its value does."""
     if text[at] != '"':
         raise NotJson("a key is missing")
     key, at = _string(text, at + 1, True)

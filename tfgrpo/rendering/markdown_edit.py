@@ -110,7 +110,6 @@ def edited(library: Library, text: str) -> Edited:
 
 
 def _order(lines: Sequence[Line], added: Iterable[str]) -> list[str | None]:
-    """The id of each line, None for each that adds a text, once for each text."""
     new = set(added)
     order: list[str | None] = []
     for line in lines:
@@ -228,7 +227,6 @@ def _likeness(text: str, other: str) -> float:
 
 
 def _split_identity(text: str) -> tuple[str, str | None]:
-    """A text without the comment at its end that holds an id, and the id."""
     before, opened, comment = text.rstrip().rpartition("<!--")
     inside = comment.removesuffix("-->")
     if opened and inside != comment and is_id(inside.strip()):

@@ -71,8 +71,6 @@ def repeats(text: str, texts: Mapping[str, str]) -> list[tuple[str, float]]:
 
 
 class _Read:
-    """A text as it is compared."""
-
     def __init__(self, text: str) -> None:
         self._text = normalised(text)
         self._words = _words(self._text)
@@ -91,7 +89,6 @@ class _Read:
 
 
 def _words(text: str) -> list[str]:
-    """The runs of letters with the marks upon them, and those of digits."""
     return ["".join(run) for kind, run in groupby(text, _kind) if kind]
 
 
@@ -132,7 +129,6 @@ def _exact(text: str) -> Counter[str]:
 
 
 def _digits(text: str) -> list[str]:
-    """The runs of decimal digits, of whatever script, as ASCII."""
     return [
         "".join(str(unicodedata.decimal(sign)) for sign in run)
         for is_digits, run in groupby(text, str.isdecimal)

@@ -105,8 +105,6 @@ def place_in_chat(text: str, body: Members, new: Addition) -> list[Edit]:
 
 
 def _turns(text: str, messages: Value | None, first: int, turns: str | None) -> list[Edit]:
-    """Returns the edit that puts turns before the message of a number; none where there are no
-    turns, or no such message."""
     if not turns or messages is None or not isinstance(messages.value, list):
         return []
     if len(messages.value) <= first:
@@ -196,8 +194,6 @@ def _place_in_member(key: str, text: str, body: Members, added: str) -> list[Edi
 
 
 def _new_member(key: str, text: str, body: Members, value: str, start: int = 0) -> Edit:
-    """Returns the edit that gives the object at `start` a member that it has not, or has as
-    null."""
     member = body.get(key)
     if member is not None:
         return member.start, member.end, value
@@ -207,7 +203,6 @@ def _new_member(key: str, text: str, body: Members, value: str, start: int = 0) 
 
 
 def _appended(member: Value, added: str) -> Edit | None:
-    """Returns the edit that appends to a string or to parts of text; None for anything else."""
     if isinstance(member.value, str):
         at = member.end - 1
         return at, at, f"\\n\\n{added}" if member.value else added
@@ -215,7 +210,6 @@ def _appended(member: Value, added: str) -> Edit | None:
 
 
 def _item(member: Value, item: str) -> Edit:
-    """Returns the edit that appends to a list."""
     at = member.end - 1
     return at, at, f",{item}" if member.value else item
 
@@ -314,7 +308,6 @@ def opening(members: Members) -> str:
 
 
 def _words_of_user(members: Members, order: Callable[[list[Any]], Iterator[Any]]) -> str:
-    """Returns the words of the first turn of the user's in an order."""
     for key in ("messages", "input", "contents"):
         turns = members[key].value if key in members else None
         if isinstance(turns, str):

@@ -66,7 +66,6 @@ def relevant(
 
 
 def _ranked(rank: Rank, library: Library, problem: str) -> list[str]:
-    """What a ranking of the user's gives, each id once."""
     name = getattr(rank, "__name__", type(rank).__name__)
     try:
         order = list(dict.fromkeys(rank(library, problem)))

@@ -265,7 +265,6 @@ def of_values(
 
 
 def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permission]:
-    """Yields the addresses that models are asked at, and the keys that are sent there."""
     hosted: list[str] = []
     for role, sent in ROLES:
         named = own.get(f"{role}base_url"), own.get(f"{role}api_key_env")
@@ -295,7 +294,6 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
 
 
 def _listed_endpoints(tables: Mapping[str, Any]) -> Iterator[Permission]:
-    """Yields the addresses of [[endpoints]], and the keys that are sent there."""
     for number, table in tables.items():
         own = _names(_table(table))
         url, key = own.get("base_url"), own.get("api_key_env")
@@ -382,7 +380,6 @@ def _outside(value: str, folder: Path) -> str | None:
 
 
 def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields each link below a folder that leads out of it: its path and where it leads."""
     for place, folders, files in os.walk(inner):
         for name in sorted((*folders, *files)):
             path = Path(place, name)
@@ -391,7 +388,6 @@ def _links_out(inner: Path, folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def _names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings under the names that they have in code: both spellings are read."""
     return {str(key).replace("-", "_"): value for key, value in _table(values).items()}
 
 
@@ -400,7 +396,6 @@ def _table(value: object) -> Mapping[str, Any]:
 
 
 def _listed(value: object) -> Any:
-    """A value as JSON has it, whatever TOML put into it, without what says nothing."""
     if isinstance(value, Mapping):
         return {str(k): _listed(v) for k, v in value.items() if v not in (None, [], (), {}, "")}
     if isinstance(value, list | tuple):

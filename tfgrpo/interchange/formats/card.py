@@ -116,7 +116,6 @@ def examples_in(library: Library) -> int:
 
 
 def _measured(store: Store, experience: Experience) -> dict[str, Any]:
-    """What the event that brought an experience in says of its effect."""
     from tfgrpo.store.history.blame import Origins
 
     event = store.events_at([experience.row])[experience.row]
@@ -172,7 +171,6 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """A text on one line, in which nothing is a mark of ours."""
     return " ".join(text.replace("<", "&lt;").split())
 
 

@@ -213,7 +213,6 @@ def _memories(value: object) -> list[object] | None:
 
 
 def _value(source: SourceFile) -> object:
-    """A file's JSON, or the list of its lines' where each of them is some."""
     if source.json is not None:
         return (
             [source.json]

@@ -81,7 +81,6 @@ def identified(lines: Iterable[str]) -> Iterator[tuple[int, int, Item]]:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields (first line from 0, lines) of each point at the margin, and of fences there."""
     block: list[str] = []
     first = 0
     for number, line in enumerate(lines):
@@ -109,7 +108,6 @@ def _ended(block: list[str], first: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def _exact(block: list[str], first: int) -> Item | None:
-    """The item that a point is which ends in its id, and has no other."""
     whole = "\n".join([block[0][2:], *(line.removeprefix("  ") for line in block[1:])])
     text, id = closed(whole)
     if id and len(LINE_ENDS.findall(whole)) == 1:

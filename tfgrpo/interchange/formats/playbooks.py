@@ -116,7 +116,6 @@ def _write_ace(out: Outgoing) -> Iterator[str]:
 
 
 def _playbook(out: Outgoing, event: Event) -> Json:
-    """An experience's bullet in the playbook it came from: id, section and counters."""
     if event.op == "ADD" or "bullet" in (event.evidence or {}):
         return event.evidence or {}
     earlier = [e.evidence for e in out.store.history(event.experience) if e.row <= event.row]

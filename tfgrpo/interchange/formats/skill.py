@@ -98,7 +98,6 @@ def skill_name(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    """A field's value as the one text that a strict reader takes."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return _plain(" ".join(value))
     return _plain(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
