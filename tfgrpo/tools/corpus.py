@@ -132,7 +132,7 @@ class PassageIndex:
 
         vocabulary = self._retriever.vocab_dict
         stem = _stemmer()
-        terms = dict.fromkeys(t for word in _words(query) for t in _terms(stem, word, asked=True))
+        terms = dict.fromkeys(t for word in _words(query) for t in _terms(stem, word, of_query=True))
         term_ids = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
         if not term_ids:
             return []
@@ -153,13 +153,13 @@ def _stemmer() -> Stem:
     return stem
 
 
-def _terms(stem: Stem, word: str, *, asked: bool = False) -> list[str]:
-    """What a word of a passage is found by, or, `asked`, what a word of a query asks for."""
+def _terms(stem: Stem, word: str, *, of_query: bool = False) -> list[str]:
+    """What a word of a passage is found by, or, `of_query`, what a word of a query asks for."""
     word = _strip_accents(word)
     terms = [stem(part) for part in UNSPACED.sub(" ", word).split()]
     for run in UNSPACED.findall(word):
         pairs = [a + b for a, b in pairwise(run)]
-        terms += pairs if asked and pairs else [*run, *pairs]
+        terms += pairs if of_query and pairs else [*run, *pairs]
     return terms
 
 
