@@ -197,4 +197,4 @@ class Format(NamedTuple):
     keeps: Literal["history", "ids", "texts", "words"]
     detect: Callable[[SourceFile], int]
     read: Callable[[SourceFile], Content]
-    write: Callable[[Outgoing], Iterator[str]] | None
+    write: Callable[[Outgoing], Iterator[str]] | None = None

@@ -84,13 +84,12 @@ def bring_in(
     branch: str,
     *,
     message: str | None = None,
-    author: str | None = None,
     again: bool = False,
 ) -> Imported:
     """Makes versions of a document on a branch, all or none: one of a library, as many as it tells
     of a history. Each says which file it is from. Raises UnreadableLibrary with file and line."""
     if document.batches:
-        return _history(store, document, branch, author)
+        return _history(store, document, branch)
     while True:
         tip = store.tip(branch)
         import_plan = plan(store, document.items, document.provenance, tip, again=again)
@@ -101,7 +100,6 @@ def bring_in(
                 branch,
                 import_plan.operations,
                 message=message or f"import {document.name}",
-                author=author,
                 meta={IMPORT: {**document.meta, **document.provenance}},
                 expected=tip,
             )
@@ -110,7 +108,7 @@ def bring_in(
         return Imported((version,), import_plan.known, import_plan.left)
 
 
-def _history(store: Store, document: Document, branch: str, author: str | None) -> Imported:
+def _history(store: Store, document: Document, branch: str) -> Imported:
     for recording in recordings(store, f"import {document.name}"):
         with recording:
             versions = []
@@ -122,11 +120,7 @@ def _history(store: Store, document: Document, branch: str, author: str | None) 
                     for operation in batch.operations
                 ]
                 meta = {IMPORT: {**batch.origin, **origin}}
-                versions.append(
-                    store.commit(
-                        branch, operations, message=batch.message, author=author, meta=meta
-                    )
-                )
+                versions.append(store.commit(branch, operations, message=batch.message, meta=meta))
     return Imported(tuple(versions), len(document.batches) - len(new), ())
 
 
@@ -135,15 +129,14 @@ def new_batches(store: Store, document: Document, branch: str) -> list[Batch]:
     tip = store.tip(branch)
     here: set[object] = set()
     for version in store.log(tip):
-        here |= {version.digest.hex(), _origin(version)}
+        origin = version.meta.get(IMPORT)
+        here |= {
+            version.digest.hex(),
+            origin.get("version") if isinstance(origin, Mapping) else None,
+        }
     new = [batch for batch in document.batches if batch.digest not in here]
     _check(document, new, {e.id for e in store.library(tip)})
     return new
-
-
-def _origin(version: Version) -> object:
-    origin = version.meta.get(IMPORT)
-    return origin.get("version") if isinstance(origin, Mapping) else None
 
 
 def _check(document: Document, batches: Sequence[Batch], live: set[str]) -> None:

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfgrpo.interchange.format_types import (
     Document,
@@ -179,15 +179,8 @@ class Outgoing(NamedTuple):
         return self.library.version
 
 
-class About(TypedDict, total=False):
-    """What a file says about a library as a whole: see `Outgoing`."""
-
-    name: str | None
-    description: str | None
-    folder: str | None
-    licence: str | None
-    with_examples: bool
-    prices: Mapping[str, Any]
+About: TypeAlias = dict[str, Any]
+"""What a file says about a library as a whole, by the fields of `Outgoing`."""
 
 
 def about(out: Outgoing) -> dict[str, object]:
@@ -202,7 +195,7 @@ def about(out: Outgoing) -> dict[str, object]:
 
 
 def export(
-    store: Store, revision: str | Version = "HEAD", format: str = "json", **about_it: Unpack[About]
+    store: Store, revision: str | Version = "HEAD", format: str = "json", **about_it: Any
 ) -> Iterator[str]:
     """The pieces of a file that holds the library at a revision, without what was redacted. Raises
     UnreadableLibrary for a format that cannot be written."""
@@ -220,7 +213,7 @@ def save(
     path: Path | str,
     revision: str | Version = "HEAD",
     format: str = "json",
-    **about_it: Unpack[About],
+    **about_it: Any,
 ) -> None:
     """Writes the library at a revision to a file, whole or not at all. A file beside the store is
     its owner's alone, as the store is."""

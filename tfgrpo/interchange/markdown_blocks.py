@@ -20,7 +20,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfgrpo.interchange.format_types import Content, Item, Skipped, UnreadableLibrary
 from tfgrpo.interchange.formats import markdown
@@ -71,18 +71,6 @@ OPAQUE = ("<!--", "<script", "<style", "<pre", "<textarea", "<?", "<![")
 WORD = re.compile(r"\w")
 
 
-class MarkdownItems(NamedTuple):
-    """What was read out of a Markdown text."""
-
-    items: tuple[Item, ...]
-    skipped: tuple[Skipped, ...]
-
-    @property
-    def content(self) -> Content:
-        """The same as a format gives it."""
-        return Content(self.items, skipped=self.skipped)
-
-
 @dataclass
 class Heading:
     """A heading above what is read, and whether anything stands under it."""
@@ -104,11 +92,11 @@ class Reading:
     headings: list[Heading] = field(default_factory=list)
     covered: set[int] = field(default_factory=set)
 
-    def cover(self, token: Token) -> int:
-        """Marks a token's lines as read; returns the number of the first."""
+    def cover(self, token: Token) -> tuple[int, int]:
+        """Marks a token's lines as read; returns the numbers of the first and the last."""
         first, end = token.map or (0, 0)
         self.covered.update(range(first, end))
-        return first + self.start
+        return first + self.start, max(end, 1) + self.start - 1
 
     def emit(self, text: str, line: int, prefix: str = "") -> None:
         """Adds an experience, in its section and behind what introduces it."""
@@ -171,18 +159,17 @@ class Reading:
                 runs.append([number])
         return runs
 
-    def finish(self) -> MarkdownItems:
+    def finish(self) -> Content:
         """Everything, with the lines that nothing has read among the skipped."""
         self._close(0)
         for run in self._runs():
             what = "nested too deep, or no Markdown"
             self.skip(run[0] + self.start, run[-1] + self.start, what)
-        return MarkdownItems(
-            tuple(sorted(self.items, key=lambda item: item.line or 0)), tuple(sorted(self.skipped))
-        )
+        items = sorted(self.items, key=lambda item: item.line or 0)
+        return Content(items, skipped=sorted(self.skipped))
 
 
-def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> MarkdownItems:
+def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> Content:
     """The experiences in the lines of a Markdown text, and what of it is none, in linear time.
     Raises UnreadableLibrary for more than `LARGEST` characters without ids."""
     exact = list(markdown.identified(lines))
@@ -233,30 +220,26 @@ def _walk(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: 
         introduction = _introduction(reading, prefix, waiting) if token.type in INTRODUCED else ""
         if token.type == "paragraph_open":
             waiting = _paragraph(reading, token, tokens[at + 1].content, prefix, waiting)
-        elif token.type in ("bullet_list_open", "ordered_list_open"):
-            _points(reading, tokens, at + 1, close, introduction)
-            waiting = None
-        elif token.type == "table_open":
-            _table(reading, tokens, at, close, introduction)
-            waiting = None
-        elif token.type == "blockquote_open":
-            _walk(reading, tokens, at + 1, close, introduction)
-            waiting = None
-        elif token.type in ("fence", "code_block"):
-            _code(reading, token, waiting, prefix)
-            waiting = None
         elif token.type != "hr":
-            if waiting:
-                reading.emit(*waiting, prefix)
-                waiting = None
-            if token.type == "heading_open":
-                _heading(reading, token, tokens[at + 1].content, prefix)
+            if token.type in ("bullet_list_open", "ordered_list_open"):
+                _points(reading, tokens, at + 1, close, introduction)
+            elif token.type == "table_open":
+                _table(reading, tokens, at, close, introduction)
+            elif token.type == "blockquote_open":
+                _walk(reading, tokens, at + 1, close, introduction)
+            elif token.type in ("fence", "code_block"):
+                _code(reading, token, waiting, prefix)
             else:
-                first = reading.cover(token)
-                if WORD.search(token.content):
+                if waiting:
+                    reading.emit(*waiting, prefix)
+                if token.type == "heading_open":
+                    _heading(reading, token, tokens[at + 1].content, prefix)
+                elif WORD.search(token.content):
                     what = "a comment" if token.content.lstrip().startswith("<!") else "HTML"
-                    last = (token.map or (0, 1))[1] + reading.start - 1
-                    reading.skip(first, last, what)
+                    reading.skip(*reading.cover(token), what)
+                else:
+                    reading.cover(token)
+            waiting = None
         at = close + 1
     if waiting:
         reading.emit(*waiting, prefix)
@@ -288,8 +271,7 @@ def _paragraph(
     reading: Reading, token: Token, content: str, prefix: str, waiting: tuple[str, int] | None
 ) -> tuple[str, int] | None:
     """Reads a paragraph; returns it with its line if it introduces what comes next."""
-    line = reading.cover(token)
-    last = (token.map or (0, 1))[1] + reading.start - 1
+    line, last = reading.cover(token)
     rows = [row.strip() for row in content.split("\n")]
     while rows and TAG.match(rows[0]):
         rows, line = rows[1:], line + 1
@@ -327,7 +309,7 @@ def _bold_heading(text: str) -> bool:
 
 
 def _heading(reading: Reading, token: Token, content: str, prefix: str) -> None:
-    line = reading.cover(token)
+    line, _ = reading.cover(token)
     text = " ".join(content.split())
     sentence = text.endswith((".", ";", ",", "!")) or len(text.split()) > SENTENCE
     if not text:
@@ -365,7 +347,7 @@ def _points(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix
 
 
 def _table(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix: str) -> None:
-    line = reading.cover(tokens[at])
+    line, _ = reading.cover(tokens[at])
     head: list[str] = []
     row: list[str] = []
     rows = 0
@@ -390,8 +372,7 @@ def _table(reading: Reading, tokens: Sequence[Token], at: int, end: int, prefix:
 
 
 def _code(reading: Reading, token: Token, waiting: tuple[str, int] | None, prefix: str) -> None:
-    first = reading.cover(token)
-    last = (token.map or (0, 1))[1] + reading.start - 1
+    first, last = reading.cover(token)
     code = token.content.rstrip("\n")
     rows = code.split("\n")
     size = f"code of {len(rows)} line{'s' * (len(rows) != 1)}"

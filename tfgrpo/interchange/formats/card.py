@@ -126,9 +126,8 @@ def _measured(store: Store, experience: Experience) -> dict[str, Any]:
 
 
 def _runs(out: Outgoing) -> set[str]:
-    return {
-        str(version.meta["run"]) for version in out.store.log(out.version) if "run" in version.meta
-    }
+    versions = out.store.log(out.version)
+    return {str(version.meta["run"]) for version in versions if "run" in version.meta}
 
 
 def _rendered(card: Mapping[str, Any]) -> Iterator[str]:

@@ -28,9 +28,8 @@ class Texts:
         for item in page.items:
             merged = {**evidence, **(item.evidence or {})}
             self.items.append(item._replace(evidence=merged, line=at or None))
-        self.skipped += [
-            Skipped(at, at, f"{part.what} in {key}", part.text) for part in page.skipped
-        ]
+        for part in page.skipped:
+            self.skipped.append(Skipped(at, at, f"{part.what} in {key}", part.text))
 
     def skip(self, key: str, what: str, text: str = "") -> None:
         """Lists a part of the file that becomes nothing."""
@@ -101,7 +100,7 @@ def _read_dspy(source: SourceFile) -> Content:
 
 
 DSPY = Format(
-    "dspy", "DSPy: a saved program's instructions", "json", "words", _detect_dspy, _read_dspy, None
+    "dspy", "DSPy: a saved program's instructions", "json", "words", _detect_dspy, _read_dspy
 )
 
 
@@ -146,7 +145,7 @@ def _read_gepa(source: SourceFile) -> Content:
 
 
 GEPA = Format(
-    "gepa", "GEPA: the best candidate of a result", "json", "words", _detect_gepa, _read_gepa, None
+    "gepa", "GEPA: the best candidate of a result", "json", "words", _detect_gepa, _read_gepa
 )
 
 
@@ -189,14 +188,13 @@ def _read_letta(source: SourceFile) -> Content:
 
 
 LETTA = Format(
-    "letta", "Letta: an agent's memory blocks", "json", "words", _detect_letta, _read_letta, None
+    "letta", "Letta: an agent's memory blocks", "json", "words", _detect_letta, _read_letta
 )
 
 
 PAGE = (
-    *("count", "next", "previous", "total"),
-    *("user", "apps", "categories", "memory_categories", "export_meta"),
-    *("status_history", "access_controls"),
+    *("count", "next", "previous", "total", "user", "apps", "categories", "memory_categories"),
+    *("export_meta", "status_history", "access_controls"),
 )
 LISTS = ("results", "memories")
 ABOUT = ("id", "user_id", "agent_id", "app_id", "run_id", "actor_id", "created_at", "updated_at")
@@ -213,12 +211,9 @@ def _memories(value: object) -> list[object] | None:
 
 
 def _value(source: SourceFile) -> object:
-    if source.json is not None:
-        return (
-            [source.json]
-            if isinstance(source.json, dict) and "state" in source.json
-            else source.json
-        )
+    value = source.json
+    if value is not None:
+        return [value] if isinstance(value, dict) and "state" in value else value
     try:
         return [json.loads(line) for line in source.lines if line.strip()]
     except (ValueError, RecursionError):
@@ -249,9 +244,8 @@ def _read_mem0(source: SourceFile) -> Content:
         evidence = short(memory, ABOUT)
         metadata = memory.get("metadata")
         if isinstance(metadata, dict):
-            evidence |= {
-                f"metadata.{key}": held for key, held in short(metadata, [*metadata]).items()
-            }
+            more = short(metadata, [*metadata])
+            evidence |= {f"metadata.{key}": held for key, held in more.items()}
         if isinstance(memory.get("categories"), list):
             evidence["categories"] = ", ".join(map(str, memory["categories"]))
         texts.items.append(Item(text, evidence=evidence, line=at))
@@ -261,4 +255,4 @@ def _read_mem0(source: SourceFile) -> Content:
     return Content(texts.items, skipped=texts.skipped)
 
 
-MEM0 = Format("mem0", "mem0: memories", "json", "texts", _detect_mem0, _read_mem0, None)
+MEM0 = Format("mem0", "mem0: memories", "json", "texts", _detect_mem0, _read_mem0)

@@ -21,11 +21,11 @@ class Labelled(NamedTuple):
     others: list[tuple[int, str]]
 
 
-def labelled_items(lines: Iterable[str], start: int = 1) -> Labelled:
+def labelled_items(lines: Iterable[str]) -> Labelled:
     """An item for each labelled line and the lines right below it, up to a blank one."""
     labelled = Labelled([], [])
     label, text, at = "", "", 0
-    for number, line in enumerate(lines, start):
+    for number, line in enumerate(lines, 1):
         match = LABELLED.match(line)
         if text and (match or not line.strip()):
             labelled.items.append(Item(text, evidence={"label": label}, line=at))

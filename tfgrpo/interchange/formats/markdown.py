@@ -158,7 +158,7 @@ def detect(source: SourceFile) -> int:
 def read(source: SourceFile) -> Content:
     from tfgrpo.interchange import markdown_blocks  # a checkout writes, and has nothing to read
 
-    return markdown_blocks.read(source.lines, name=str(source.path)).content
+    return markdown_blocks.read(source.lines, name=str(source.path))
 
 
 def write(out: Outgoing) -> Iterator[str]:

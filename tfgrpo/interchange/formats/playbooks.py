@@ -135,11 +135,11 @@ HEADING = re.compile(r"\s*#+\s+(\S.*)|([A-Z][A-Z ,&/-]{5,}):?\Z")
 FRAME = re.compile(r"\s*(?:</?cheatsheet>|[-=*_\s]*)\Z")
 
 
-def _detect_cheatsheet(source: SourceFile) -> int:
+def _detect_items(source: SourceFile) -> int:
     return 4 * ("<memory_item" in source.text and CLOSES in source.text)
 
 
-def _read_cheatsheet(source: SourceFile) -> Content:
+def _read_items(source: SourceFile) -> Content:
     items: list[Item] = []
     others: list[tuple[int, str]] = []
     section, at = "", 0
@@ -185,13 +185,7 @@ def _memory_item(source: SourceFile, at: int, section: str, inside: list[str]) -
 
 
 CHEATSHEET = Format(
-    "cheatsheet",
-    "Dynamic Cheatsheet: memory items",
-    "txt",
-    "words",
-    _detect_cheatsheet,
-    _read_cheatsheet,
-    None,
+    "cheatsheet", "Dynamic Cheatsheet: memory items", "txt", "words", _detect_items, _read_items
 )
 
 
@@ -234,5 +228,5 @@ def _read_skillbook(source: SourceFile) -> Content:
 
 
 SKILLBOOK = Format(
-    "skillbook", "kayba ACE: a skillbook", "json", "texts", _detect_skillbook, _read_skillbook, None
+    "skillbook", "kayba ACE: a skillbook", "json", "texts", _detect_skillbook, _read_skillbook
 )

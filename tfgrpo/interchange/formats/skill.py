@@ -43,7 +43,7 @@ def read(source: SourceFile) -> Content:
     if front:
         meta["skill_front"] = front
     listing = markdown_blocks.read(source.lines[end + 1 :], end + 2, str(source.path))
-    return listing.content._replace(meta=meta)
+    return listing._replace(meta=meta)
 
 
 def write(out: Outgoing) -> Iterator[str]:
