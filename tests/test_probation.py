@@ -9,11 +9,12 @@ import re
 import threading
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, Cli
 from desk import Desk, libraries, steps
 from desk import made as made_desk
 from scripted import ScriptedEndpoint, comparison_of, stage
@@ -26,7 +27,7 @@ from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.policies.registry import find_policy
 from tfgrpo.rendering.experience_texts import is_example
-from tfgrpo.runs.run_versions import pool_versions
+from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decide
@@ -452,6 +453,48 @@ def test_examples_that_are_good_for_copying_alone_do_not_enter(make: Callable[..
         desk.train(server)
     assert {op for op, text in pool_events(desk.path) if text and is_example(text)} == {"ADD"}
     assert libraries(desk.path)[-1] == []
+
+
+ORDERS = [
+    {"problem": f"{name} orders {n} {what}s.", "answer": json.dumps({"who": name, "what": what[0]})}
+    for n, (name, what) in enumerate(product(("Ann", "Ben", "Cleo", "Dan"), ("mug", "pen")), 2)
+]
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "The customer of an order comes first, and what was wanted second: {}",
+    ],
+)
+def test_an_example_of_a_known_answer_is_never_one_that_is_wrong(
+    tmp_path: Path, cli: Cli, layout: str
+) -> None:
+    """Attempts have one field of two right at best: where they are answers alone, however they are
+    laid out, examples are the right answers, and elsewhere there are none."""
+
+    def half_right(request: dict[str, Any]) -> str:
+        if stage(request) != "rollout":
+            told = json.dumps(comparison_of([]))
+            return "It gave two fields." if stage(request) == "summary" else told
+        name = request["messages"][-1]["content"].split()[0] if request["seed"] % 3 else "Nobody"
+        return layout.replace("{}", json.dumps({"what": "thing", "who": name}, indent=2))
+
+    rows = "".join(json.dumps(row) + "\n" for row in ORDERS)
+    (tmp_path / "orders.jsonl").write_text(rows)
+    with ScriptedEndpoint(half_right) as server:
+        where = ("--model", "m", "--base-url", server.base_url, "--domain", "json")
+        small = ("--epochs", "9", "--batch-size", "8", "--group-size", "6", "--run", "run")
+        cli("train", "orders.jsonl", *where, *small)
+    with Store.open(tmp_path / ".tfgrpo" / "store.db") as store:
+        runs = [pool_branch(run) for run in store.runs.all()]
+        versions = [v for name in runs if store.has_branch(name) for v in store.log(name)]
+        added = [event.text or "" for version in versions for event in store.events(version)]
+    right = {f"Example: {row['problem']} → {row['answer']}" for row in ORDERS}
+    assert {text for text in added if is_example(text)} == (set() if "second" in layout else right)
 
 
 def test_what_a_person_turned_down_is_not_proposed_again(make: Callable[..., Desk]) -> None:

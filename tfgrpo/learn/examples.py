@@ -37,8 +37,9 @@ ANSWER = "\N{OBJECT REPLACEMENT CHARACTER}"
 """What stands for the answer in a form of giving one."""
 LOOKED_AT = 8
 """The attempts whose record is read: a model that thinks before it answers does so mostly."""
-AROUND = 6
-"""The most tokens that an attempt has beside an answer where it has nothing else, as a box."""
+AROUND = 8
+"""The most tokens that an attempt has beside an answer where it has nothing else: a box, a fence.
+"""
 LONGEST_FORM = 40
 """The most characters that a form has beside the answer: more say something of the problem."""
 
@@ -65,7 +66,7 @@ def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
     ground truth then shows the way that is asked for."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     around = [
-        inf if one.answer is None else count_tokens(one.response) - count_tokens(one.answer)
+        inf if (answer := one.answer) is None else _tokens(one.response) - count_tokens(answer)
         for one in rollouts
     ]
     if not (around and median(around) <= AROUND):
@@ -76,11 +77,18 @@ def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
     return not any(call.reasoning_tokens for call in calls if call is not None)
 
 
+def _tokens(response: str) -> int:
+    return count_tokens(one_line(response))  # however it is laid out
+
+
 def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
-    """Yields the shortest winner of each mixed group, those with the lowest rewards first."""
+    """Yields the shortest winner of each mixed group, those with the lowest rewards first. Where
+    the right answer is known, an attempt that has a part of it right is none."""
     mixed = (group for group in groups if group.mixed)
     for group in sorted(mixed, key=lambda group: fmean(group.rewards)):
         best = max(rollout.reward or 0.0 for rollout in group.winners)
+        if best < 1 and right_answers(group.problem):
+            continue
         winners = [rollout for rollout in group.winners if rollout.reward == best]
         winner = min(winners, key=lambda one: (len(visible(one.response)), one.sample))
         if visible(winner.response).strip():

@@ -17,7 +17,7 @@ import tempfile
 import unicodedata
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -132,7 +132,8 @@ class PassageIndex:
 
         vocabulary = self._retriever.vocab_dict
         stem = _stemmer()
-        terms = dict.fromkeys(t for word in _words(query) for t in _terms(stem, word, of_query=True))
+        wanted = (_terms(stem, word, of_query=True) for word in _words(query))
+        terms = dict.fromkeys(chain.from_iterable(wanted))
         term_ids = [vocabulary[term] for term in islice(terms, MOST_TERMS) if term in vocabulary]
         if not term_ids:
             return []
