@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import problems
 from scripted import ScriptedEndpoint, stage, teachable
-from test_ui_browser import AXE, WIDTHS
 from test_ui_browser import PAGES as SHOWN
 from ui_records import Answer, at_work, by_forms, every_record
-from ui_rig import Visitor, crawl, serving
+from ui_rig import AXE, WIDTHS, Visitor, crawl, serving
 from ui_rig import chromium as chromium
 
 import tfgrpo

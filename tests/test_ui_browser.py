@@ -10,24 +10,22 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from conftest import ROOT
 from ui_demo import add_proposals, demo
-from ui_rig import OTHER, serving, store_at, watched
+from ui_rig import OTHER, WIDTHS, HandAt, serving, store_at, watched
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.store import Operation, Store
 from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 pytestmark = pytest.mark.browser
-AXE = ROOT / "tests/vendor/axe.min.js"
-WIDTHS = {"telephone": (390, 844), "tablet": (820, 1180), "desk": (1280, 800)}
 PAGES = {
     "home": "/",
     "library": "/library?at=main",
@@ -54,17 +52,6 @@ def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     store = demo(tmp_path_factory.mktemp("demo"), now=time.time_ns() // 1000)
     with serving(store) as url:
         yield url
-
-
-def violations(page: Page) -> list[str]:
-    """Returns what axe-core finds wrong with a page for those who do not see or point."""
-    page.evaluate(AXE.read_text())
-    found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [
-        f"{one['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
-        for one in found["violations"]
-        for node in one["nodes"]
-    ]
 
 
 @pytest.mark.parametrize("name", PICTURED)
@@ -331,109 +318,65 @@ def test_every_shortcut_presses_once_however_long_it_is_held(
     assert keys >= set("/aersgbjk")
 
 
-class Hand:
-    """Does things on a page by mouse, or with the keyboard alone: Tab to it, then the key."""
-
-    def __init__(self, page: Page, at: str, *, mouse: bool) -> None:
-        self.page, self.at, self.mouse = page, at, mouse
-
-    def open(self, address: str) -> None:
-        self.page.goto(self.at + address)
-
-    def reach(self, selector: str) -> None:
-        reached = "selector => document.activeElement === document.querySelector(selector)"
-        for _ in range(150):
-            self.page.keyboard.press("Tab")
-            if self.page.evaluate(reached, selector):
-                return
-        raise AssertionError(f"Tab does not come to {selector}")
-
-    def press(self, selector: str, key: str = "Enter") -> None:
-        if self.mouse:
-            self.page.click(selector)
-        else:
-            self.reach(selector)
-            self.page.keyboard.press(key)
-
-    def follow(self, selector: str) -> None:
-        """Presses what leads to another page, and waits for that."""
-        with self.page.expect_navigation():
-            self.press(selector)
-
-    def write(self, selector: str, words: str) -> None:
-        if self.mouse:
-            self.page.click(selector)
-        else:
-            self.reach(selector)
-        self.page.keyboard.press("Control+A")
-        self.page.keyboard.type(words)
-
-    def sees(self, words: str, where: str = "main") -> None:
-        self.page.wait_for_selector(f"{where} >> text={words}")
-
-
-@pytest.mark.parametrize("mouse", [True, False], ids=["by mouse", "by keyboard"])
-def test_the_main_act_of_every_page(mouse: bool, chromium: Browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["mouse", "keyboard"])
+def test_the_main_act_of_every_page(hand_at: HandAt, tmp_path: Path) -> None:
     store = demo(tmp_path, now=time.time_ns() // 1000)
-    with serving(store) as url, watched(chromium, reduced_motion="reduce") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=mouse)
-        hand.open("/")
-        hand.follow("main a[href='/library?at=main']")
-        hand.press("details:has(#texts) > summary")
-        hand.write("#texts", "Name the season.")
-        hand.write("#why", "asked for")
-        hand.follow("form[action='/library/add'] button")
-        hand.sees("add 1 experience", ".notice")
-        hand.open("/experience/G1?at=main")
-        hand.follow("main a[href^='/library/change?branch=main']")
-        hand.write("#text", "Convert prices to euros first.")
-        hand.write("#reason", "shorter")
-        hand.follow("button[value=modify]")
-        hand.sees("modify", ".notice")
-        hand.open("/version/HEAD")
-        hand.follow("main a[href^='/combine?kind=revert']")
-        hand.follow("main button.main")
-        hand.sees("take back", ".notice")
-        hand.open("/diff?a=v1&b=main")
-        hand.follow("main a.button")
-        page.wait_for_url("**/diff?a=main&b=v1")
-        hand.open(PAGES["conflict"])
-        hand.press("input[value=ours]", "Space")
-        hand.follow("main button.main")
-        hand.sees("is now at", ".notice")
-        hand.open("/history")
-        hand.write("main input[name=q]", "clearer")
-        hand.follow("main form.line button")
-        page.wait_for_url("**q=clearer**")
-        hand.open("/bisect")
-        before = page.inner_text("main")
-        hand.follow("button[value=good]")
-        page.wait_for_function("b => document.querySelector('main').innerText !== b", arg=before)
-        hand.open("/review")
-        heading = page.inner_text("article h2")
-        hand.press("button[data-key=a]")
-        page.wait_for_function(
-            "b => document.querySelector('article h2').innerText !== b", arg=heading
-        )
-        hand.open("/production")
-        hand.follow("a[href='/rollback?branch=prod']")
-        hand.write("#why", "it got worse")
-        hand.follow("main button.danger")
-        hand.sees("prod", ".notice")
-        hand.open("/runs")
-        hand.follow("a[href='/run/shop']")
-        hand.sees("finished")
-        hand.open("/attempts/shop?step=1")
-        hand.follow(".group-name")
-        page.wait_for_url("**/group/shop?**")
-        hand.follow("nav a[href='/cost']")
-        page.wait_for_url("**/cost")
-        hand.open("/experience/G3/redact?at=main")
-        hand.write("#reason", "a customer asked")
-        hand.write("#sure", page.inner_text("main h1 .id"))
-        hand.follow("main button.danger")
-        hand.sees("redacted", ".notice")
+    hand = hand_at(store, reduced_motion="reduce")
+    page = hand.page
+    hand.open("/")
+    hand.follow("main a[href='/library?at=main']")
+    hand.press("details:has(#texts) > summary")
+    hand.write("#texts", "Name the season.")
+    hand.write("#why", "asked for")
+    hand.follow("form[action='/library/add'] button")
+    hand.sees("add 1 experience", ".notice")
+    hand.open("/experience/G1?at=main")
+    hand.follow("main a[href^='/library/change?branch=main']")
+    hand.write("#text", "Convert prices to euros first.")
+    hand.write("#reason", "shorter")
+    hand.follow("button[value=modify]")
+    hand.sees("modify", ".notice")
+    hand.open("/version/HEAD")
+    hand.follow("main a[href^='/combine?kind=revert']")
+    hand.follow("main button.main")
+    hand.sees("take back", ".notice")
+    hand.open("/diff?a=v1&b=main")
+    hand.follow("main a.button")
+    page.wait_for_url("**/diff?a=main&b=v1")
+    hand.open(PAGES["conflict"])
+    hand.press("input[value=ours]", "Space")
+    hand.follow("main button.main")
+    hand.sees("is now at", ".notice")
+    hand.open("/history")
+    hand.write("main input[name=q]", "clearer")
+    hand.follow("main form.line button")
+    page.wait_for_url("**q=clearer**")
+    hand.open("/bisect")
+    before = page.inner_text("main")
+    hand.follow("button[value=good]")
+    page.wait_for_function("b => document.querySelector('main').innerText !== b", arg=before)
+    hand.open("/review")
+    heading = page.inner_text("article h2")
+    hand.press("button[data-key=a]")
+    page.wait_for_function("b => document.querySelector('article h2').innerText !== b", arg=heading)
+    hand.open("/production")
+    hand.follow("a[href='/rollback?branch=prod']")
+    hand.write("#why", "it got worse")
+    hand.follow("main button.danger")
+    hand.sees("prod", ".notice")
+    hand.open("/runs")
+    hand.follow("a[href='/run/shop']")
+    hand.sees("finished")
+    hand.open("/attempts/shop?step=1")
+    hand.follow(".group-name")
+    page.wait_for_url("**/group/shop?**")
+    hand.follow("nav a[href='/cost']")
+    page.wait_for_url("**/cost")
+    hand.open("/experience/G3/redact?at=main")
+    hand.write("#reason", "a customer asked")
+    hand.write("#sure", page.inner_text("main h1 .id"))
+    hand.follow("main button.danger")
+    hand.sees("redacted", ".notice")
 
 
 def test_a_conflict_is_solved_by_mouse_and_the_back_button_shows_what_was(

@@ -9,15 +9,16 @@ import re
 import time
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from providers import Provider, ProxyThread, post
 from proxy_fixtures import Choice, make
 from test_proxy import CHAT
 from ui_demo import demo
-from ui_rig import Visitor, links, serving, watched
+from ui_rig import HandAt, Visitor, links, violations
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream
 from tfgrpo.rendering.experience_texts import example_text
@@ -32,9 +33,6 @@ from tfgrpo.store.activity.traffic import (
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.store.sqlite.traffic import LOOKED_AT
 from tfgrpo.ui.call_conversation import answer_turns, turns_of, with_library
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 TEXTS = ("Count both days.", 'Say "units", \u00e9 and \U0001f600.', example_text("2 + 2?", "4"))
 USER = {"role": "user", "content": "A bike from 3 to 5 May?"}
@@ -195,21 +193,18 @@ def test_a_search_says_how_far_it_looked_and_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_a_call_is_found_in_a_browser(how: str, chromium: Browser, tmp_path: Path) -> None:
-    from test_ui_browser import Hand, violations
-
+def test_a_call_is_found_in_a_browser(how: str, hand_at: HandAt, tmp_path: Path) -> None:
     store = demo(tmp_path, now=time.time_ns() // 1000)
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.open("/production")
-        hand.follow("main a[href^='/calls']")
-        hand.write("main input[name=q]", "36 EUROS")
-        hand.follow("main form.line button")
-        hand.follow("main tbody tr:first-child a.id")
-        hand.sees("This prompt was sent")
-        assert page.locator("main mark a").count() == 8
-        if how != "no script":
-            for address in (page.url, hand.at + "/calls"):
-                page.goto(address)
-                assert violations(page) == []
+    hand = hand_at(store)
+    page = hand.page
+    hand.open("/production")
+    hand.follow("main a[href^='/calls']")
+    hand.write("main input[name=q]", "36 EUROS")
+    hand.follow("main form.line button")
+    hand.follow("main tbody tr:first-child a.id")
+    hand.sees("This prompt was sent")
+    assert page.locator("main mark a").count() == 8
+    if how != "no script":
+        for address in (page.url, hand.at + "/calls"):
+            page.goto(address)
+            assert violations(page) == []

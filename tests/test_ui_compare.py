@@ -6,7 +6,7 @@ import html
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 import httpx2
@@ -14,16 +14,14 @@ import pytest
 from test_ui_runs import folder as folder
 from ui_demo import demo
 from ui_records import AT_WORK, add_candidates, add_step, at_work
-from ui_rig import Visitor, links, serving, store_at, watched
+from ui_rig import WIDTHS, HandAt, Visitor, links, serving, store_at, violations
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.runs.candidate_outcomes import lessons as of_run
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import Run, Runs
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 RUN = {"models": {"model": "m"}, "data": "x.jsonl", "domain": "math"}
 FIGURES = {"effect": [0.2, 0.1, 0.3], "chance": 0.99, "attempts": [40, 41]}
@@ -160,23 +158,20 @@ def test_a_problem_has_a_history_over_runs_and_evaluations(folder: Path) -> None
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_runs_are_compared_in_a_browser(how: str, chromium: Browser, folder: Path) -> None:
-    from test_ui_browser import WIDTHS, Hand, violations
-
+def test_runs_are_compared_in_a_browser(how: str, hand_at: HandAt, folder: Path) -> None:
     store = folder / ".tfgrpo/store.db"
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.open("/runs")
-        hand.follow("main a[href='/compare-runs']")
-        page.select_option("select[name=a]", "quick")
-        page.select_option("select[name=b]", "quick")
-        hand.follow("main form.line button")
-        hand.sees("quick and quick")
-        if how == "mouse":
-            for scheme in ("light", "dark"):
-                page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-                assert violations(page) == []
-            for width, (across, down) in WIDTHS.items():
-                page.set_viewport_size({"width": across, "height": down})
-                assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width
+    hand = hand_at(store)
+    page = hand.page
+    hand.open("/runs")
+    hand.follow("main a[href='/compare-runs']")
+    page.select_option("select[name=a]", "quick")
+    page.select_option("select[name=b]", "quick")
+    hand.follow("main form.line button")
+    hand.sees("quick and quick")
+    if how == "mouse":
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            assert violations(page) == []
+        for width, (across, down) in WIDTHS.items():
+            page.set_viewport_size({"width": across, "height": down})
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), width

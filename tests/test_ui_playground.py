@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -17,17 +17,15 @@ from scripted import Reply, ScriptedEndpoint, streamed
 from test_ui_calls import record
 from test_ui_runs import folder as folder
 from ui_demo import UNDECIDED
-from ui_rig import Visitor, links, serving, store_at, watched
+from ui_rig import WIDTHS, HandAt, Visitor, links, serving, store_at, violations
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.data.problems import load
 from tfgrpo.improvement.proposals import Draftsman, propose
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.traffic import CallContent, CallRecord, traffic_path
 from tfgrpo.store.opening import open_traffic
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 LESSON = "Count both days."
 
@@ -287,33 +285,27 @@ def test_a_proposal_is_tried_on_the_problem_that_taught_it(folder: Path) -> None
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
 def test_a_call_goes_on_in_the_playground_in_a_browser(
-    how: str, chromium: Browser, tmp_path: Path
+    how: str, hand_at: HandAt, tmp_path: Path
 ) -> None:
-    from test_ui_browser import Hand, violations
-
     with ScriptedEndpoint(script) as server:
         store, address = conversation(tmp_path, server.base_url)
-        with (
-            serving(store) as url,
-            watched(chromium, java_script_enabled=how != "no script") as page,
-        ):
-            page.goto(url)
-            hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-            hand.open(address)
-            hand.follow("main a[href^='/playground']")
-            hand.press("main details > summary")
-            hand.sees("a helmet?")
-            if how == "mouse":
-                assert violations(page) == []
-            hand.follow("main form button.main")
-            if how == "no script":
-                deadline = time.monotonic() + 60
-                while page.locator("pre.said").count() < 2 and time.monotonic() < deadline:
-                    hand.follow("main a.button")
-            page.wait_for_selector("form[action$='/keep']")
-            hand.write("main input[name=answer]", "3")
-            hand.follow("form[action$='/keep'] button")
-            hand.sees("It is a case", ".notice")
+        hand = hand_at(store)
+        page = hand.page
+        hand.open(address)
+        hand.follow("main a[href^='/playground']")
+        hand.press("main details > summary")
+        hand.sees("a helmet?")
+        if how == "mouse":
+            assert violations(page) == []
+        hand.follow("main form button.main")
+        if how == "no script":
+            deadline = time.monotonic() + 60
+            while page.locator("pre.said").count() < 2 and time.monotonic() < deadline:
+                hand.follow("main a.button")
+        page.wait_for_selector("form[action$='/keep']")
+        hand.write("main input[name=answer]", "3")
+        hand.follow("form[action$='/keep'] button")
+        hand.sees("It is a case", ".notice")
     assert [spoken(one) for one in server.requests] == [ASKED, ASKED]
     (case,) = load(tmp_path / "cases.jsonl")
     assert case.messages == (("system", "Be short."), *ASKED)
@@ -321,9 +313,7 @@ def test_a_call_goes_on_in_the_playground_in_a_browser(
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path) -> None:
-    from test_ui_browser import WIDTHS, Hand, violations
-
+def test_the_playground_in_a_browser(how: str, hand_at: HandAt, tmp_path: Path) -> None:
     begin, go = threading.Event(), threading.Event()
 
     def waits(request: dict[str, Any]) -> Reply:
@@ -335,13 +325,9 @@ def test_the_playground_in_a_browser(how: str, chromium: Browser, tmp_path: Path
 
         return Reply(pieces=streamed(words()))
 
-    with (
-        ScriptedEndpoint(waits) as server,
-        serving(project(tmp_path, server.base_url)) as url,
-        watched(chromium, java_script_enabled=how != "no script") as page,
-    ):
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
+    with ScriptedEndpoint(waits) as server:
+        hand = hand_at(project(tmp_path, server.base_url))
+        page = hand.page
         hand.open("/library?at=main")
         hand.follow("main a[href^='/playground']")
         hand.write("#prompt", "From 3 to 5 May?")

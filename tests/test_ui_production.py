@@ -10,13 +10,13 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from test_ui_forms import form_of
 from ui_demo import demo
-from ui_rig import Visitor, serving, watched
+from ui_rig import WIDTHS, HandAt, Visitor, violations
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.production.by_day import Bounds, bounds, production_report
 from tfgrpo.production.experiment import experiment
@@ -33,9 +33,6 @@ from tfgrpo.store.errors import StoreError
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.figure_cache import Memory
 from tfgrpo.ui.notifications import notices
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 DAY = 86_400_000_000
 NOON = 20_000 * DAY + DAY // 2
@@ -258,62 +255,53 @@ def test_an_experiment_begins_where_scores_have_a_scale_of_their_own(store: Path
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_production_is_worked_with_in_a_browser(how: str, chromium: Browser, store: Path) -> None:
-    from test_ui_browser import WIDTHS, Hand, violations
-
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.open("/production")
-        hand.press("details.act summary")
-        hand.write("details.act input[name=why]", "worse")
-        hand.follow("details.act button[value=stop]")
-        hand.sees("is stopped", ".notice")
-        hand.follow("a[href='/experiment/new?branch=prod']")
-        hand.write("#name", "second")
-        hand.write("#why", "to see")
-        hand.follow("main form button.main")
-        hand.sees("Experiment second runs", ".notice")
-        hand.press("details:has(input[name=errors]) summary")
-        hand.write("main input[name=errors]", "1")
-        hand.follow("form[action='/production/bounds'] button")
-        hand.sees("more than 1.0%")
-        hand.press("#days summary")
-        hand.follow("#days thead th:nth-child(3) a")
-        assert page.get_attribute("#days thead th:nth-child(3)", "aria-sort") == "descending"
-        if how != "no script":
-            for address in (page.url, hand.at + "/experiment/new?branch=prod"):
-                page.goto(address)
-                for width, (across, down) in WIDTHS.items():
-                    page.set_viewport_size({"width": across, "height": down})
-                    wide = "document.documentElement.scrollWidth <= innerWidth"
-                    assert page.evaluate(wide), (width, address)
-                assert violations(page) == []
+def test_production_is_worked_with_in_a_browser(how: str, hand_at: HandAt, store: Path) -> None:
+    hand = hand_at(store)
+    page = hand.page
+    hand.open("/production")
+    hand.press("details.act summary")
+    hand.write("details.act input[name=why]", "worse")
+    hand.follow("details.act button[value=stop]")
+    hand.sees("is stopped", ".notice")
+    hand.follow("a[href='/experiment/new?branch=prod']")
+    hand.write("#name", "second")
+    hand.write("#why", "to see")
+    hand.follow("main form button.main")
+    hand.sees("Experiment second runs", ".notice")
+    hand.press("details:has(input[name=errors]) summary")
+    hand.write("main input[name=errors]", "1")
+    hand.follow("form[action='/production/bounds'] button")
+    hand.sees("more than 1.0%")
+    hand.press("#days summary")
+    hand.follow("#days thead th:nth-child(3) a")
+    assert page.get_attribute("#days thead th:nth-child(3)", "aria-sort") == "descending"
+    if how != "no script":
+        for address in (page.url, hand.at + "/experiment/new?branch=prod"):
+            page.goto(address)
+            for width, (across, down) in WIDTHS.items():
+                page.set_viewport_size({"width": across, "height": down})
+                wide = "document.documentElement.scrollWidth <= innerWidth"
+                assert page.evaluate(wide), (width, address)
+            assert violations(page) == []
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_an_experiment_is_changed_and_promoted_in_a_browser(
-    how: str, chromium: Browser, store: Path
-) -> None:
-    from test_ui_browser import Hand
-
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.open("/production")
-        hand.press("details.act summary")
-        hand.write("details.act input[name=share]", "50")
-        hand.write("details.act input[name=why]", "more of it")
-        hand.follow("details.act button[value=share]")
-        hand.sees("50 % get the candidate", ".notice")
-        with Store.open(store) as opened:
-            assert experiment(opened, "clearer").share == 0.5
-        hand.press("details.act summary")
-        hand.write("details.act input[name=why]", "better")
-        hand.follow("details.act button[value=promote]")
-        hand.sees("is promoted", ".notice")
-        with Store.open(store) as opened:
-            ended = experiment(opened, "clearer")
-            assert ended.state == "promoted"
-            assert opened.tip("prod") == opened.tip(ended.candidate.revision)
+def test_an_experiment_is_changed_and_promoted_in_a_browser(hand_at: HandAt, store: Path) -> None:
+    hand = hand_at(store)
+    hand.open("/production")
+    hand.press("details.act summary")
+    hand.write("details.act input[name=share]", "50")
+    hand.write("details.act input[name=why]", "more of it")
+    hand.follow("details.act button[value=share]")
+    hand.sees("50 % get the candidate", ".notice")
+    with Store.open(store) as opened:
+        assert experiment(opened, "clearer").share == 0.5
+    hand.press("details.act summary")
+    hand.write("details.act input[name=why]", "better")
+    hand.follow("details.act button[value=promote]")
+    hand.sees("is promoted", ".notice")
+    with Store.open(store) as opened:
+        ended = experiment(opened, "clearer")
+        assert ended.state == "promoted"
+        assert opened.tip("prod") == opened.tip(ended.candidate.revision)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from test_ui_browser import violations
 from ui_demo import BEGIN, demo
-from ui_rig import Visitor, serving, store_at, watched
+from ui_rig import Visitor, serving, store_at, violations, watched
 from ui_rig import chromium as chromium
 
 from tfgrpo import ui

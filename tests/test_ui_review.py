@@ -15,8 +15,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_ui_forms import form_of
 from ui_demo import add_proposals
-from ui_rig import OTHER, TOKEN, Visitor, serving, settings_of, store_at, watched
+from ui_rig import (
+    OTHER,
+    TOKEN,
+    Hand,
+    HandAt,
+    Visitor,
+    serving,
+    settings_of,
+    store_at,
+    violations,
+)
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.improvement.proposal_comments import ask, comment, discussions
 from tfgrpo.improvement.proposals import Draftsman, get_proposal, propose, reject
@@ -28,7 +39,6 @@ from tfgrpo.ui.visitor_sessions import MINUTE, MOST_FAILURES, Failures
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-    from test_ui_browser import Hand
 
 
 @pytest.fixture
@@ -237,54 +247,45 @@ def test_tokens_are_not_guessed_quickly(store: Path) -> None:
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
 def test_a_proposal_is_discussed_and_decided_in_a_browser(
-    how: str, chromium: Browser, store: Path
+    how: str, hand_at: HandAt, store: Path
 ) -> None:
-    from test_ui_browser import Hand, violations
-
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.open("/review")
-        hand.write("#comment", "Is that so?")
-        hand.follow("form[action='/review/comment'] button")
-        hand.sees("Is that so?")
-        hand.write("form[action='/review/ask'] input[name=name]", "other")
-        hand.follow("form[action='/review/ask'] button")
-        hand.sees("Asked to look")
-        if how != "no script":
-            assert violations(page) == []
-            hand.press("button[data-chooses=open]")
-            chosen = "[...document.querySelectorAll('.verdict-of input:checked')].map(e => e.value)"
-            assert page.evaluate(chosen) == ["open", "open"]
-            hand.press("button[data-chooses=accept]")
-            assert page.evaluate(chosen) == ["accept", "accept"]
-        hand.follow("#accept button.main")
-        hand.sees("accepted", ".notice")
-        hand.follow(".logout button")
-        assert "logged out" in page.inner_text("body")
+    hand = hand_at(store)
+    page = hand.page
+    hand.open("/review")
+    hand.write("#comment", "Is that so?")
+    hand.follow("form[action='/review/comment'] button")
+    hand.sees("Is that so?")
+    hand.write("form[action='/review/ask'] input[name=name]", "other")
+    hand.follow("form[action='/review/ask'] button")
+    hand.sees("Asked to look")
+    if how != "no script":
+        assert violations(page) == []
+        hand.press("button[data-chooses=open]")
+        chosen = "[...document.querySelectorAll('.verdict-of input:checked')].map(e => e.value)"
+        assert page.evaluate(chosen) == ["open", "open"]
+        hand.press("button[data-chooses=accept]")
+        assert page.evaluate(chosen) == ["accept", "accept"]
+    hand.follow("#accept button.main")
+    hand.sees("accepted", ".notice")
+    hand.follow(".logout button")
+    assert "logged out" in page.inner_text("body")
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_one_change_is_turned_down_with_a_reason_in_a_browser(
-    how: str, chromium: Browser, store: Path
-) -> None:
-    from test_ui_browser import Hand
-
+def test_one_change_is_turned_down_with_a_reason_in_a_browser(hand_at: HandAt, store: Path) -> None:
     with Store.open(store) as opened:
         one, other = (change.experience for change in get_proposal(opened, "p1").changes)
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.open("/review?id=p1")
-        choose(hand, f"do-{one}", "reject")
-        hand.write(f"input[name=why-{one}]", "not so in this shop")
-        hand.follow("#accept button.main")
-        hand.sees("p1", ".notice")
-        with Store.open(store) as opened:
-            decided = {each.experience: each for each in get_proposal(opened, "p1").changes}
-        assert (decided[one].state, decided[one].why) == ("rejected", "not so in this shop")
-        assert decided[other].state == "accepted"
+    hand = hand_at(store)
+    hand.open("/review?id=p1")
+    choose(hand, f"do-{one}", "reject")
+    hand.write(f"input[name=why-{one}]", "not so in this shop")
+    hand.follow("#accept button.main")
+    hand.sees("p1", ".notice")
+    with Store.open(store) as opened:
+        decided = {each.experience: each for each in get_proposal(opened, "p1").changes}
+    assert (decided[one].state, decided[one].why) == ("rejected", "not so in this shop")
+    assert decided[other].state == "accepted"
 
 
 @pytest.mark.browser
@@ -292,8 +293,6 @@ def test_one_change_is_turned_down_with_a_reason_in_a_browser(
 def test_sides_of_a_conflict_are_chosen_in_a_browser(
     how: str, chromium: Browser, tmp_path: Path
 ) -> None:
-    from test_ui_browser import Hand
-
     store, ids = in_conflict(tmp_path)
     script = how != "no script"
     with serving(store) as url, chromium.new_context(java_script_enabled=script) as context:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from conftest import OWN, problems
 from scripted import ScriptedEndpoint, stage, teachable
-from test_ui_browser import violations
 from ui_rig import chromium as chromium
-from ui_rig import serving, watched
+from ui_rig import serving, violations, watched
 
 import tfgrpo
 from tfgrpo.learn import run as running

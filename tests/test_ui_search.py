@@ -8,19 +8,16 @@ import json
 import time
 from html import unescape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from test_ui_runs import folder as folder
 from ui_records import every_record
-from ui_rig import Visitor, links, serving, store_at, watched
+from ui_rig import WIDTHS, HandAt, Visitor, links, store_at, violations
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.rendering.request_placement import addition
 from tfgrpo.store import Operation, Store
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
@@ -97,25 +94,22 @@ def test_runs_are_sorted_and_taken_away(folder: Path) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
-def test_search_in_a_browser(how: str, chromium: Browser, records: Path) -> None:
-    from test_ui_browser import WIDTHS, Hand, violations
-
-    with serving(records) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how != "keyboard")
-        hand.follow("nav a[href='/search']")
-        hand.write("main input[name=q]", "euros")
-        hand.follow("main form button")
-        hand.sees("Experiences")
-        hand.open("/library?at=main")
-        hand.follow("main a[href^='/library/prompt']")
-        hand.follow("thead th:last-child a")
-        assert page.get_attribute("thead th:last-child", "aria-sort") == "descending"
-        if how == "mouse":
-            for address in (page.url, hand.at + "/search?q=euros", hand.at + "/runs"):
-                page.goto(address)
-                assert violations(page) == []
-                for width, (across, down) in WIDTHS.items():
-                    page.set_viewport_size({"width": across, "height": down})
-                    wide = "document.documentElement.scrollWidth <= innerWidth"
-                    assert page.evaluate(wide), (width, address)
+def test_search_in_a_browser(how: str, hand_at: HandAt, records: Path) -> None:
+    hand = hand_at(records)
+    page = hand.page
+    hand.follow("nav a[href='/search']")
+    hand.write("main input[name=q]", "euros")
+    hand.follow("main form button")
+    hand.sees("Experiences")
+    hand.open("/library?at=main")
+    hand.follow("main a[href^='/library/prompt']")
+    hand.follow("thead th:last-child a")
+    assert page.get_attribute("thead th:last-child", "aria-sort") == "descending"
+    if how == "mouse":
+        for address in (page.url, hand.at + "/search?q=euros", hand.at + "/runs"):
+            page.goto(address)
+            assert violations(page) == []
+            for width, (across, down) in WIDTHS.items():
+                page.set_viewport_size({"width": across, "height": down})
+                wide = "document.documentElement.scrollWidth <= innerWidth"
+                assert page.evaluate(wide), (width, address)

@@ -7,13 +7,13 @@ import importlib
 import re
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from test_ui_forms import form_of
 from ui_demo import demo
-from ui_rig import OTHER, Visitor, serving, store_at, watched
+from ui_rig import OTHER, HandAt, Visitor, store_at, violations
 from ui_rig import chromium as chromium
+from ui_rig import hand_at as hand_at
 
 from tfgrpo.improvement.proposal_comments import ask, discussions
 from tfgrpo.store import InvalidOperation, Operation, Store
@@ -24,9 +24,6 @@ from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.bisect import Mark
 from tfgrpo.store.opening import open_traffic
 from tfgrpo.ui.pages import PAGES
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 
 def texts(store: Path, branch: str = "main") -> list[str]:
@@ -276,24 +273,21 @@ def test_the_end_of_an_experiment_is_said_to_be_final(act: str, tmp_path: Path) 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("how", ["mouse", "keyboard", "key", "no script"])
-def test_undo_in_a_browser(how: str, chromium: Browser, tmp_path: Path) -> None:
-    from test_ui_browser import Hand, violations
-
+def test_undo_in_a_browser(how: str, hand_at: HandAt, tmp_path: Path) -> None:
     store = store_at(tmp_path, "One.")
-    with serving(store) as url, watched(chromium, java_script_enabled=how != "no script") as page:
-        page.goto(url)
-        hand = Hand(page, url.partition("/?")[0], mouse=how in ("mouse", "no script"))
-        hand.open("/library?at=main")
-        hand.press("details:has(#texts) > summary")
-        hand.write("#texts", "Two.")
-        hand.write("#why", "asked for")
-        hand.follow("form[action='/library/add'] button")
-        if how != "no script":
-            assert violations(page) == []
-        if how == "key":
-            with page.expect_navigation():
-                page.keyboard.press("z")
-        else:
-            hand.follow(".notice button")
-        hand.sees("Taken back", ".notice")
+    hand = hand_at(store)
+    page = hand.page
+    hand.open("/library?at=main")
+    hand.press("details:has(#texts) > summary")
+    hand.write("#texts", "Two.")
+    hand.write("#why", "asked for")
+    hand.follow("form[action='/library/add'] button")
+    if how != "no script":
+        assert violations(page) == []
+    if how == "key":
+        with page.expect_navigation():
+            page.keyboard.press("z")
+    else:
+        hand.follow(".notice button")
+    hand.sees("Taken back", ".notice")
     assert texts(store) == ["One."]

@@ -5,9 +5,10 @@ def test_something(tmp_path):
     assert "Count both" in visitor.get("/library/HEAD")
 
 @pytest.mark.browser
-def test_something_seen(chromium, tmp_path):
-    with serving(store_at(tmp_path)) as url, watched(chromium) as page:
-        page.goto(url)
+@pytest.mark.parametrize("how", ["mouse", "keyboard", "no script"])
+def test_something_seen(hand_at, tmp_path):
+    hand = hand_at(store_at(tmp_path))
+    hand.follow("nav a[href='/search']")
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import pytest
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = "/usr/bin/chromium"
+AXE = Path(__file__).parent / "vendor/axe.min.js"
+WIDTHS = {"telephone": (390, 844), "tablet": (820, 1180), "desk": (1280, 800)}
 TOKEN = "the-token-of-these-tests"
 OTHER = "another-token-of-these-tests"
 
@@ -214,3 +217,74 @@ def watched(browser: Browser, **context: Any) -> Iterator[Page]:
         )
         yield page
         assert complaints == []
+
+
+def violations(page: Page) -> list[str]:
+    """Returns what axe-core finds wrong with a page for those who do not see or point."""
+    page.evaluate(AXE.read_text())
+    found: Any = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    return [
+        f"{one['id']}: {node['html'][:200]} ({node['failureSummary'][:300]})"
+        for one in found["violations"]
+        for node in one["nodes"]
+    ]
+
+
+class Hand:
+    """Does things on a page by mouse, or with the keyboard alone: Tab to it, then the key."""
+
+    def __init__(self, page: Page, at: str, *, mouse: bool) -> None:
+        self.page, self.at, self.mouse = page, at, mouse
+
+    def open(self, address: str) -> None:
+        self.page.goto(self.at + address)
+
+    def reach(self, selector: str) -> None:
+        reached = "selector => document.activeElement === document.querySelector(selector)"
+        for _ in range(150):
+            self.page.keyboard.press("Tab")
+            if self.page.evaluate(reached, selector):
+                return
+        raise AssertionError(f"Tab does not come to {selector}")
+
+    def press(self, selector: str, key: str = "Enter") -> None:
+        if self.mouse:
+            self.page.click(selector)
+        else:
+            self.reach(selector)
+            self.page.keyboard.press(key)
+
+    def follow(self, selector: str) -> None:
+        """Presses what leads to another page, and waits for that."""
+        with self.page.expect_navigation():
+            self.press(selector)
+
+    def write(self, selector: str, words: str) -> None:
+        if self.mouse:
+            self.page.click(selector)
+        else:
+            self.reach(selector)
+        self.page.keyboard.press("Control+A")
+        self.page.keyboard.type(words)
+
+    def sees(self, words: str, where: str = "main") -> None:
+        self.page.wait_for_selector(f"{where} >> text={words}")
+
+
+HandAt: TypeAlias = Callable[..., Hand]
+
+
+@pytest.fixture
+def hand_at(how: str, chromium: Browser) -> Iterator[HandAt]:
+    """Serves a store's pages, and gives a hand on the first one that works as `how` says: by mouse,
+    by mouse without a script, or by keyboard alone."""
+    with ExitStack() as opened:
+
+        def begin(store: Path, **context: Any) -> Hand:
+            url = opened.enter_context(serving(store))
+            context["java_script_enabled"] = how != "no script"
+            page = opened.enter_context(watched(chromium, **context))
+            page.goto(url)
+            return Hand(page, url.partition("/?")[0], mouse=how in ("mouse", "no script"))
+
+        yield begin
