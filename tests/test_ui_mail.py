@@ -19,6 +19,7 @@ import pytest
 from test_ui_review import add_proposals_to
 from ui_rig import store_at
 
+from tfgrpo.production.by_day import Bounds, bounds, set_bounds
 from tfgrpo.production.experiment import ExperimentPlan, experiment, start
 from tfgrpo.production.mail import PASSWORD, mail_server
 from tfgrpo.store import Store
@@ -159,18 +160,34 @@ def harms(opened: Store) -> None:
         traffic.close()
 
 
+def spends(dollars: int) -> Any:
+    """Sets a budget of $100 for a month, unless one is set, and makes a call that costs so much."""
+
+    def act(opened: Store) -> None:
+        from test_ui_production import PRICES, add_call
+
+        Path(opened.path).parents[1].joinpath("tfgrpo.toml").write_text(PRICES)
+        add_call(Path(opened.path), f"for-{dollars}", dollars)
+        if bounds(opened)[0].month is None:
+            set_bounds(opened, Bounds(month=100), seen=0)
+
+    return act
+
+
 def test_what_waits_fails_or_harms_is_told_by_mail(tmp_path: Path) -> None:
     store, post = store_at(tmp_path, "Count both days."), Post()
     with post_office(post) as port:
         url = f"smtp://127.0.0.1:{port}?from=tfgrpo@example.com&to=ana@example.com&to=ben@x.org"
-        acts = (add_proposals_to, fails, harms, lambda _: None)
+        acts = (add_proposals_to, fails, harms, lambda _: None, spends(81), spends(8), spends(12))
         counts, _ = looks(store, (url,), *acts)
-    assert counts == [0, 1, 1, 1, 0]
+    assert counts == [0, 1, 1, 1, 0, 1, 0, 1]
     assert {tuple(to) for to, _ in post.mails} == {("ana@example.com", "ben@x.org")}
     subjects = [" ".join(mail["Subject"].split()) for _, mail in post.mails]
     assert subjects[0].startswith("Proposal p1 waits: ")
     assert subjects[1] == "Run r failed: Bcc: eve@example.com the endpoint said 503 ü"
     assert "Experiment" in subjects[2]
+    assert subjects[3].endswith("$81.00, more than 80% of the budget of $100.00")
+    assert subjects[4].endswith("$101.00, more than the budget of $100.00")
     texts = [mail.get_content() for _, mail in post.mails]
     assert "http://pages/review?id=p1" in texts[0]
     assert "http://pages/run/r" in texts[1]

@@ -13,12 +13,19 @@ from pathlib import Path
 
 import pytest
 from test_ui_forms import form_of
+from test_ui_undo import line
 from ui_demo import demo
-from ui_rig import WIDTHS, HandAt, Visitor, violations
+from ui_rig import WIDTHS, HandAt, Visitor, store_at, violations
 from ui_rig import chromium as chromium
 from ui_rig import hand_at as hand_at
 
-from tfgrpo.production.by_day import Bounds, bounds, production_report
+from tfgrpo.production.by_day import (
+    Bounds,
+    bounds,
+    month_began,
+    production_report,
+    set_bounds,
+)
 from tfgrpo.production.experiment import experiment
 from tfgrpo.store import Store
 from tfgrpo.store.activity.traffic import (
@@ -26,7 +33,7 @@ from tfgrpo.store.activity.traffic import (
     CallRecord,
     Feedback,
     Scale,
-    by_version,
+    by_dimension,
     traffic_path,
 )
 from tfgrpo.store.errors import StoreError
@@ -70,17 +77,19 @@ def test_days_are_the_sums_of_their_calls(tmp_path: Path) -> None:
     measured = traffic.measured(0)
     traffic.close()
     report = production_report(path, 0, {"m": {"prompt": 1.0, "completion": 10.0}})
-    assert report.versions == by_version(measured)
+    unpriced = [one._replace(dollars=None, unpriced=0) for one in report.versions]
+    assert unpriced == by_dimension(measured, "version")
+    assert sum(one.cost or 0.0 for one in report.versions) == pytest.approx(11 * 0.002)
     assert [f"{one.day}" for one in report.days] == ["2024-10-04", "2024-10-03", "2024-10-02"]
     newest, middle, _ = report.days
     assert (newest.figures.calls, newest.figures.score, newest.figures.scored) == (4, 0.75, 2)
-    assert newest.dollars == pytest.approx(4 * 0.002)
+    assert newest.figures.cost == pytest.approx(4 * 0.002)
     assert middle.figures.errors == 1
-    assert middle.errors == 0.25
-    assert middle.dollars == pytest.approx(3 * 0.002), "what failed is not paid for"
+    assert middle.figures.failed == 0.25
+    assert middle.figures.cost == pytest.approx(3 * 0.002), "what failed is not paid for"
     assert newest.figures.p95 == 10_000
     assert sum(one.figures.calls for one in report.by_day) == 12
-    assert production_report(path, 0, {}).days[0].dollars is None
+    assert production_report(path, 0, {}).days[0].figures.cost is None
 
 
 def test_the_page_shows_days_rollouts_and_files(store: Path) -> None:
@@ -116,7 +125,7 @@ def test_bounds_are_set_on_record_and_a_day_that_crosses_them_is_an_alert(store:
     stale = visitor.post("/production/bounds", fields | {"errors": "50"}, status=409)
     assert "meanwhile" in stale
     with Store.open(store) as opened:
-        assert bounds(opened) == (Bounds(0.01, 0.99, None, None), 1)
+        assert bounds(opened) == (Bounds(0.01, 0.99), 1)
     again = form_of(visitor.get("/production"), "/production/bounds")
     page = visitor.post("/production/bounds", again | dict.fromkeys(set_to, ""))
     assert "No bound is set." in page
@@ -164,6 +173,122 @@ def test_a_bound_that_is_crossed_is_told_once_whichever_others_are(store: Path) 
 
     visitor = Visitor(store)
     assert slow("") == slow("1") != set()
+
+
+PRICES = "[prices.m]\nprompt = 1e6\ncompletion = 0\n"
+"""A dollar for each token of a prompt."""
+
+
+def add_call(store: Path, id: str, dollars: int, **more: object) -> None:
+    tokens = {"prompt_tokens": dollars, "completion_tokens": 0, "status": 200}
+    call = BLANK._replace(id=id, time=time.time_ns() // 1000, latency=1, added=1)
+    call = call._replace(**(tokens | more))
+    with closing(open_traffic(traffic_path(store), create=True)) as traffic:
+        traffic.add([call], [])
+
+
+def test_a_month_s_budget_is_told_of_when_it_is_nearly_and_when_it_is_spent(
+    tmp_path: Path,
+) -> None:
+    store = store_at(tmp_path, "One.")
+    (tmp_path / "tfgrpo.toml").write_text(PRICES)
+    add_call(store, "old", 500)
+    now = time.time_ns() // 1000
+    with closing(open_traffic(traffic_path(store))) as traffic:
+        last_month = traffic.call("old")._replace(id="older", time=month_began(now) - 1)
+        traffic.add([last_month], [])
+        assert sum(one.calls for one in traffic.tokens(0)) == 2
+
+    def told() -> list[str]:
+        with Store.open(store) as opened:
+            return [one.text for one in notices(opened).values() if one.kind == "budget"]
+
+    visitor = Visitor(store)
+    fields = form_of(visitor.get("/production"), "/production/bounds")
+    page = visitor.post("/production/bounds", fields | {"month": "1000"})
+    assert "500.00 of 1000.00</span></span> dollars are spent" in page
+    assert "The budget of a month is $1,000.00: 80 % of it is an alert" in page
+    assert "A day is an alert" not in page
+    assert told() == []
+    undo = line(page)
+    add_call(store, "more", 400)
+    words = "the calls of the month cost $900.00, more than 80% of the budget of $1,000.00"
+    assert [text.partition(": ")[2] for text in told()] == [words]
+    assert words in Visitor(store).get("/production"), "figures are some seconds old"
+    add_call(store, "failed", 0, status=500, prompt_tokens=None)
+    add_call(store, "look-up", 0, model=None, prompt_tokens=None, completion_tokens=None)
+    add_call(store, "unknown", 0, model="nobody-knows")
+    add_call(store, "too much", 200)
+    words = "the calls of the month cost at least $1,100.00, more than the budget of $1,000.00"
+    assert [text.partition(": ")[2] for text in told()] == [words]
+    page = Visitor(store).get("/production")
+    assert words in page
+    assert "what 1 call cost is unknown" in page
+    with Store.open(store) as opened:
+        assert bounds(opened)[0] == Bounds(month=1000)
+    assert "No bound is set." in visitor.post(*undo)
+    assert told() == []
+    fields = form_of(visitor.get("/production"), "/production/bounds")
+    page = visitor.post("/production/bounds", fields | {"month": "1e9"})
+    assert [text.partition(": ")[2] for text in told()] == ["the cost is unknown for 1 call"]
+
+
+def test_what_a_model_costs_at_its_provider_is_known_of_each_call(tmp_path: Path) -> None:
+    store, model = store_at(tmp_path), "claude-sonnet-4-5"
+    add_call(store, "a", 1000, model=model, provider="https://api.anthropic.com")
+    report = production_report(traffic_path(store), 0, {})
+    assert report.days[0].figures.cost == pytest.approx(0.003)
+
+
+def test_no_failed_call_is_a_bound_that_is_told_of(tmp_path: Path) -> None:
+    store = store_at(tmp_path, "One.")
+    add_call(store, "a", 1, status=500)
+    with Store.open(store) as opened:
+        set_bounds(opened, Bounds(errors=0.0), seen=0)
+        (one,) = notices(opened).values()
+    assert "100.0% of calls failed, more than 0.0%" in one.text
+
+
+def test_bounds_are_lines_in_charts_with_words(store: Path) -> None:
+    visitor = Visitor(store)
+    assert 'class="limit"' not in visitor.get("/production")
+    fields = form_of(visitor.get("/production"), "/production/bounds")
+    limits = {"errors": "1", "score": "0.9", "latency": "2500", "dollars": "7"}
+    page = visitor.post("/production/bounds", fields | limits)
+    images = re.findall(r'role="img" aria-label="([^"]+)"', page)
+    for title, words in (
+        ("Mean score a day", "alert below 0.90"),
+        ("Failed calls a day", "alert above 1.0%"),
+        ("95 % of calls took up to, ms", "alert above 2.5 k"),
+        ("Mean score, by version", "alert below 0.90"),
+        ("Failed calls, by version", "alert above 1.0%"),
+    ):
+        (label,) = (one for one in images if one.startswith(f"{title}, latest"))
+        assert label.endswith(f", {words}")
+        assert f">{words}</text>" in page
+    heights = re.findall(r'<line class="limit"[^>]* y1="([0-9.]+)"', page)
+    assert all(8 <= float(y) <= 104 for y in heights), "a bound beyond all figures is drawn too"
+    assert not any(label.startswith("Calls a day") and "alert" in label for label in images)
+
+
+def test_versions_are_compared_in_charts_with_what_was_rolled_out(store: Path) -> None:
+    with Store.open(store) as opened:
+        opened.move_branch("web", "main")
+        tip = opened.tip("main").name
+    page = Visitor(store).get("/production")
+    charts = re.findall(r'<figure class="chart">.*?</figure>', page, re.S)
+    of_versions = [one for one in charts if ", by version" in one]
+    assert len(of_versions) == 3, "nobody knows what the demonstration's model costs"
+    for one in of_versions:
+        names = re.findall(r'<th scope="row">default v(\d+)</th>', one)
+        assert names == sorted(names, key=int)
+        assert len(names) == 2
+        assert re.search(rf'class="event".*<title>[^<]*web → {tip}</title>', one)
+    (store.parent.parent / "tfgrpo.toml").write_text(PRICES)
+    page = Visitor(store).get("/production")
+    assert "Dollars for 1,000 calls, by version" in page
+    rows = json.loads(Visitor(store).client.get("/production?as=json-versions").text)
+    assert all(row["dollars"] > 0 for row in rows)
 
 
 def test_one_call_that_was_lost_is_one(store: Path) -> None:
@@ -258,7 +383,13 @@ def test_an_experiment_begins_where_scores_have_a_scale_of_their_own(store: Path
 def test_production_is_worked_with_in_a_browser(how: str, hand_at: HandAt, store: Path) -> None:
     hand = hand_at(store)
     page = hand.page
+    page.set_viewport_size({"width": 1280, "height": 800})
     hand.open("/production")
+    box = page.locator("figure.chart").first.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < 800, "what happened is seen before the scroll"
+    heads = page.locator("h2").all_inner_texts()
+    assert heads[:4] == ["Over time", "Experiments", "By version", "Branches"]
     hand.press("details.act summary")
     hand.write("details.act input[name=why]", "worse")
     hand.follow("details.act button[value=stop]")
@@ -270,8 +401,13 @@ def test_production_is_worked_with_in_a_browser(how: str, hand_at: HandAt, store
     hand.sees("Experiment second runs", ".notice")
     hand.press("details:has(input[name=errors]) summary")
     hand.write("main input[name=errors]", "1")
+    hand.write("main input[name=month]", "200")
     hand.follow("form[action='/production/bounds'] button")
     hand.sees("more than 1.0%")
+    hand.sees("The budget of a month is $200.00")
+    hand.sees("0.00 of 200.00")
+    assert page.locator("svg[aria-label^='Failed calls a day'] text.limit").is_visible()
+    assert page.locator("svg[aria-label^='Failed calls, by version']").is_visible()
     hand.press("#days summary")
     hand.follow("#days thead th:nth-child(3) a")
     assert page.get_attribute("#days thead th:nth-child(3)", "aria-sort") == "descending"

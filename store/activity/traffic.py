@@ -173,6 +173,19 @@ class MeasuredCall(NamedTuple):
     score: float | None
 
 
+class TokenSum(NamedTuple):
+    """So many calls of a model with one status, and their tokens; None where one of them has none
+    on record."""
+
+    model: str | None
+    provider: str | None
+    status: int
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    completion_tokens: int | None
+    calls: int
+
+
 class Place(NamedTuple):
     """A place in the list of calls, newest first: behind the call of that time and id."""
 
@@ -236,6 +249,16 @@ class LiveFigures(NamedTuple):
     dollars: float | None = None
     unpriced: int = 0
 
+    @property
+    def failed(self) -> float:
+        """The share of calls that failed."""
+        return self.errors / self.calls
+
+    @property
+    def cost(self) -> float | None:
+        """What the calls cost, in US dollars; None where that is unknown of one of them."""
+        return None if self.unpriced else self.dollars
+
 
 class Traffic(Protocol):
     """The file. One instance belongs to one thread."""
@@ -284,6 +307,9 @@ class Traffic(Protocol):
 
     def measured(self, since: int, tags: Tags = ()) -> list[MeasuredCall]:
         """The calls since then (microseconds) with all of these tags, in no order."""
+
+    def tokens(self, since: int) -> list[TokenSum]:
+        """The tokens of the calls since then (microseconds), added up."""
 
     def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
         """How many calls since then (microseconds) had each prompt: the digest of its
@@ -413,8 +439,9 @@ def _is_text(value: object) -> TypeGuard[str]:
     )
 
 
-Cost: TypeAlias = Callable[[CallRecord | MeasuredCall], float | None]
-"""What a call cost, in US dollars; None where that is not known."""
+PricedCalls: TypeAlias = CallRecord | MeasuredCall | TokenSum
+Cost: TypeAlias = Callable[[PricedCalls], float | None]
+"""What calls cost, in US dollars; None where that is not known."""
 
 
 def figures(name: str, calls: Sequence[MeasuredCall], cost: Cost | None = None) -> LiveFigures:
@@ -481,11 +508,6 @@ def by_dimension(
     named = {name: some for name, some in groups.items() if name is not None}
     newest_first = sorted(named, key=lambda name: -max(call.time for call in named[name]))
     return [figures(name, named[name], cost) for name in newest_first]
-
-
-def by_version(calls: Iterable[MeasuredCall]) -> list[LiveFigures]:
-    """The figures of each library and version, the last used first."""
-    return by_dimension(calls, "version")
 
 
 def grouped(

@@ -22,6 +22,7 @@ from tfgrpo.store.activity.traffic import (
     Scales,
     Sums,
     Tags,
+    TokenSum,
     UnknownCall,
 )
 from tfgrpo.store.records import REDACTED
@@ -190,6 +191,15 @@ class SqliteTraffic(SideFile):
         values = [since, *(part for tag in tags for part in tag)]
         rows = self._rows(f"select {columns}, id from calls where {where}", values)
         return [MeasuredCall._make((*row[:-1], scores.get(row[-1]))) for row in rows]
+
+    def tokens(self, since: int) -> list[TokenSum]:
+        query = (
+            "select model, provider, status, sum(prompt_tokens),"
+            " sum(min(coalesce(cached_tokens, 0), prompt_tokens)), sum(completion_tokens), count(*)"
+            " from calls where +time >= ?"
+            " group by model, provider, status, prompt_tokens is null, completion_tokens is null"
+        )
+        return [TokenSum._make(row) for row in self._rows(query, (since,))]
 
     def prompts(self, since: int) -> list[tuple[str, str | None, int]]:
         query = (

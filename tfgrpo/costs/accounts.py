@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tfgrpo.costs import prices
 from tfgrpo.costs.prices import Price
 from tfgrpo.store.activity.runs import Run, Spent, Usage
-from tfgrpo.store.activity.traffic import CallRecord, MeasuredCall
+from tfgrpo.store.activity.traffic import PricedCalls
 from tfgrpo.store.store import Store
 
 
@@ -23,7 +23,7 @@ class Dollars:
         self._table = table
         self._known: dict[tuple[str, str], prices.Price | None] = {}
 
-    def of(self, call: CallRecord | MeasuredCall) -> float | None:
+    def of(self, call: PricedCalls) -> float | None:
         """What a call cost, in US dollars; None where that is not known. One that failed without
         a word of tokens cost nothing. Raises PriceInvalid."""
         if call.prompt_tokens is None and call.completion_tokens is None:

@@ -1,8 +1,9 @@
-"""Production over time: what each day came to, when something else was rolled out, and which
-bounds that somebody set were crossed.
+"""Production over time: what each day came to, when something else was rolled out, which bounds
+that somebody set were crossed, and how much of a month's budget is spent.
 
 One pass over the record of traffic gives all figures. A day is one of UTC, without calls it is
-not there. What a call cost is unknown where nobody knows its model's price or its tokens.
+not there; so is a month. What a call cost is unknown where nobody knows its model's price or its
+tokens; what asked no model cost nothing.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
 from tfgrpo.costs import prices as known_prices
-from tfgrpo.costs.prices import Price
 from tfgrpo.store.activity.decisions import decide, decisions
 from tfgrpo.store.activity.traffic import (
-    CallRecord,
+    Cost,
     LiveFigures,
     MeasuredCall,
-    by_version,
+    PricedCalls,
+    by_dimension,
     figures,
     grouped,
     served,
@@ -38,6 +40,8 @@ EVERY = "production"
 DAY = 86_400_000_000
 MOST_ROLLOUTS = 50
 """Moves of a branch that are told of."""
+NEARLY = 0.8
+"""The part of a budget that is told of before all of it is spent."""
 
 
 class DayFigures(NamedTuple):
@@ -45,16 +49,6 @@ class DayFigures(NamedTuple):
 
     day: date
     figures: LiveFigures
-
-    @property
-    def dollars(self) -> float | None:
-        """What the calls cost; None where that is unknown of one of them."""
-        return None if self.figures.unpriced else self.figures.dollars
-
-    @property
-    def errors(self) -> float:
-        """The share of calls that failed."""
-        return self.figures.errors / self.figures.calls
 
 
 class Rollout(NamedTuple):
@@ -81,45 +75,77 @@ class ProductionReport(NamedTuple):
 
 class Bounds(NamedTuple):
     """From where on a day's figures are an alert: a share of failed calls above, a mean score
-    below, a 95 % latency above (milliseconds), dollars above. None: no bound."""
+    below, a 95 % latency above (milliseconds), dollars above. `month` is the budget of a calendar
+    month, in dollars. None: no bound."""
 
     errors: float | None = None
     score: float | None = None
     latency: float | None = None
     dollars: float | None = None
+    month: float | None = None
+
+
+class MonthSpending(NamedTuple):
+    """What the calls on record of a month cost; of `unpriced` ones that is unknown."""
+
+    month: str
+    dollars: float
+    unpriced: int
 
 
 def production_report(path: str, since: int, prices: Mapping[str, Any]) -> ProductionReport:
     """Returns the calls since then (microseconds) in figures. Raises StoreError, PriceInvalid."""
+    cost = _cost(prices)
     with closing(open_traffic(path)) as traffic:
         calls = traffic.measured(since)
-    per: dict[str, Price | None] = {}
-    for name in {call.model or "" for call in calls}:
-        per[name] = known_prices.find(name, None, prices) if name else None
     days = grouped(calls, lambda call: call.time // DAY)
     by_day: list[DayFigures] = []
     whole: list[DayFigures] = []
     for number in sorted(days, reverse=True):
-        whole.append(_day(number, "every version", days[number], per))
+        whole.append(_day(number, "every version", days[number], cost))
         versions = grouped(days[number], served)
-        by_day += [_day(number, name, versions[name], per) for name in sorted(versions)]
-    return ProductionReport(by_version(calls), whole, by_day)
+        by_day += [_day(number, name, versions[name], cost) for name in sorted(versions)]
+    return ProductionReport(by_dimension(calls, "version", cost), whole, by_day)
 
 
-def _day(
-    number: int, name: str, calls: Sequence[MeasuredCall], per: Mapping[str, Price | None]
-) -> DayFigures:
-    def cost(call: CallRecord | MeasuredCall) -> float | None:
-        price = per[call.model or ""]
+def _day(number: int, name: str, calls: Sequence[MeasuredCall], cost: Cost) -> DayFigures:
+    day = datetime.fromtimestamp(number * DAY / 1e6, UTC).date()
+    return DayFigures(day, figures(name, calls, cost))
+
+
+def _cost(prices: Mapping[str, Any]) -> Cost:
+    price_of = cache(lambda model, address: known_prices.find(model, address, prices))
+
+    def cost(call: PricedCalls) -> float | None:
+        if call.model is None and call.provider is None:
+            return 0.0  # a look-up
         if call.prompt_tokens is None or call.completion_tokens is None:
             # what failed before it was answered is not paid for
             return 0.0 if call.status >= 400 or not call.status else None
+        price = price_of(call.model, call.provider) if call.model else None
         if price is None:
             return None
         return price.of(call.prompt_tokens, call.cached_tokens or 0, call.completion_tokens)
 
-    day = datetime.fromtimestamp(number * DAY / 1e6, UTC).date()
-    return DayFigures(day, figures(name, calls, cost))
+    return cost
+
+
+def month_began(now: int) -> int:
+    """Returns when the calendar month of a time began (both microseconds since 1970)."""
+    today = datetime.fromtimestamp(now / 1e6, UTC).date()
+    return int(datetime(today.year, today.month, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def month_spending(path: str, began: int, prices: Mapping[str, Any]) -> MonthSpending:
+    """Returns what the calls since a month began cost. Raises StoreError, PriceInvalid."""
+    cost = _cost(prices)
+    with closing(open_traffic(path)) as traffic:
+        alike = [(cost(calls), calls.calls) for calls in traffic.tokens(began)]
+    return MonthSpending(
+        f"{datetime.fromtimestamp(began / 1e6, UTC):%B %Y}",
+        sum(dollars for dollars, _ in alike if dollars is not None),
+        sum(number for dollars, number in alike if dollars is None),
+    )
 
 
 def rollouts(store: Store, branches: Iterable[str], since: int) -> list[Rollout]:
@@ -158,11 +184,11 @@ def set_bounds(store: Store, new: Bounds, *, seen: int, why: str | None = None) 
 def crossed(day: DayFigures, set_to: Bounds) -> dict[str, str]:
     """Returns which bounds a day crosses: name → in words. Where a bound on the cost is not crossed
     by what is known, `unpriced` says how many calls have an unknown one."""
-    late, score = day.figures.p95 / 1000, day.figures.score
+    late, score, failed = day.figures.p95 / 1000, day.figures.score, day.figures.failed
     known, unknown = day.figures.dollars or 0.0, day.figures.unpriced
     alerts = {}
-    if set_to.errors is not None and day.errors > set_to.errors:
-        alerts["errors"] = f"{day.errors:.1%} of calls failed, more than {set_to.errors:.1%}"
+    if set_to.errors is not None and failed > set_to.errors:
+        alerts["errors"] = f"{failed:.1%} of calls failed, more than {set_to.errors:.1%}"
     if set_to.score is not None and score is not None and score < set_to.score:
         alerts["score"] = f"the mean score is {score:.3f}, less than {set_to.score:g}"
     if set_to.latency is not None and late > set_to.latency:
@@ -175,3 +201,17 @@ def crossed(day: DayFigures, set_to: Bounds) -> dict[str, str]:
     elif set_to.dollars is not None and unknown:
         alerts["unpriced"] = f"the cost is unknown for {plural(unknown, 'call')}"
     return alerts
+
+
+def budget_alert(spent: MonthSpending, budget: float) -> dict[str, str]:
+    """Returns what is to be told of a month's budget, the most that is so: that all of it or nearly
+    all is spent, or for how many calls that cannot be known. How much → in words."""
+    least = "at least " if spent.unpriced else ""
+    words = f"the calls of the month cost {least}${spent.dollars:,.2f}"
+    if spent.dollars > budget:
+        return {"all": f"{words}, more than the budget of ${budget:,.2f}"}
+    if spent.dollars > NEARLY * budget:
+        return {"nearly": f"{words}, more than {NEARLY:.0%} of the budget of ${budget:,.2f}"}
+    if spent.unpriced:
+        return {"unpriced": f"the cost is unknown for {plural(spent.unpriced, 'call')}"}
+    return {}

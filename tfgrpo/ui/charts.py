@@ -41,7 +41,8 @@ class Mark(NamedTuple):
 class Chart(NamedTuple):
     """A curve as it is drawn. `lines` are stretches without a gap, as SVG's points; `ticks` are
     heights with their words; `rows` are the same figures as text, for who does not see them;
-    `events` are what happened meanwhile, each across the height."""
+    `events` are what happened meanwhile, each across the height; `limit` is the height of a bound
+    across the width, with its words."""
 
     title: str
     marks: tuple[Mark, ...]
@@ -50,6 +51,7 @@ class Chart(NamedTuple):
     ends: tuple[str, str]
     rows: tuple[tuple[str, str, str], ...]
     events: tuple[tuple[float, str], ...] = ()
+    limit: tuple[float, str] | None = None
 
     @property
     def latest(self) -> str:
@@ -64,14 +66,17 @@ def chart(
     top: float | None = None,
     *,
     signed: bool = False,
+    limit: tuple[float, str] | None = None,
 ) -> Chart | None:
     """Returns a curve from 0 up, or None where no point has a figure; a `signed` one has 0 in the
     middle. `words` says a figure as people read it; `top` is what the height stands for, where
-    that is given."""
+    that is given; `limit` is a bound that is drawn too, and what is beyond it: above, below."""
     known = [bound for p in points for bound in (p.value, p.low, p.high) if bound is not None]
     known = [abs(value) if signed else value for value in known if math.isfinite(value)]
     if not known:
         return None
+    if limit is not None:
+        known.append(limit[0])
     most = top if top is not None else max(max(known), 0.0) or 1.0
     least = -most if signed else 0.0
 
@@ -102,6 +107,7 @@ def chart(
         tuple((height(value), words(value)) for value in sorted({least, 0.0, most})),
         (points[0].name, points[-1].name),
         tuple(rows),
+        limit=limit and (height(limit[0]), f"alert {limit[1]} {words(limit[0])}"),
     )
 
 

@@ -1,5 +1,5 @@
 """Telling addresses what waits for a person: a proposal, a question, a run that failed, harm that
-an experiment shows, a bound that a day crosses.
+an experiment shows, a bound that a day crosses, a month's budget that is nearly spent.
 
 The server looks now and then, and tells what was not so at the last look: by mail, or as JSON
 whose `text` says it in a sentence, as chat programs take it, with its `kind` and the `address` of
@@ -17,7 +17,14 @@ from typing import NamedTuple
 
 from tfgrpo.improvement.proposal_comments import discussions
 from tfgrpo.improvement.proposals import list_proposals
-from tfgrpo.production.by_day import bounds, crossed, production_report
+from tfgrpo.production.by_day import (
+    bounds,
+    budget_alert,
+    crossed,
+    month_began,
+    month_spending,
+    production_report,
+)
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.production.experiment_evidence import evidence
 from tfgrpo.production.mail import is_mail, mail_server, send_mail
@@ -70,10 +77,18 @@ def notices(store: Store) -> Mapping[str, Notice]:
 def _production(store: Store) -> dict[str, Notice]:
     path, waiting = traffic_path(store.file), dict[str, Notice]()
     try:
-        since = time.time_ns() // 1000 - DAYS * 86_400_000_000
+        now = time.time_ns() // 1000
+        since = now - DAYS * 86_400_000_000
         prices = open_project(project_root(Path(store.file))).table("prices")
         set_to, _ = bounds(store)
-        days = production_report(path, since, prices).days if any(set_to) else []
+        of_days = any(value is not None for value in set_to[:-1])
+        days = production_report(path, since, prices).days if of_days else []
+        if set_to.month is not None:
+            spent = month_spending(path, month_began(now), prices)
+            for much, words in budget_alert(spent, set_to.month).items():
+                waiting[f"budget {spent.month} {much}"] = Notice(
+                    "budget", f"{spent.month}: {words}", "/production"
+                )
         running = [one for one in experiments(store) if one.state == RUNNING]
         for one in running:
             verdict = evidence(store, one).verdict

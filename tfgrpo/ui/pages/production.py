@@ -14,12 +14,17 @@ from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement import collection
 from tfgrpo.production.branch_since import DecidedMove, decided_move, in_force_since
 from tfgrpo.production.by_day import (
+    NEARLY,
     Bounds,
     DayFigures,
+    MonthSpending,
     ProductionReport,
     Rollout,
     bounds,
+    budget_alert,
     crossed,
+    month_began,
+    month_spending,
     production_report,
     rollouts,
     set_bounds,
@@ -68,6 +73,7 @@ VERSIONS: tuple[Column[LiveFigures], ...] = (
     Column("p95", "95 %", lambda one: one.p95),
     Column("added", "Added by the proxy", lambda one: one.added),
     Column("score", "Score", lambda one: one.score),
+    Column("dollars", "Cost", lambda one: one.cost),
 )
 DAYS: tuple[Column[DayFigures], ...] = (
     Column("day", "Day (UTC)", lambda one: f"{one.day}", False),
@@ -76,7 +82,39 @@ DAYS: tuple[Column[DayFigures], ...] = (
     Column("failed", "Failed", lambda one: one.figures.errors),
     Column("p95", "95 %", lambda one: one.figures.p95),
     Column("score", "Score", lambda one: one.figures.score),
-    Column("dollars", "Cost", lambda one: one.dollars),
+    Column("dollars", "Cost", lambda one: one.figures.cost),
+)
+
+
+class Measure(NamedTuple):
+    """What is drawn of calls: a figure, how it is said, and the bound of a day that it has, with
+    what is beyond that."""
+
+    title: str
+    pick: Callable[[LiveFigures], float | None]
+    words: Words
+    bound: str = ""
+    beyond: str = "above"
+
+
+RATES = (
+    Measure("Mean score a day", lambda one: one.score, lambda v: f"{v:.2f}", "score", "below"),
+    Measure("Failed calls a day", lambda one: one.failed, lambda v: f"{v:.1%}", "errors"),
+    Measure("95 % of calls took up to, ms", lambda one: one.p95 / 1000, short, "latency"),
+)
+"""What can be compared whatever the number of calls."""
+BY_DAY = (
+    *RATES,
+    Measure("Dollars a day", lambda one: one.cost, short, "dollars"),
+    Measure("Calls a day", lambda one: float(one.calls), short),
+)
+BY_VERSION = (
+    *(one._replace(title=f"{one.title.removesuffix(' a day')}, by version") for one in RATES),
+    Measure(
+        "Dollars for 1,000 calls, by version",
+        lambda one: None if one.cost is None else 1000 * one.cost / one.calls,
+        short,
+    ),
 )
 
 
@@ -107,8 +145,8 @@ def show(
 ) -> Response:
     """Answers with the figures of versions, experiments, decisions and calls; above them why a form
     was refused, `about` an experiment or the bounds, whose form has what was written."""
-    since = visit.query("since", "7d")
-    start = parse_time(since, now=time.time_ns() // 1000)
+    since, now = visit.query("since", "7d"), time.time_ns() // 1000
+    start = parse_time(since, now=now)
     report: ProductionReport | None = None
     calls, lost = list[ListedCall](), 0
     with traffic_of(visit) as traffic:
@@ -125,6 +163,10 @@ def show(
     branches = branches_of_people(visit)
     moves = rollouts(visit.store, branches, start)
     limits, seen = bounds(visit.store)
+    spent = None if limits.month is None or report is None else _spent(visit, month_began(now))
+    alerts = {f"{one.day}": crossed(one, limits) for one in report.days[:ALERTS]} if report else {}
+    if spent is not None and limits.month is not None:
+        alerts = {spent.month: budget_alert(spent, limits.month)} | alerts
     return visit.render(
         "production.html",
         200 if refusal is None else status_of(refusal),
@@ -136,12 +178,13 @@ def show(
         report=report,
         versions=None if report is None else table(visit, report.versions, VERSIONS, "versions"),
         days=None if report is None else table(visit, report.by_day, DAYS, "days"),
-        charts=[] if report is None else day_charts(report.days, moves),
+        charts=[] if report is None else day_charts(report.days, moves, limits),
+        compared=[] if report is None else version_charts(report.versions, moves, limits),
         rollouts=moves[-ROLLOUTS:][::-1],
-        alerts={f"{one.day}": crossed(one, limits) for one in report.days[:ALERTS]}
-        if report
-        else {},
+        alerts=alerts,
         limits=limits,
+        spent=spent,
+        nearly=NEARLY,
         seen=seen,
         calls=calls,
         lost=lost,
@@ -162,6 +205,13 @@ def report_of(visit: Visit, since: str, start: int) -> ProductionReport:
     )
 
 
+def _spent(visit: Visit, began: int) -> MonthSpending:
+    path, prices = traffic_path(visit.store.file), project_of(visit).table("prices")
+    return visit.site.memory.fresh(
+        ("month", began), REMEMBERED, lambda: month_spending(path, began, prices)
+    )
+
+
 def is_ready(visit: Visit, since: str) -> bool:
     """Returns whether the figures of calls are there at once: added up before, or quickly."""
     path = traffic_path(visit.store.file)
@@ -169,27 +219,56 @@ def is_ready(visit: Visit, since: str) -> bool:
     return small or visit.site.memory.has(("production", since))
 
 
-def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout]) -> list[Chart]:
-    """Returns quality, errors, latency and dollars by day, with what was rolled out."""
+def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout], limits: Bounds) -> list[Chart]:
+    """Returns quality, errors, latency, dollars and calls by day, with their bounds and with what
+    was rolled out."""
     oldest_first = list(reversed(days))[-DRAWN:]
     dates = [one.day for one in oldest_first]
     at = [
-        (bisect_left(dates, move.day), f"{move.day}: {move.branch} → {move.version}")
+        (bisect_left(dates, move.day), _said(move))
         for move in moves
         if dates and dates[0] <= move.day <= dates[-1]
     ]  # a day without calls is not drawn: what was rolled out on it is seen on the next
+    return _charts(BY_DAY, [(f"{one.day}", one.figures) for one in oldest_first], at, limits)
 
-    def over(title: str, pick: Callable[[DayFigures], float | None], words: Words) -> Chart | None:
-        points = [CurvePoint(f"{one.day}", pick(one)) for one in oldest_first]
-        return with_events(chart(title, points, words), at, len(points))
 
-    drawn = [
-        over("Mean score a day", lambda one: one.figures.score, lambda v: f"{v:.2f}"),
-        over("Failed calls a day", lambda one: one.errors, lambda v: f"{v:.1%}"),
-        over("95 % of calls took up to, ms", lambda one: one.figures.p95 / 1000, short),
-        over("Dollars a day", lambda one: one.dollars, lambda v: f"{v:.2g}"),
-        over("Calls a day", lambda one: float(one.figures.calls), short),
+def version_charts(
+    versions: Sequence[LiveFigures], moves: Sequence[Rollout], limits: Bounds
+) -> list[Chart]:
+    """Returns quality, errors, latency and dollars by version, in the order of versions, each with
+    when branches were put there; none where there is nothing to compare."""
+    by_number = sorted(versions, key=lambda one: _library_and_number(one.name))[-DRAWN:]
+    at = [
+        (place, _said(move))
+        for place, one in enumerate(by_number)
+        for move in moves
+        if one.name.split(" ")[-1] == move.version
     ]
+    points = [(one.name, one) for one in by_number]
+    return _charts(BY_VERSION, points, at, limits) if len(points) > 1 else []
+
+
+def _said(move: Rollout) -> str:
+    return f"{move.day}: {move.branch} → {move.version}"
+
+
+def _library_and_number(name: str) -> tuple[str, int]:
+    library, _, version = name.rpartition(" ")
+    return library, int(version[1:]) if version[1:].isdecimal() else -1
+
+
+def _charts(
+    measures: Sequence[Measure],
+    points: Sequence[tuple[str, LiveFigures]],
+    at: Sequence[tuple[int, str]],
+    limits: Bounds,
+) -> list[Chart]:
+    drawn = []
+    for title, pick, words, bound, beyond in measures:
+        most = getattr(limits, bound) if bound else None
+        limit = None if most is None else (most, beyond)
+        curve = [CurvePoint(name, pick(one)) for name, one in points]
+        drawn.append(with_events(chart(title, curve, words, limit=limit), at, len(points)))
     return [one for one in drawn if one is not None]
 
 
