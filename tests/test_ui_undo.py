@@ -16,6 +16,7 @@ from ui_rig import chromium as chromium
 from ui_rig import hand_at as hand_at
 
 from tfgrpo.improvement.proposal_comments import ask, discussions
+from tfgrpo.production.experiment import at_work, experiment, resume, start, stop
 from tfgrpo.store import InvalidOperation, Operation, Store
 from tfgrpo.store.activity.decisions import decisions
 from tfgrpo.store.activity.traffic import traffic_path
@@ -109,8 +110,32 @@ def test_decisions_rollbacks_and_feedback_are_taken_back(tmp_path: Path) -> None
     with Store.open(store) as opened:
         was = opened.tip("prod").name
     back = {"branch": "prod", "onto": "prod", "to": "v1", "why": "worse"}
-    visitor.post(*line(visitor.post("/rollback", back)))
+    page = visitor.post("/rollback", back)
+    assert "experiment clearer was stopped, and goes on if this is undone" in page
+    undo = line(page)
+    page = visitor.post(*undo)
+    assert "experiment clearer goes on" in page
     with Store.open(store) as opened:
+        assert opened.tip("prod").name == was
+        running = experiment(opened, "clearer")
+        assert (running.state, running.share, running.ended) == ("running", 0.2, None)
+        assert at_work(opened, "prod") == running
+        assert [one.content["action"] for one in decisions(opened, kind="experiment")] == [
+            *("start", "stop", "resume")
+        ]
+        with pytest.raises(InvalidOperation, match="clearer cannot go on"):
+            resume(opened, "clearer")
+    assert "experiment: resume" in re.sub("<[^>]+>", "", page)
+    again = line(visitor.post(*line(page)))
+    with Store.open(store) as opened:
+        stopped = experiment(opened, "clearer")
+        assert (opened.tip("prod").name, stopped.state) == ("v1", "stopped")
+        start(opened, "other", ("prod", "main"), 0.5)
+        stop(opened, "other")
+    assert "goes on" in visitor.post(*again)
+    visitor.post("/rollback", back | {"resumed": "nothing"}, status=404)
+    with Store.open(store) as opened:
+        assert experiment(opened, "clearer").state == "running", "all of it is refused"
         assert opened.tip("prod").name == was
     decision = {"id": "p1", "seen": "1", "act": "reject", "why": "no", "onto": "main"}
     assert "waits again" in visitor.post(*line(visitor.post("/review", decision)))

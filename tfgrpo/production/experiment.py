@@ -2,8 +2,8 @@
 
 An experiment is what its decisions say (`store/activity/decisions.py`, kind `experiment`, subject
 the experiment's name): it is started, its share changes, it ends as promoted, rolled back or
-stopped. So what was decided, by whom, when and why is never lost, and every worker of a proxy knows
-it at its next request.
+stopped, and goes on where the rollback that stopped it is taken back. So what was decided, by whom,
+when and why is never lost, and every worker of a proxy knows it at its next request.
 
 The control is a branch, and the candidate a version: the one that its revision named when the
 experiment began. What is promoted is what was tested, whatever became of the name. An experiment
@@ -224,6 +224,22 @@ def stop(
     return _end(store, name, "stop", evidence, why)
 
 
+def resume(store: Store, name: str, *, why: str | None = None) -> Experiment:
+    """Goes on with an experiment that was stopped, with its share and what it has found so far.
+
+    Raises UnknownRevision, and InvalidOperation where it was not stopped, or where another is
+    running on its branch.
+    """
+    with store.port.transaction():
+        stopped = experiment(store, name)
+        if stopped.state != STOPPED or running_on(store, stopped.control.revision):
+            raise InvalidOperation(
+                f"experiment {name} cannot go on", hint="start another, under another name"
+            )
+        decide(store, KIND, name, {"action": "resume"}, why=why)
+        return experiment(store, name)
+
+
 def promote(
     store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
 ) -> Experiment:
@@ -359,6 +375,8 @@ def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
         known = by_name[name]
         new = (decision.time, float(content["share"]))
         by_name[name] = replace(known, shares=(*known.shares, new))
+    elif action == "resume":
+        by_name[name] = replace(by_name[name], state=RUNNING, ended=None)
     else:
         state = STATES[action]
         by_name[name] = replace(by_name[name], state=state, ended=decision.time)

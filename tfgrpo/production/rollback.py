@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tfgrpo.production.experiment import running_on, stop
+from tfgrpo.production.experiment import resume, running_on, stop
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation, StaleVersion, UnknownRevision
 from tfgrpo.store.history.revisions import BRANCH
@@ -30,12 +30,15 @@ def rollback(
     why: str,
     to: str | None = None,
     expected: Version | None = None,
+    resumed: str | None = None,
 ) -> RolledBack:
     """Moves a branch back to a revision; without one, to where it stood before. An experiment on
     it is stopped. One operation, with its author and its reason in the ref log and on record.
-    `expected` is where whoever asks saw it stand.
+    `expected` is where whoever asks saw it stand; `resumed` is the experiment that goes on, where
+    this takes back a rollback that had stopped it.
 
-    Raises InvalidOperation without a reason or where the branch stands there already,
+    Raises InvalidOperation without a reason, where the branch stands there already, or where that
+    experiment cannot go on,
     StaleVersion where somebody moved it meanwhile, UnknownRevision, and ProtectedName unless the
     store is forced.
     """
@@ -64,6 +67,8 @@ def rollback(
             "to_digest": after.digest.hex()[:16],
         }
         decide(store, ROLLBACK, branch, content, why=why)
+        if resumed is not None:
+            resume(store, resumed, why=why)
     return RolledBack(branch, tip, after, None if running is None else running.name)
 
 

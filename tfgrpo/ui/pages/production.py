@@ -340,16 +340,21 @@ def go_back(visit: Visit) -> Response:
     store, branch = visit.store, visit.required("branch", "the branch")
     onto = store.resolve(visit.required("onto", "what the form was made from"))
     to, why = visit.required("to", "where to"), visit.required("why", "why")
+    resumed = visit.field("resumed") or None
     try:
-        done = rollback(store, branch, why=why, to=to, expected=onto)
+        done = rollback(store, branch, why=why, to=to, expected=onto, resumed=resumed)
     except StaleVersion:
         return way_back(visit, meanwhile(store, onto, store.tip(branch)))
     write_library(store)
-    ended = f"; experiment {done.experiment} was stopped" if done.experiment else ""
-    words = f"{branch} is back at {done.after.name}, was at {done.before.name}{ended}"
+    words = f"{branch} is back at {done.after.name}, was at {done.before.name}"
+    if done.experiment:
+        words += f"; experiment {done.experiment} was stopped, and goes on if this is undone"
+    if resumed:
+        words += f"; experiment {resumed} goes on"
     fields = (("branch", branch), ("onto", done.after.name), ("to", done.before.name))
-    undo = Act("/rollback", (*fields, ("why", f"the rollback to {done.after.name} is taken back")))
-    return visit.done("/production", words, undo)
+    fields += (("why", f"the rollback to {done.after.name} is taken back"),)
+    fields += (("resumed", done.experiment),) if done.experiment else ()
+    return visit.done("/production", words, Act("/rollback", fields))
 
 
 def collect(visit: Visit) -> Response:
