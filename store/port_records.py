@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         RolloutRow,
         Run,
         RunState,
+        SaidRow,
         Score,
         Spent,
         SpentTail,
@@ -55,6 +56,9 @@ class Records(Protocol):
 
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
         """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
+
+    def said(self, before: int) -> Iterator[SaidRow]:
+        """The attempts recorded before a place, newest first."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         """A run's attempts recorded after a place; reads nothing of what is before."""

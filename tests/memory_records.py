@@ -21,6 +21,7 @@ from tfgrpo.store.activity.runs import (
     RolloutRow,
     Run,
     RunState,
+    SaidRow,
     Score,
     Spent,
     SpentTail,
@@ -84,6 +85,13 @@ class MemoryRecords:
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
         rollouts = [row for key, row in sorted(self._kept.rollouts.items()) if key[0] == run]
         return [r for r in rollouts if step in (None, r.step) and problem in (None, r.problem)]
+
+    def said(self, before: int) -> Iterator[SaidRow]:
+        for number, row in reversed(list(enumerate(self._kept.rollouts.values(), 1))):
+            if number < before:
+                call = self._kept.calls.get(bytes.fromhex(row.calls[-1])) if row.calls else None
+                answer = "" if call is None else canonical(call.answer).decode()
+                yield SaidRow(number, *row[:4], canonical(row.verdict).decode(), answer)
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         listed = list(enumerate(self._kept.rollouts.values(), 1))[after:]

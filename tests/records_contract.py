@@ -191,6 +191,22 @@ class RecordsContract:
             assert mine.records.rollouts(id + 1, None) == []
         other.close()
 
+    def test_what_attempts_said_is_read_newest_first(self, port: Port) -> None:
+        record(port, 0, [])
+        first, second = made(port, run("R")).id, made(port, run("S")).id
+        long = "Fünf " * 200
+        write(port, [call("l", first, answer={"content": long})], [rollout(first)])
+        write(port, [], [rollout(second, 3, calls=("6d",)), rollout(second, 4, calls=())])
+        said = list(port.records.said(1 << 62))
+        assert [(one.run, one.step, one.problem, one.sample) for one in said] == [
+            (second, 0, "p", 4),
+            (second, 0, "p", 3),
+            (first, 0, "p", 0),
+        ]
+        assert [one.answer for one in said[:2]] == ["", ""]
+        assert list(said[2].texts) == ["42", long]
+        assert list(port.records.said(said[1].place)) == [said[2]]
+
     def test_many_rows_of_any_number_land_once_each(self, port: Port) -> None:
         record(port, 0, [])
         id = made(port, run("R")).id

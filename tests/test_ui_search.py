@@ -10,6 +10,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from port_rows import call, rollout, write
 from test_ui_runs import folder as folder
 from ui_records import every_record
 from ui_rig import WIDTHS, HandAt, Visitor, links, store_at, violations
@@ -18,6 +19,7 @@ from ui_rig import hand_at as hand_at
 
 from tfgrpo.rendering.request_placement import addition
 from tfgrpo.store import Operation, Store
+from tfgrpo.store.redact import Target, redact
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +62,58 @@ def test_problems_attempts_and_calls_are_found(folder: Path, records: Path) -> N
     assert "<h2>Calls</h2>" not in hidden
 
 
+def attempts_at(folder: Path, count: int) -> Path:
+    """Makes a store with so many attempts, each with what it said in a call of its own."""
+    store = store_at(folder)
+    config = {"models": {"model": "m"}}
+    with Store.open(store) as opened:
+        run = opened.runs.create("shop", "5" * 32, "main", 0, config, "ana")
+        calls = [
+            call(
+                f"k{n}",
+                run.id,
+                answer={"content": f'{"Let me see. " * 30}Am {n}. MÄRZ "war"\nRegen.'},
+            )
+            for n in range(count)
+        ]
+        rows = [
+            rollout(run.id, n % 16, problem=f"hire-{n // 16}", calls=(one.key.hex(),))
+            for n, one in enumerate(calls)
+        ]
+        write(opened.port, calls, rows)
+    return store
+
+
+def test_what_attempts_said_is_found_as_far_as_was_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = attempts_at(tmp_path, 50)
+    visitor = Visitor(store)
+    page = visitor.get('/search?q=am 7. märz "War"')
+    assert [link for link in links(page) if link.startswith("/group/")] == [
+        "/group/shop?step=1&sample=7&problem=hire-0"
+    ]
+    assert "Am 7. MÄRZ" in page
+    assert "were looked at" not in page
+    assert "Nothing says that.</p>" in visitor.get("/search?q=finish_reason")
+    assert "MÄRZ" not in Visitor(store, content=False).get("/search?q=märz").partition("<h1")[2]
+    page = visitor.get("/search?q=märz")
+    assert page.count("/group/shop?") == 20, "the newest"
+    assert "20 attempts were looked at, the newest" in page
+    monkeypatch.setattr("tfgrpo.store.activity.runs.LOOKED_AT", 40)
+    page = visitor.get("/search?q=am 7.")
+    assert "Nothing says that, as far as it was looked." in page
+    assert "40 attempts were looked at, the newest" in page
+    (further,) = [link for link in links(page) if "before=" in link]
+    page = visitor.get(further)
+    assert "/group/shop?step=1&sample=7&problem=hire-0" in links(page)
+    assert "10 attempts were looked at, older ones" in page
+    assert not [link for link in links(page) if "before=" in link]
+    with Store.open(store) as opened:
+        redact(opened, Target(texts=("Am 7",)), reason="a date")
+    assert "Am 7" not in visitor.get(further).partition("<h1")[2]
+
+
 def test_the_whole_prompt_is_the_text_that_goes_into_requests(records: Path) -> None:
     visitor = Visitor(records)
     page = visitor.get("/library/prompt?at=v3")
@@ -90,6 +144,23 @@ def test_runs_are_sorted_and_taken_away(folder: Path) -> None:
     page = visitor.get("/runs?sort-runs=-run")
     assert page.index(">quick<") < page.index(">a/b<")
     assert 'aria-sort="descending"' in page
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("how", ["mouse", "keyboard"])
+def test_older_attempts_are_looked_in_in_a_browser(
+    hand_at: HandAt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tfgrpo.store.activity.runs.LOOKED_AT", 40)
+    hand = hand_at(attempts_at(tmp_path, 50))
+    hand.open("/search")
+    hand.write("main input[name=q]", "am 7.")
+    hand.follow("main form button")
+    hand.sees("40 attempts were looked at")
+    hand.follow("main a.button")
+    hand.sees("Am 7. MÄRZ")
+    assert violations(hand.page) == []
+    hand.follow("main a[href^='/group/shop']")
 
 
 @pytest.mark.browser

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 REMOVED = "removed"
 BUDGET = "budget"
+LOOKED_AT = 10_000
+"""Attempts that one search reads."""
+LAST = 1 << 62
+"""A place beyond every row."""
 WORKING = ("started", "resumed", "unsealed", BUDGET)
 """The states that a run is in while it is at work."""
 
@@ -110,6 +114,37 @@ class RolloutRow(NamedTuple):
     reward: float | None
     verdict: Json
     time: int
+
+
+class SaidRow(NamedTuple):
+    """An attempt with its place in the record and, as JSON, its verdict and what its last call
+    answered; that is empty where there is none."""
+
+    place: int
+    run: int
+    step: int
+    problem: str
+    sample: int
+    verdict: str
+    answer: str
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """What was said in it. Raises StoreError."""
+        verdict = parse_json(self.verdict, "a rollout's verdict")
+        answer = parse_json(self.answer or None, "a call's answer")
+        parts = [verdict.get("answer"), verdict.get("reason"), verdict.get("response")]
+        parts += [m.get("content") for m in verdict.get("messages", ()) if isinstance(m, dict)]
+        return (part for part in (*parts, answer.get("content")) if isinstance(part, str))
+
+
+class FoundAttempts(NamedTuple):
+    """The attempts found, newest first, each with the text that has the words; how many were looked
+    at, and the place that the search came to, if more may be found before it."""
+
+    attempts: list[tuple[SaidRow, str]]
+    looked_at: int
+    reached: int | None
 
 
 class Rollouts(tuple[RolloutRow, ...]):
@@ -440,6 +475,20 @@ class Runs:
     ) -> list[RolloutRow]:
         """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
         return self._records.rollouts(self._known_id(run), step, problem)
+
+    def attempts_saying(self, words: str, most: int, before: int | None = None) -> FoundAttempts:
+        """The attempts, of those recorded before a place, in whose answer some words stand, in
+        capitals or not. It looks at a limited number of attempts, and says how far it came."""
+        wanted, escaped = words.casefold(), canonical(words).decode()[1:-1].casefold()
+        fitting, number, place = list[tuple[SaidRow, str]](), 0, None
+        for row in self._records.said(LAST if before is None else before):
+            if number == LOOKED_AT or len(fitting) == most:
+                return FoundAttempts(fitting, number, place)
+            number, place = number + 1, row.place
+            if any(escaped in text.casefold() for text in (row.verdict, row.answer)):
+                text = next((text for text in row.texts if wanted in text.casefold()), None)
+                fitting += [(row, text)] if text is not None else []
+        return FoundAttempts(fitting, number, None)
 
     def call(self, key: bytes) -> Call | None:
         """The journalled call of that key."""

@@ -138,6 +138,9 @@ class PostgresRecords(SqlRecords):
     def calls_by_key(self, keys: Sequence[bytes]) -> list[Call]:
         return self.calls_where("where key = any(?)", (list(keys),)) if keys else []
 
+    def last_key(self, column: str) -> str:
+        return f"decode({column}::json ->> -1, 'hex')"
+
     def since(self, table: str, run: int, after: int) -> Since:
         # The place that follows is below `open`, so nothing that comes later is missed.
         open = self._port.number(OPEN, (f"{self._port.session.quoted}.{table}",))

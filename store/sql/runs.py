@@ -19,6 +19,7 @@ from tfgrpo.store.activity.runs import (
     RolloutRow,
     Run,
     RunState,
+    SaidRow,
     Score,
     Spent,
     SpentTail,
@@ -89,6 +90,10 @@ class SqlRecords(ABC):
     def since(self, table: str, run: int, after: int) -> Since:
         """Which rows of a table come after a place in it."""
 
+    @abstractmethod
+    def last_key(self, column: str) -> str:
+        """The last of the journal's keys in a column that has them in hex, as JSON."""
+
     def plain(self, column: str) -> str:
         """A column as the text that it stands for."""
         return column
@@ -131,6 +136,18 @@ class SqlRecords(ABC):
         query = f"select {ROLLOUT_COLUMNS} from @.rollouts {where} order by step, problem, sample"
         rows = self._port.rows(query, values)
         return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
+
+    def said(self, before: int) -> Iterator[SaidRow]:
+        answer = self.plain("coalesce(j.answer, '')")
+        rows = self._port.stream(
+            "select r.id, r.run, r.step, r.problem, r.sample,"
+            f" {self.plain('r.verdict')}, {answer} from @.rollouts r"
+            f" left join @.journal j on j.key = {self.last_key('r.calls')}"
+            " where r.id < ? order by r.id desc",
+            (before,),
+        )
+        for row in rows:
+            yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         since = self.since("rollouts", run, after)

@@ -113,6 +113,16 @@ class SqliteRecords(SqlRecords):
         of_run = "+run = ?" if after else "run = ?"
         return Since("id", (), f"{of_run} and id > ?", (run, after), "id")
 
+    def last_key(self, column: str) -> str:
+        def last_key(calls: str) -> bytes | None:
+            try:
+                return bytes.fromhex(calls[2:-2].rpartition('"')[2])
+            except ValueError:
+                return None
+
+        self._port.connection.create_function("last_key", 1, last_key, deterministic=True)
+        return f"last_key({column})"
+
     def plain(self, column: str) -> str:
         define_plain(self._port.connection)
         return f"plain({column})"

@@ -1,10 +1,11 @@
-"""One search over what the store knows: experiences, also those that were deleted, problems and
-attempts of the last runs, calls."""
+"""One search over what the store knows: experiences, also those that were deleted, problems of the
+last runs, attempts, calls."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 
 from tfgrpo.runs.attempts import known_run_problems
-from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.activity.runs import FoundAttempts, Run
 from tfgrpo.store.activity.traffic import CallFilter, FoundCalls
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.page_visit import BadForm, Visit
@@ -22,10 +23,10 @@ from tfgrpo.ui.traffic_beside import traffic_of
 MOST = 20
 """What is listed of each kind."""
 RUNS = 5
-"""The last runs whose problems and attempts are looked at."""
-ATTEMPTS = 5_000
-"""The attempts of a run that are looked at."""
+"""The last runs whose problems are looked at."""
 LONGEST = 200
+BEFORE = 100
+"""Characters that are shown before the words in a text."""
 MONTH = 30 * 86_400 * 1_000_000
 
 
@@ -38,7 +39,7 @@ class FoundExperience(NamedTuple):
     branches: list[str]
 
 
-class FoundAttempt(NamedTuple):
+class Passage(NamedTuple):
     """A problem or an attempt with the words in it, and the page that shows it."""
 
     run: str
@@ -52,13 +53,16 @@ def show(visit: Visit) -> Response:
     wanted = visit.query("q").strip()
     if len(wanted) > LONGEST:
         raise BadForm(f"at most {LONGEST} characters are looked for")
-    problems: list[FoundAttempt] = []
-    attempts: list[FoundAttempt] = []
+    before = visit.number("before", 0)
+    problems: list[Passage] = []
+    attempts = FoundAttempts([], 0, None)
     calls = FoundCalls([], None)
-    if wanted and visit.content:
-        for run in visit.store.runs.listed()[::-1][:RUNS]:
+    runs = visit.store.runs.listed()[::-1] if wanted and visit.content else []
+    if runs:
+        attempts = visit.store.runs.attempts_saying(wanted, MOST, before or None)
+    if wanted and visit.content and not before:
+        for run in runs[:RUNS]:
             problems += _problems(visit, run, wanted.casefold())
-            attempts += _attempts(visit, run, wanted.casefold())
         with traffic_of(visit) as traffic:
             if traffic is not None:
                 since = time.time_ns() // 1000 - MONTH
@@ -67,9 +71,12 @@ def show(visit: Visit) -> Response:
         "search.html",
         title="Search",
         wanted=wanted,
-        experiences=_experiences(visit, wanted) if wanted else [],
+        before=before,
+        experiences=_experiences(visit, wanted) if wanted and not before else [],
         problems=problems[:MOST],
-        attempts=attempts[:MOST],
+        attempts=_attempts(attempts, {run.id: run.name for run in runs}, wanted.casefold()),
+        looked_at=attempts.looked_at,
+        reached=attempts.reached,
         calls=calls.calls,
         further=f"/calls?{urlencode({'q': wanted})}",
         most=MOST,
@@ -93,23 +100,24 @@ def _experiences(visit: Visit, wanted: str) -> list[FoundExperience]:
     return list(islice(fitting.values(), MOST))
 
 
-def _problems(visit: Visit, run: Run, wanted: str) -> list[FoundAttempt]:
+def _problems(visit: Visit, run: Run, wanted: str) -> list[Passage]:
     data = problems_of(visit, run.uid, lambda project: known_run_problems(project, run))
     return [
-        FoundAttempt(run.name, id, one.problem, _group(run.name, id))
+        Passage(run.name, id, one.problem, _group(run.name, id))
         for id, one in data.known.items()
         if wanted in id.casefold() or wanted in one.problem.casefold()
     ][:MOST]
 
 
-def _attempts(visit: Visit, run: Run, wanted: str) -> list[FoundAttempt]:
+def _attempts(said: FoundAttempts, names: Mapping[int, str], wanted: str) -> list[Passage]:
     fitting = []
-    for row in islice(visit.store.runs.rollouts(run), ATTEMPTS):
-        words = f"{row.verdict.get('answer') or ''} {row.verdict.get('reason') or ''}"
-        if wanted in words.casefold():
-            address = _group(run.name, row.problem, step=row.step + 1, sample=row.sample)
-            fitting.append(FoundAttempt(run.name, row.problem, words.strip(), address))
-    return fitting[:MOST]
+    for row, text in said.attempts:
+        if row.run in names:
+            run, at = names[row.run], max(0, text.casefold().find(wanted) - BEFORE)
+            address = _group(run, row.problem, step=row.step + 1, sample=row.sample)
+            excerpt = ("… " if at else "") + text[at:]
+            fitting.append(Passage(run, row.problem, excerpt, address))
+    return fitting
 
 
 def _group(run: str, problem: str, **place: int) -> str:
