@@ -141,17 +141,8 @@ class Budget:
         while calls in flight may give back enough. Raises BudgetReached and StoreError."""
         most = self.most(request, price)
         while (reservation := self._fitting(request, price, most, least)) is None:
-            before = self._spent, self._reserved
-            if await self._extend(most) or before != (self._spent, self._reserved):
-                continue
-            if self._reserved <= 0:
-                raise BudgetReached(
-                    f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
-                    f"{self._account()}, and the next {request.stage} call could "
-                    f"cost {self.format(self._likely(request, price, least, most).amount)}",
-                    hint=LARGER,
-                )
-            await self._until_settled()
+            likely = self._likely(request, price, least, most).amount
+            await self._wait_for(most, f"{request.stage} call could cost {self.format(likely)}")
         self._set_aside(reservation.amount)
         return reservation
 
@@ -159,17 +150,22 @@ class Budget:
         """Sets aside an amount for what is asked elsewhere, at least what is the smallest; waits
         while others may give back enough. Raises BudgetReached."""
         while self._limit - self._spent - self._reserved < max(amount, 1):
-            before = self._spent, self._reserved
-            if await self._extend(max(amount, 1)) or before != (self._spent, self._reserved):
-                continue
-            if self._reserved <= 0:
-                raise BudgetReached(
-                    f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
-                    f"{self._account()}, and the next attempt could take {self.format(amount)}",
-                    hint=LARGER,
-                )
-            await self._until_settled()
+            await self._wait_for(max(amount, 1), f"attempt could take {self.format(amount)}")
         self._set_aside(amount)
+
+    async def _wait_for(self, wanted: int, following: str) -> None:
+        """Waits until there may be more to spend. Raises BudgetReached where there will be none."""
+        before = self._spent, self._reserved
+        if await self._extend(wanted) or before != (self._spent, self._reserved):
+            return
+        if self._reserved <= 0:
+            raise BudgetReached(
+                f"the budget of {self.format(round(self.limit * self._unit))} is reached: "
+                f"{self._account()}, and the next {following}",
+                hint=LARGER,
+            )
+        self._settled = self._settled or asyncio.Event()
+        await self._settled.wait()
 
     def _set_aside(self, amount: int) -> None:
         self._reserved += amount
@@ -178,10 +174,6 @@ class Budget:
         except StoreError:  # nothing is sent
             self._reserved -= amount
             raise
-
-    async def _until_settled(self) -> None:
-        self._settled = self._settled or asyncio.Event()
-        await self._settled.wait()
 
     def _account(self) -> str:
         cut_off = f", {self.format(self._cut_off)} of it set aside for calls that were cut off"

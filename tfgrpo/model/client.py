@@ -42,6 +42,7 @@ T = TypeVar("T")
 CallPath: TypeAlias = tuple[str | int, ...]
 """Where in the work a call stands: the step first, then a problem's id or what else tells it."""
 
+TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 PATIENT = frozenset({"rollout", "next action", "persona", "evaluation"})
 """The stages whose requests let all others go first: there are many of them, and none waits for
 another, while each answer of the reflection model is waited for by the next."""
@@ -174,16 +175,6 @@ class _CutShort(Exception):
     """An answer that the budget, or thinking, cut: it is asked for again with more tokens."""
 
 
-def _paid(call: Call, answer: Answer) -> Answer:
-    return replace(
-        answer,
-        prompt_tokens=call.prompt_tokens,
-        cached_tokens=call.cached_tokens,
-        completion_tokens=call.completion_tokens,
-        reasoning_tokens=call.reasoning_tokens,
-    )
-
-
 class Calls:
     """Asks one endpoint under the given conditions."""
 
@@ -194,16 +185,13 @@ class Calls:
         self.fleet = _fleet(endpoint, conditions)
         self.throttle = self.fleet.members[0].throttle
         self.meter.endpoints += self.fleet.members if self.fleet.shared else ()
-        self._journal = journal
-        self._runs = runs
+        self._conditions = conditions
         self._scope = conditions.scope
-        self._run = conditions.run
-        self._timeout = conditions.timeout
         self._price = conditions.price
         self._budget = conditions.budget
-        self._patience = conditions.patience
+        self._journal = journal
+        self._runs = runs
         self._lookup = Lookup(runs)
-        self._shared = conditions.shared
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
         self._sent: set[asyncio.Task[Any]] = set()
 
@@ -255,7 +243,8 @@ class Calls:
                 )
             self.endpoint.adaptation.restore(answer.sent)
             self.meter.replayed += 1
-            self.meter.count(request.stage, _paid(call, answer), self._price_of(answer))
+            paid = replace(answer, **{name: getattr(call, name) for name in TOKENS})
+            self.meter.count(request.stage, paid, self._price_of(answer))
         return RecordedAnswer(answer, key.hex())
 
     async def note(self, request: Request, answer: Answer, *, call_path: CallPath) -> str:
@@ -356,12 +345,12 @@ class Calls:
                 elif trouble.after is None:
                     await asyncio.sleep(throttle.pause(call.number))
                 elif trouble.kind != "limit":  # for which the gate is closed
-                    await asyncio.sleep(min(trouble.after, self._patience))
+                    await asyncio.sleep(min(trouble.after, self._conditions.patience))
 
     def _look_again(self, call: _Attempts) -> None:
         """Raises _AnsweredElsewhere where another process has made a call that has waited long."""
         for _ in range(LOOKS):
-            if not self._shared or time.monotonic() - call.looked <= STALE:
+            if not self._conditions.shared or time.monotonic() - call.looked <= STALE:
                 return
             call.looked = time.monotonic()
             there = self._runs.call(call.key)
@@ -415,7 +404,7 @@ class Calls:
         finally:
             if self._budget:
                 self._budget.settle(reserved, bill.cost, bill.unrecorded)
-        return self._first(call.key, answer) if self._shared else answer
+        return self._first(call.key, answer) if self._conditions.shared else answer
 
     async def _ask_member(
         self,
@@ -500,7 +489,7 @@ class Calls:
         self.meter.add(call.request.stage, paid, self._price_of(paid))
 
     async def _ask_in_time(self, request: Request, member: Member, entered: float) -> Answer:
-        limit = asyncio.timeout(self._timeout)
+        limit = asyncio.timeout(self._conditions.timeout)
         watch = self.fleet.watch(member, entered, limit)
         try:
             async with limit:
@@ -508,7 +497,7 @@ class Calls:
         except TimeoutError:
             if watch.ended:
                 raise silent(request, watch.seconds) from None
-            raise late(request, self._timeout) from None
+            raise late(request, self._conditions.timeout) from None
         finally:
             watch.end()
         return replace(answer, endpoint=member.name) if member.name else answer
@@ -518,16 +507,13 @@ class Calls:
         paid = [answer, *call.wasted]
         return Call(
             key=key,
-            run=self._runs.row_id(self._run) if self._run else None,
+            run=self._runs.row_id(self._conditions.run) if self._conditions.run else None,
             stage=call.request.stage,
             step=call.step,
             model=self.endpoint.model,
             request=canonical([*call.request.messages, *call.request.turns]).decode(),
             answer=answer.journal_fields(),
-            prompt_tokens=sum(one.prompt_tokens for one in paid),
-            cached_tokens=sum(one.cached_tokens for one in paid),
-            completion_tokens=sum(one.completion_tokens for one in paid),
-            reasoning_tokens=sum(one.reasoning_tokens for one in paid),
+            **{name: sum(getattr(one, name) for one in paid) for name in TOKENS},
             attempts=max(1, call.number),
             seconds=answer.seconds,
             time=time.time_ns() // 1000,
@@ -535,23 +521,17 @@ class Calls:
 
 
 def _fleet(endpoint: Endpoint, conditions: CallConditions) -> Fleet:
-    tries, patience = conditions.tries, conditions.patience
-    if not conditions.fleet:
-        throttle = Throttle(conditions.concurrency, tries=tries, patience=patience)
-        alone = [Member(endpoint, throttle, conditions.price)]
-        return Fleet(alone, patience=patience, concurrency=conditions.concurrency)
-    single = len(conditions.fleet) == 1
-    members = [
-        Member(
-            one.endpoint,
-            Throttle(
-                one.limit or conditions.concurrency, tries=tries, patience=patience, alone=single
-            ),
-            one.price,
-            one.name,
-            one.weight,
-            silence=one.silence,
+    listed = conditions.fleet or (FleetEndpoint(endpoint, price=conditions.price),)
+    members = []
+    for one in listed:
+        throttle = Throttle(
+            one.limit or conditions.concurrency,
+            tries=conditions.tries,
+            patience=conditions.patience,
+            alone=len(listed) == 1,
         )
-        for one in conditions.fleet
-    ]
-    return Fleet(members, patience=patience, concurrency=conditions.concurrency)
+        name = one.name if conditions.fleet else ""
+        members.append(
+            Member(one.endpoint, throttle, one.price, name, one.weight, silence=one.silence)
+        )
+    return Fleet(members, patience=conditions.patience, concurrency=conditions.concurrency)

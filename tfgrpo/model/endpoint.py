@@ -28,6 +28,8 @@ from tfgrpo.store.records import Json
 if TYPE_CHECKING:
     import openai
 
+LATER = ("tool_calls", "uncertainty", "first_choices", "estimated", "sent", "endpoint", "wire")
+"""Fields of an answer that older records lack."""
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MOST_OUTPUT = (
     re.compile(r"supports at most (\d[\d,]*) completion tokens"),  # OpenAI, Azure
@@ -134,17 +136,8 @@ class Answer:
 
     def journal_fields(self) -> dict[str, object]:
         """The answer as the journal keeps it: later fields where they say something."""
-        later = (
-            "tool_calls",
-            "uncertainty",
-            "first_choices",
-            "estimated",
-            "sent",
-            "endpoint",
-            "wire",
-        )
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in fields.items() if value or name not in later}
+        return {name: value for name, value in fields.items() if value or name not in LATER}
 
     @property
     def truncated(self) -> bool:

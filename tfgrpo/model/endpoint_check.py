@@ -61,6 +61,7 @@ class EndpointReport:
 
     model: str
     base_url: str | None
+    provider: Provider | None
     findings: tuple[Finding, ...]
     settings: Json
     prices: Json
@@ -68,23 +69,15 @@ class EndpointReport:
     prompt_tokens: int
     completion_tokens: int
     dollars: float | None
-    provider: Provider | None = None
 
     def as_json(self) -> Json:
         """The report as JSON."""
         return {
-            "model": self.model,
-            "base_url": self.base_url,
+            **{name: getattr(self, name) for name in self.__slots__},
             "provider": self.provider.id if self.provider else None,
             "findings": {
                 one.name: {"verdict": one.verdict, "detail": one.detail} for one in self.findings
             },
-            "settings": self.settings,
-            "prices": self.prices,
-            "calls": self.calls,
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "dollars": self.dollars,
         }
 
 

@@ -90,8 +90,7 @@ def listed_endpoints(
         except (TypeError, ValueError) as error:
             raise EndpointsInvalid(
                 f"{where}: {error}",
-                hint='write base_url = "https://…/v1" and, where needed, '
-                + ", ".join(name for name in FIELDS[1:]),
+                hint='write base_url = "https://…/v1" and, where needed, ' + ", ".join(FIELDS[1:]),
             ) from None
     addresses = [one.base_url for one in listed]
     for address in addresses:
@@ -179,11 +178,6 @@ class Member:
         if self.throttle.given_up:
             return "given up"
         return "answering" if self.throttle.healthy else "failing"
-
-    @property
-    def cached_share(self) -> float:
-        """The share of its prompts' tokens that it had cached."""
-        return self.cached_tokens / max(1, self.prompt_tokens)
 
     def count(self, answer: Answer, entered: float = -math.inf) -> None:
         """Adds an answer that it gave to a request that had its turn then."""

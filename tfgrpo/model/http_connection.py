@@ -237,7 +237,5 @@ def _transport(where: Connection, timeout: float) -> dict[str, Any]:
         "trust_env": not on_loopback(where.base_url),
         "timeout": openai.Timeout(timeout, connect=min(CONNECT, timeout)),
     }
-    from tfgrpo.model.http_connection import authorities
-
     context = authorities(tls=not (where.base_url or "").lower().startswith("http:"))
     return {**arguments, "verify": context} if context is not None else arguments

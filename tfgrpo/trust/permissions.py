@@ -52,23 +52,14 @@ UPSTREAMS = ("upstream", "anthropic", "gemini", "bedrock")
 
 HARMLESS = frozenset(
     (
-        *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency"),
+        *("fields", "skip_unverifiable", "skipped", "agent_objective", "concurrency", "examples"),
         *("max_tokens", "task_timeout", "patience", "seed", "mode", "turns", "top_k", "answers"),
-        "examples",
         *("data_digest", "branch", "epochs", "batch_size", "group_size", "temperature"),
-        *(
-            "learning_objective",
-            "ground_truth",
-            "heldout_samples",
-            "heldout_problems",
-            "library_tokens",
-        ),
-        *("gate_digest", "gate_rule"),
-        *("sealed_digest", "samples"),
-        *("reasoning_effort", "max_completion_tokens"),
-        *("reflection_reasoning_effort", "reflection_max_completion_tokens"),
+        *("learning_objective", "ground_truth", "heldout_samples", "heldout_problems"),
+        *("library_tokens", "gate_digest", "gate_rule", "sealed_digest", "samples"),
+        *("reasoning_effort", "max_completion_tokens", "reflection_reasoning_effort"),
+        *("reflection_max_completion_tokens", "verify_timeout", "domain_identity"),
         "endpoints",  # whether [[endpoints]] are asked: each of those is judged where it is listed
-        *("verify_timeout", "domain_identity"),
     )
 )
 """Settings that say how much, how often or in which words: they neither run nor send."""
@@ -82,15 +73,8 @@ EXTRAS = ("extra_headers", "extra_body")
 ENDPOINTS = tuple(f"{r}{name}" for r, _ in ROLES for name in ("model", "base_url", "api_key_env"))
 JUDGED = frozenset(
     (
-        *PATHS,
-        *ENDPOINTS,
-        *EXTRAS,
-        *(f"reflection_{x}" for x in EXTRAS),
-        "domain",
-        "policy",
-        "tools",
-        "models",
-        "agent",
+        *(*PATHS, *ENDPOINTS, *EXTRAS, *(f"reflection_{x}" for x in EXTRAS)),
+        *("domain", "policy", "tools", "models", "agent"),
     )
 )
 """Settings that permissions are made from."""
@@ -183,30 +167,26 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
     """What the settings file of a proxy needs, without what was `given` instead."""
     path = path.resolve()
     needed: list[Permission] = []
+    passes = "passes applications' requests, with their keys, to {}"
+
+    def need(key: str, value: object, words: str) -> None:
+        if value is not None:
+            needed.append(Permission(key, str(value), words.format(plain(value))))
+
     for name in () if {"upstream", "anthropic"} & set(given) else UPSTREAMS:
-        if settings.get(name) is not None:
-            words = f"passes applications' requests, with their keys, to {plain(settings[name])}"
-            needed.append(Permission(name, str(settings[name]), words))
+        need(name, settings.get(name), passes)
     for name in ("key_env", *(f"{api}_key_env" for api in UPSTREAMS[1:])):
-        if settings.get(name) is not None and name not in given:
-            words = f"sends the key in ${plain(settings[name])} to the provider"
-            needed.append(Permission(name, str(settings[name]), words))
+        if name not in given:
+            need(name, settings.get(name), "sends the key in ${} to the provider")
     providers = settings.get("providers")
     for number, one in enumerate(providers if isinstance(providers, list) else ()):
-        provider = _table(one)
-        words = f"passes applications' requests, with their keys, to {plain(provider.get('url'))}"
-        needed.append(Permission(f"providers.{number}.url", str(provider.get("url")), words))
-        if provider.get("key_env") is not None:
-            variable = str(provider["key_env"])
-            words = f"sends the key in ${plain(variable)} there"
-            needed.append(Permission(f"providers.{number}.key_env", variable, words))
-    if settings.get("webhook") is not None:
-        words = f"tells {plain(settings['webhook'])} what was spent and decided"
-        needed.append(Permission("webhook", str(settings["webhook"]), words))
-    host = settings.get("host")
-    if host is not None and "host" not in given and str(host) not in LOOPBACK:
-        words = f"listens on {plain(host)}, where other machines may reach it"
-        needed.append(Permission("host", str(host), words))
+        need(f"providers.{number}.url", str(_table(one).get("url")), passes)
+        need(
+            f"providers.{number}.key_env", _table(one).get("key_env"), "sends the key in ${} there"
+        )
+    need("webhook", settings.get("webhook"), "tells {} what was spent and decided")
+    if "host" not in given and str(settings.get("host")) not in LOOPBACK:
+        need("host", settings.get("host"), "listens on {}, where other machines may reach it")
     for name, table in _table(settings.get("libraries")).items():
         outside = _outside(str(_table(table).get("store", "")), path.parent)
         if outside is not None:
@@ -216,10 +196,8 @@ def of_proxy(path: Path, settings: Mapping[str, Any], given: Collection[str] = (
             needed.append(Permission(f"libraries.{name}", outside, words))
     rules = settings.get("rules")
     for number, rule in enumerate(rules if isinstance(rules, list) else ()):
-        model = _table(rule).get("model")
-        if model is not None:
-            words = f"asks {plain(model)} about each conversation once, with applications' keys"
-            needed.append(Permission(f"rules.{number}.model", str(model), words))
+        words = "asks {} about each conversation once, with applications' keys"
+        need(f"rules.{number}.model", _table(rule).get("model"), words)
     return Permissions(path.parent, path.name, tuple(needed), path)
 
 
@@ -277,11 +255,7 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
         if named == (None, None):
             continue
         where = "the model's endpoint" if url is None else plain(url)
-        words = f"sends {sent} to {where}, with the key in ${plain(key)}"
-        if key is None:
-            own_key = own_variable(url if isinstance(url, str) else None, {})
-            keys = " or ".join(f"${name}" for name in (ANY_HOST, own_key) if name)
-            words = f"sends {sent} to {where}, with your {keys} if set"
+        words = f"sends {sent} to {where}, with {_key_words(url, key)}"
         yield Permission(f"{role}endpoint", {"base_url": url, "api_key_env": key}, words)
     for name in (f"{role}{extra}" for role in ("", "reflection_") for extra in EXTRAS):
         if _table(own.get(name)):
@@ -293,15 +267,18 @@ def _endpoints(own: Mapping[str, Any], given: Collection[str]) -> Iterator[Permi
         yield Permission("hosted", True, words)
 
 
+def _key_words(url: object, key: object) -> str:
+    if key is not None:
+        return f"the key in ${plain(key)}"
+    own_key = own_variable(url if isinstance(url, str) else None, {})
+    return f"your {' or '.join(f'${name}' for name in (ANY_HOST, own_key) if name)} if set"
+
+
 def _listed_endpoints(tables: Mapping[str, Any]) -> Iterator[Permission]:
     for number, table in tables.items():
         own = _names(_table(table))
         url, key = own.get("base_url"), own.get("api_key_env")
-        words = f"sends prompts to {plain(url)}, with the key in ${plain(key)}"
-        if key is None:
-            own_key = own_variable(url if isinstance(url, str) else None, {})
-            keys = " or ".join(f"${name}" for name in (ANY_HOST, own_key) if name)
-            words = f"sends prompts to {plain(url)}, with your {keys} if set"
+        words = f"sends prompts to {plain(url)}, with {_key_words(url, key)}"
         yield Permission(f"endpoints.{number}", {"base_url": url, "api_key_env": key}, words)
 
 
