@@ -274,16 +274,13 @@ class _Request:
     def open(self) -> Iterator[tuple[Store, Project]]:
         """Opens the store for this thread, and the project that it belongs to; where there is
         none and one may be made, an empty one in memory."""
-        with self._opened() as store:
+        opened = Store.open if is_there(self._path) or not self._make else Store.empty
+        with opened(self._path, author=self._author) as store:
             root = project_root(store.path)
-            project = open_project(root, self._config, self._objects, self._function_names())
+            names = tuple(getattr(function, "__name__", "tool") for function in self.functions)
+            project = open_project(root, self._config, self._objects, names)
             store.signer = default_signer(str(root))
             yield store, replace(project, agents=self._agents)
-
-    def _opened(self) -> Store:
-        if self._make and not is_there(self._path):
-            return Store.empty(self._path, author=self._author)
-        return Store.open(self._path, author=self._author)
 
     def ready_run(self, data: Data) -> ReadyRun:
         """The run to work on, on record; makes the store where there is none."""
@@ -302,14 +299,8 @@ class _Request:
                 return ready_run(store, project, given, choice, new_store=new_store)
 
     def _choice(self) -> RunChoice:
-        choice = {key: self._options.pop(key, None) for key in CHOICES}
-        return RunChoice(
-            _text(choice["run"]),
-            _text(choice["resume"]),
-            bool(choice["new"]),
-            _text(choice["budget"]),
-            bool(choice["keep_going"]),
-        )
+        run, resume, new, budget, going = (self._options.pop(key, None) for key in CHOICES)
+        return RunChoice(_text(run), _text(resume), bool(new), _text(budget), bool(going))
 
     def ready_trial(self, library: str | Path, data: Data) -> ReadyRun:
         """The trial of a file's or a revision's library, on record."""
@@ -393,9 +384,6 @@ class _Request:
         name = OBJECT + getattr(agent, "__name__", type(agent).__name__)
         self._options["agent"] = name
         return {name: agent}
-
-    def _function_names(self) -> tuple[str, ...]:
-        return tuple(getattr(function, "__name__", "tool") for function in self.functions)
 
 
 def _locate(store: StoreLike, make: bool) -> tuple[Path, Author]:

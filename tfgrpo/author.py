@@ -25,7 +25,10 @@ def default_author(root: str | None = None) -> str:
     checked), else git's user.name, else the login name."""
     if os.environ.get(AUTHOR):
         return os.environ[AUTHOR]
-    return _set(root or os.getcwd()) or _git(root) or _login()
+    author = _settings(root or os.getcwd()).get(SETTING)
+    if isinstance(author, str) and author.strip():
+        return author.strip()
+    return os.environ.get("GIT_AUTHOR_NAME") or _config(root, "user.name") or _login()
 
 
 def signing_key(root: str) -> str:
@@ -73,11 +76,6 @@ def file_signer(root: str, *, is_tagged: bool) -> Signer | None:
     return signer(key) if key else None
 
 
-def _set(root: str) -> str:
-    author = _settings(root).get(SETTING)
-    return author.strip() if isinstance(author, str) else ""
-
-
 def _settings(root: str) -> dict[str, Any]:
     try:
         with open(os.path.join(root, "tfgrpo.toml"), "rb") as file:
@@ -87,13 +85,6 @@ def _settings(root: str) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return settings if isinstance(settings.get(COMMIT, {}), dict) else {**settings, COMMIT: {}}
-
-
-def _git(root: str | None) -> str:
-    """What `git commit` would sign with, if git is here and knows."""
-    if os.environ.get("GIT_AUTHOR_NAME"):
-        return os.environ["GIT_AUTHOR_NAME"]
-    return _config(root, "user.name")
 
 
 def _config(root: str | None, key: str) -> str:

@@ -122,7 +122,8 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     """What to write for the rows of a table. Raises DatasetError where too few can be used."""
     rows = shaped(rows, own)
     columns = guess_columns([row.fields for row in rows], own.problem, own.answers, own.kind)
-    scalars = _scalars(rows, columns)
+    several = columns.answers if columns.kind == "json" and len(columns.answers) > 1 else ()
+    scalars = {name: read_column(name, [row.fields.get(name) for row in rows]) for name in several}
     items, dropped = _items(rows, columns, scalars)
     if columns.kind == "choice":
         items, misspelled = _well_spelled(items)
@@ -148,19 +149,20 @@ def plan_files(path: Path, rows: Sequence[Row], own: OwnData) -> DataPlan:
     elif columns.kind == "rubric":
         files["rubric.toml"] = RUBRIC
     used = min(len(split["train"]), sizes.train)
-    unseen = _unseen(split["heldout"], split["train"][:used]) if labels else 0
+    learned = {_label(item) for item in split["train"][:used]} if labels else set()
+    unseen = len({_label(item) for item in split["heldout"]} - learned) if labels else 0
     files[FILE] = _settings(path, own, columns, split, sizes)
+    listed = ", ".join(f"{name} {count}" for name, count in labels.most_common())
+    named = ", ".join(map(repr, columns.answers))
+    answered = f", {named} is the answer" if named else ", and no field is the answer"
     lines = [
-        f"{path}: {len(rows):,} rows; {_arrow(columns)}",
+        f"{path}: {len(rows):,} rows; {columns.problem!r} is asked{answered}",
         *columns.why,
         *(note for column in scalars.values() for note in column.notes),
         *_unread(rows, columns),
         *dropped,
-        *([_describe_labels(labels)] if labels else []),
-        *(
-            [f"{plural(unseen, 'held-out label')} in no problem that is learned from"]
-            * bool(unseen)
-        ),
+        *([f"{len(labels)} labels, in labels.txt: {listed}"] if labels else []),
+        *[f"{plural(unseen, 'held-out label')} in no problem that is learned from"][: bool(unseen)],
         f"{len(split['train'])} to learn from (of which {used} are used), {len(split['gate'])} for "
         f"the gate, {len(split['heldout'])} held out and sealed",
     ]
@@ -257,14 +259,6 @@ def _answer(
     return texts[0] if len(texts) == 1 else list(texts)
 
 
-def _scalars(rows: Sequence[Row], columns: ColumnGuess) -> dict[str, Column]:
-    if columns.kind != "json" or len(columns.answers) < 2:
-        return {}
-    return {
-        name: read_column(name, [row.fields.get(name) for row in rows]) for name in columns.answers
-    }
-
-
 def _scalar(cell: object, column: Column) -> object:
     if is_empty(cell):
         return None
@@ -326,10 +320,6 @@ def _label(item: Mapping[str, Any]) -> str:
     return next(iter(answer_texts(item["answer"])), "")
 
 
-def _unseen(heldout: Sequence[dict[str, Any]], used: Sequence[dict[str, Any]]) -> int:
-    return len({_label(item) for item in heldout} - {_label(item) for item in used})
-
-
 def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     piles: dict[str, list[dict[str, Any]]] = {}
     for item in items:
@@ -340,18 +330,6 @@ def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for number in range(rounds):
         turns += [piles[name][number] for name in names if number < len(piles[name])]
     return turns
-
-
-def _arrow(columns: ColumnGuess) -> str:
-    clause = f"{columns.problem!r} is asked"
-    if not columns.answers:
-        return f"{clause}, and no field is the answer"
-    return f"{clause}, {', '.join(map(repr, columns.answers))} is the answer"
-
-
-def _describe_labels(labels: Counter[str]) -> str:
-    listed = ", ".join(f"{name} {count}" for name, count in labels.most_common())
-    return f"{len(labels)} labels, in labels.txt: {listed}"
 
 
 DOMAINS: dict[Kind, str] = {

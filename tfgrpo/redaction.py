@@ -193,21 +193,19 @@ def with_problems(store: Store, target: Target) -> Target:
 def _spellings(store: Store, problem: str) -> Iterator[str]:
     """Yields a problem as the data of runs has it: an example has it in one line."""
     root, beginning = project_root(store.path), example_beginning(problem)
-    sources = {
-        (str(run.config.get("data")), _frozen(run.config.get("fields"))) for run in store.runs.all()
-    }
-    for name, fields in sources:
+    sources = set()
+    for run in store.runs.all():
+        fields = run.config.get("fields")
+        pairs = tuple(fields.items()) if isinstance(fields, dict) else ()
+        sources.add((str(run.config.get("data")), pairs))
+    for name, pairs in sources:
         path = root / datasets.parse(name).source
         if not path.is_file() or path.stat().st_size > MOST_READ:
             continue
         with suppress(DatasetError):  # or of a kind that its domain alone reads
-            for one in datasets.load(str(path), dict(fields), ground_truth=False):
+            for one in datasets.load(str(path), dict(pairs), ground_truth=False):
                 if example_beginning(one.problem) == beginning:
                     yield one.problem
-
-
-def _frozen(fields: object) -> tuple[tuple[str, str], ...]:
-    return tuple(fields.items()) if isinstance(fields, dict) else ()
 
 
 def text_files(store: Store, written: Sequence[str]) -> list[Path]:

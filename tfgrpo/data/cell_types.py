@@ -46,7 +46,10 @@ def read_column(name: str, cells: Sequence[object]) -> Column:
     filled = [cell for cell in cells if not is_empty(cell)]
     texts = [cell.strip() for cell in filled if isinstance(cell, str)]
     values = sum(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in filled)
-    column = _truths(texts) or _dates(name, texts) or _numbers(name, texts, values)
+    if texts and all(text.lower() in ("true", "false") for text in texts):
+        column = Column(lambda text: text.lower() == "true")
+    else:
+        column = _dates(name, texts) or _numbers(name, texts, values)
     if not (empty := len(cells) - len(filled)):
         return column
     note = f"{name!r}: {empty} of {len(cells)} are empty, where null is the right answer"
@@ -61,12 +64,6 @@ def as_date(text: object) -> str | None:
         return _day(match[1], match[3], match[4])
     match = DOTTED.fullmatch(text.strip())
     return _day(match[3], match[2], match[1]) if match else None
-
-
-def _truths(texts: Sequence[str]) -> Column | None:
-    if not texts or not all(text.lower() in ("true", "false") for text in texts):
-        return None
-    return Column(lambda text: text.lower() == "true")
 
 
 def _numbers(name: str, texts: Sequence[str], values: int) -> Column:
@@ -187,7 +184,11 @@ def look_alikes(counts: Mapping[str, int]) -> list[LookAlike]:
     for place, label in enumerate(names):
         for other in names[:place]:
             pair = LookAlike(label, other, counts[label], counts[other])
-            if _is_alike(label, other) or (pair.is_rare and _is_near(label, other)):
+            words, others = _words(label), _words(other)
+            joined = "".join(words)
+            alike = words == others or (joined == "".join(others) and joined.isalpha())
+            same_count = len(words) == len(others)
+            if alike or (pair.is_rare and same_count and all(map(_is_near, words, others))):
                 pairs.append(pair)
                 break
     return pairs
@@ -199,18 +200,7 @@ def _words(label: str) -> list[str]:
     return re.split(r"(?<=\w)[\s_\-‐-―]+(?=\w)", folded)
 
 
-def _is_alike(label: str, other: str) -> bool:
-    words, others = _words(label), _words(other)
-    joined = "".join(words)
-    return words == others or (joined == "".join(others) and joined.isalpha())
-
-
-def _is_near(label: str, other: str) -> bool:
-    words, others = _words(label), _words(other)
-    return len(words) == len(others) and all(map(_is_near_word, words, others))
-
-
-def _is_near_word(word: str, other: str) -> bool:
+def _is_near(word: str, other: str) -> bool:
     from rapidfuzz.distance import OSA
 
     length = max(len(word), len(other))

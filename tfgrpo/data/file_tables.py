@@ -31,13 +31,10 @@ def rows_in(whole: Fields, name: str) -> list[Any]:
         return rows
     inner = list(whole.values())
     if len(inner) == 1 and isinstance(inner[0], dict) and not _asks(whole):
-        return rows_in(inner[0], name) if _is_table(inner[0], name) else [whole]
+        rows = rows_in(inner[0], name)
+        return rows if rows != inner else [whole]
     lists = [value for value in inner if _is_rows(value)]
     return lists[0] if len(lists) == 1 and not _is_row(whole, lists[0]) else [whole]
-
-
-def _is_table(whole: Fields, name: str) -> bool:
-    return rows_in(whole, name) != [whole]
 
 
 def _page(whole: Fields, name: str) -> list[Any] | None:

@@ -111,7 +111,12 @@ def leaks(training: Sequence[Problem], evaluation: Sequence[Problem]) -> list[Le
     equal: dict[str, Problem] = {}
     for problem in reversed(training):
         equal[_key(problem)] = problem
-    own = _own_texts([*training, *evaluation])
+    problems = [*training, *evaluation]
+    examples = shared_turns(list(dict.fromkeys(one.messages for one in problems if one.messages)))
+    own = [
+        "\n\n".join(text for _, text in own_words(one.messages, examples)) or one.problem
+        for one in problems
+    ]
     texts = [plain(text) for text in own]
     shared = _shared(texts[: len(training)], texts[len(training) :])
     leaked = []
@@ -179,14 +184,6 @@ def _listed(groups: Iterable[tuple[str, ...]], most: int = 3) -> str:
 def _key(problem: Problem) -> str:
     """What equal problems share: signs count, as a question of mathematics may be one."""
     return re.sub(r"[\s.,;:!?'\"$]+", "", problem.problem.casefold()) + str(problem.messages)
-
-
-def _own_texts(problems: Sequence[Problem]) -> list[str]:
-    examples = shared_turns(list(dict.fromkeys(one.messages for one in problems if one.messages)))
-    return [
-        "\n\n".join(text for _, text in own_words(problem.messages, examples)) or problem.problem
-        for problem in problems
-    ]
 
 
 def _same_answer(one: Problem, other: Problem) -> bool:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from tfgrpo.interchange.format_types import (
     Document,
     Format,
-    Item,
     Skipped,
     SourceFile,
     UnreadableLibrary,
@@ -115,7 +114,11 @@ def read(path: Path, format: str | None = None) -> Document:
             raise source.wrong("contains no experiences", hint=HINT)
     content = chosen.read(source)
     items = tuple(item for item in content.items if item.text.strip())
-    blank = (_blank(item) for item in content.items if not item.text.strip())
+    blank = []
+    for item in content.items:
+        if not item.text.strip():
+            called = " ".join(map(str, (item.evidence or {}).values()))[:60]
+            blank.append(Skipped(item.line or 0, item.line or 0, "has no text", called))
     if not items and not content.batches:
         raise source.wrong(f"contains no experiences (read as {chosen.name})", hint=HINT)
     return Document(
@@ -146,11 +149,6 @@ def _unpacked(path: Path, data: bytes) -> bytes:
             hint="unpack it yourself, and split it",
         )
     return plain
-
-
-def _blank(item: Item) -> Skipped:
-    called = " ".join(str(value) for value in (item.evidence or {}).values())[:60]
-    return Skipped(item.line or 0, item.line or 0, "has no text", called)
 
 
 NAME = "learned-experience"

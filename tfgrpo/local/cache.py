@@ -70,9 +70,9 @@ class ModelCache:
         freed = 0
         if self.folder.is_dir():
             with locked(self.folder / f"{model.name}.lock"):
-                sidecar = self.folder / f"{model.name}.gguf.partial.json"
-                record = _record(self.path(model))
-                for path in (self.path(model), self._partial(model), sidecar, record):
+                whole = self.path(model)
+                partial = [whole.with_name(f"{whole.name}.partial{end}") for end in ("", ".json")]
+                for path in (whole, *partial, _record(whole)):
                     if path.is_file():
                         freed += path.stat().st_size
                         path.unlink()
@@ -80,15 +80,18 @@ class ModelCache:
             raise LocalModelError(f"{model.name} is not in {self.folder}")
         return freed
 
-    def _partial(self, model: LocalModel) -> Path:
-        return self.folder / f"{model.name}.gguf.partial"
-
 
 def check_weights(path: Path, model: str, sha256: str) -> None:
     """Raise LocalModelError when a file of weights does not have that SHA-256. It is read again
     only when its size or times have changed."""
     record = _record(path)
-    fingerprint = _fingerprint(path, sha256)
+    status = path.stat()
+    fingerprint = {
+        "sha256": sha256,
+        "bytes": status.st_size,
+        "modified": status.st_mtime_ns,
+        "changed": status.st_ctime_ns,
+    }
     try:
         if json.loads(record.read_bytes()) == fingerprint:
             return
@@ -106,16 +109,6 @@ def check_weights(path: Path, model: str, sha256: str) -> None:
 
 def _record(path: Path) -> Path:
     return path.with_name(f"{path.name}.checked.json")
-
-
-def _fingerprint(path: Path, sha256: str) -> dict[str, int | str]:
-    status = path.stat()
-    return {
-        "sha256": sha256,
-        "bytes": status.st_size,
-        "modified": status.st_mtime_ns,
-        "changed": status.st_ctime_ns,
-    }
 
 
 def _sha256(path: Path) -> str:

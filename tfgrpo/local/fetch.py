@@ -16,22 +16,6 @@ Source = Literal["auto", "hub", "index"]
 Progress = Callable[[int, int], None]
 
 
-class _Meter:
-    """Reports how many of the model's bytes are here, only ever upwards."""
-
-    def __init__(self, total: int, report: Progress | None) -> None:
-        self._total = total
-        self._report = report
-        self._seen = -1
-
-    def __call__(self, done: int) -> None:
-        done = min(done, self._total)
-        if done > self._seen:
-            self._seen = done
-            if self._report is not None:
-                self._report(done, self._total)
-
-
 def fetch(
     model: LocalModel, folder: Path, progress: Progress | None = None, source: Source = "auto"
 ) -> Path:
@@ -42,7 +26,15 @@ def fetch(
     LocalModelError: no source has it, the disk is full, or what arrived is another file.
     """
     target = folder / f"{model.name}.gguf"
-    meter = _Meter(model.bytes, progress)
+    most = -1
+
+    def meter(done: int) -> None:
+        nonlocal most
+        if min(done, model.bytes) > most:  # only ever upwards
+            most = min(done, model.bytes)
+            if progress is not None:
+                progress(most, model.bytes)
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -51,13 +43,8 @@ def fetch(
             hint="set TFGRPO_MODELS to another folder",
         ) from error
     coming = folder / f"{model.name}.gguf.partial"
-
-    def waiting() -> None:
-        if coming.exists():
-            meter(_size(coming))
-
     if _size(target) != model.bytes:
-        with locked(folder / f"{model.name}.lock", waiting):
+        with locked(folder / f"{model.name}.lock", lambda: meter(_size(coming))):
             if _size(target) != model.bytes:
                 partial = Partial(model, folder)
                 meter(partial.length)
@@ -69,7 +56,9 @@ def fetch(
     return target
 
 
-def _fill(model: LocalModel, partial: Partial, folder: Path, meter: _Meter, source: Source) -> None:
+def _fill(
+    model: LocalModel, partial: Partial, folder: Path, meter: Callable[[int], None], source: Source
+) -> None:
     lacking = model.bytes - partial.length
     if not lacking:
         return

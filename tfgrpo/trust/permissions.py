@@ -324,14 +324,11 @@ def _tools(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> It
             words = f"runs the command {' '.join(shlex.quote(plain(part)) for part in line)}"
         else:
             words = f"calls tools at {plain(server.get('url'))}"
-        names = ", ".join(f"${plain(name)}" for name in (*_env(server), *variables(server)))
+        env = server.get("env")
+        listed = env if isinstance(env, list | tuple) else ()
+        names = ", ".join(f"${plain(name)}" for name in (*listed, *variables(server)))
         words += f", which gets {names}" if names else ""
         yield Permission(f"mcp.{name}", _listed(server), words)
-
-
-def _env(server: Mapping[str, Any]) -> list[Any]:
-    env = server.get("env")
-    return list(env) if isinstance(env, list | tuple) else []
 
 
 def _agent(table: Mapping[str, Any], folder: Path, given: Collection[str]) -> Iterator[Permission]:

@@ -12,10 +12,10 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from tfgrpo.store import atomic_write
 from tfgrpo.store.errors import TfgrpoError
@@ -63,7 +63,13 @@ def remember(*all_permissions: Permissions) -> None:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check(folder)
-            atomic_write.write(folder / _entry(permissions), _content(permissions))
+            entry = {
+                "folder": str(permissions.folder),
+                "source": permissions.source,
+                "allows": permissions.words,
+            }
+            content = json.dumps(entry, indent=2) + "\n"
+            atomic_write.write(folder / _entry(permissions), content)
         except OSError as error:
             raise LedgerError(
                 f"cannot keep trust in {folder}: {error.strerror}",
@@ -79,23 +85,16 @@ def remember_own(permissions: Permissions) -> None:
 
 def revoke(folder: Path) -> int:
     """Takes back all trust in a folder; returns how many entries that were. Raises LedgerError."""
-    where, entries = str(folder.resolve()), 0
-    for path, entry in _entries():
-        if entry.get("folder") == where:
-            path.unlink(missing_ok=True)
-            entries += 1
-    return entries
-
-
-def _entries() -> Iterator[tuple[Path, dict[str, Any]]]:
-    folder = ledger_folder()
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    where, entries, ledger = str(folder.resolve()), 0, ledger_folder()
+    for path in sorted(ledger.iterdir()) if ledger.is_dir() else ():
         try:
             entry = json.loads(path.read_bytes())
         except (OSError, ValueError):
             continue  # no entry of ours
-        if isinstance(entry, dict):
-            yield path, entry
+        if isinstance(entry, dict) and entry.get("folder") == where:
+            path.unlink(missing_ok=True)
+            entries += 1
+    return entries
 
 
 def _named(folder: Path) -> bool:
@@ -107,15 +106,6 @@ def _named(folder: Path) -> bool:
 def _entry(permissions: Permissions) -> str:
     key = f"{permissions.folder}\0{permissions.digest}"
     return hashlib.sha256(os.fsencode(key)).hexdigest()
-
-
-def _content(permissions: Permissions) -> str:
-    entry = {
-        "folder": str(permissions.folder),
-        "source": permissions.source,
-        "allows": permissions.words,
-    }
-    return json.dumps(entry, indent=2) + "\n"
 
 
 def _check(folder: Path) -> None:

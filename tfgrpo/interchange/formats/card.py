@@ -87,7 +87,8 @@ def write(out: Outgoing) -> Iterator[str]:
         for e in out.library.readable
         if out.with_examples or not is_example(e.text)
     ]
-    runs = [run for run in store.runs.all() if run.name in _runs(out)]
+    names = {str(v.meta["run"]) for v in store.log(out.version) if "run" in v.meta}
+    runs = [run for run in store.runs.all() if run.name in names]
     cost = total(part for run in runs for part in costs(store, out.prices, run))
     models = {str(one["model"]) for one in experiences if "model" in one}
     models |= {model for run in runs for model in addresses(run)}
@@ -123,11 +124,6 @@ def _measured(store: Store, experience: Experience) -> dict[str, Any]:
     evidence = origin.evidence or {}
     is_measured = evidence_of(origin).measured is not None
     return {key: evidence[key] for key in FIGURES if key in evidence} if is_measured else {}
-
-
-def _runs(out: Outgoing) -> set[str]:
-    versions = out.store.log(out.version)
-    return {str(version.meta["run"]) for version in versions if "run" in version.meta}
 
 
 def _rendered(card: Mapping[str, Any]) -> Iterator[str]:

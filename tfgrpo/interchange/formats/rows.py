@@ -78,16 +78,12 @@ JSONL = Format(
 )
 
 
-def _header(source: SourceFile) -> list[str]:
+def _detect_csv(source: SourceFile) -> int:
     first = next((line for line in source.lines if line.strip()), "")
     try:
-        return next(csv.reader([first], strict=True), [])
+        header = next(csv.reader([first], strict=True), [])
     except csv.Error:
-        return []
-
-
-def _detect_csv(source: SourceFile) -> int:
-    header = _header(source)
+        return 0
     if len(header) < 2 or not set(header) & set(TEXTS):
         return 0
     return 4 if "id" in header else 3
