@@ -6,27 +6,18 @@ from collections.abc import Iterator
 
 import click
 
-from tfgrpo.cli import log, options, printing
-from tfgrpo.cli.event_text import events_lines
+from tfgrpo.cli import printing, version_text
 from tfgrpo.cli.flags import JSON, option
 from tfgrpo.cli.help import SuggestingGroup
-from tfgrpo.cli.start_context import FINITE, REVISION, App, pass_app
+from tfgrpo.cli.start_context import FINITE, REVISION, App, Given, pass_app, pass_given
+from tfgrpo.cli.version_text import events_lines
 from tfgrpo.display.version_rows import StandingNames
 from tfgrpo.evaluation import bisect_judges
 from tfgrpo.evaluation.bisect_judges import forget, materialise
 from tfgrpo.redaction import trial_folder
 from tfgrpo.store.history import bisect as searches
-from tfgrpo.store.history.bisect import (
-    BisectError,
-    BisectProgress,
-    BisectSearch,
-    BisectVerdict,
-    Mark,
-)
 
 COLOURS = {"good": "green", "bad": "red", "skip": "cyan"}
-
-revisions = click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
 
 
 @click.group(cls=SuggestingGroup)
@@ -62,54 +53,41 @@ def start(app: App, bad: str | None, good: tuple[str, ...]) -> None:
     _print_state(app, search)
 
 
-@bisect.command()
-@revisions
-@pass_app
-def good(app: App, revisions: tuple[str, ...]) -> None:
-    """Mark versions as good: the one under test, or each REVISION.
+def _marking(verdict: searches.BisectVerdict, what: str) -> None:
+    """Adds the command that marks versions so; `what` is said in its help."""
 
-    \b
-    Examples:
-      tfgrpo bisect good
-      tfgrpo bisect good v1
-    """
-    _mark(app, "good", revisions)
-
-
-@bisect.command()
-@revisions
-@pass_app
-def bad(app: App, revisions: tuple[str, ...]) -> None:
-    """Mark a version as bad: the one under test, or REVISION.
-
-    \b
-    Examples:
-      tfgrpo bisect bad
-      tfgrpo bisect bad v1
-    """
-    _mark(app, "bad", revisions)
+    @bisect.command(
+        verdict,
+        help=f"{what}\n\n\b\nExamples:\n  tfgrpo bisect {verdict}\n  tfgrpo bisect {verdict} v1",
+    )
+    @click.argument("revisions", nargs=-1, type=REVISION, metavar="[REVISION]...")
+    @pass_app
+    def mark(app: App, revisions: tuple[str, ...]) -> None:
+        store = app.store
+        search = searches.load(store)
+        if not revisions:
+            number = searches.progress(store, search).next
+            if number is None:
+                raise searches.BisectError(
+                    "no version is under test", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
+                )
+            search = searches.mark(store, store.version(number), verdict, "by hand")
+        for version in [store.resolve(revision) for revision in revisions]:
+            search = searches.mark(store, version, verdict, "by hand")
+        _print_state(app, search)
 
 
-@bisect.command()
-@revisions
-@pass_app
-def skip(app: App, revisions: tuple[str, ...]) -> None:
-    """Mark versions as untestable: the one under test, or each REVISION.
-
-    \b
-    Examples:
-      tfgrpo bisect skip
-      tfgrpo bisect skip v1
-    """
-    _mark(app, "skip", revisions)
+_marking("good", "Mark versions as good: the one under test, or each REVISION.")
+_marking("bad", "Mark a version as bad: the one under test, or REVISION.")
+_marking("skip", "Mark versions as untestable: the one under test, or each REVISION.")
 
 
 @bisect.command(context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[COMMAND]...")
-@option("--data", "Judge by the recorded scores on DATA.", name="score", metavar="DATA")
+@option("--data DATA", "Judge by the recorded scores on DATA.", name="score")
 @option("--below", "With --data: scores below this are bad.", type=FINITE)
-@pass_app
-def run(app: App, command: tuple[str, ...], score: str | None, below: float | None) -> None:
+@pass_given
+def run(app: App, given: Given) -> None:
     """Search automatically: with a command that tests a library, or by recorded scores.
 
     COMMAND finds the library in $TFGRPO_LIBRARY (JSON: label to text), as prompt text in
@@ -123,26 +101,28 @@ def run(app: App, command: tuple[str, ...], score: str | None, below: float | No
       tfgrpo bisect run --data heldout.jsonl --below 0.7
     """
     store = app.store
-    if bool(command) == (score is not None) or (score is None) != (below is None):
+    if bool(given.command) == (given.score is not None) or (given.score is None) != (
+        given.below is None
+    ):
         raise click.UsageError("give either a COMMAND, or --data DATA with --below MEAN")
-    if score is None or below is None:
-        judge = bisect_judges.by_command(store, command, trial_folder(app.store))
+    if given.score is None or given.below is None:
+        judge = bisect_judges.by_command(store, given.command, trial_folder(app.store))
     else:
-        dataset = options.open_project(app, None).record_path(score)
-        judge = bisect_judges.by_score(store, dataset, below)
+        dataset = app.project().record_path(given.score)
+        judge = bisect_judges.by_score(store, dataset, given.below)
     progress = bisect_judges.run(store, judge, watch=lambda mark: printing.echo(_mark_line(mark)))
-    if progress.first_bad is None and score is not None:
-        version = bisect_judges.unjudged(store, score)
+    if progress.first_bad is None and given.score is not None:
+        version = bisect_judges.unjudged(store, given.score)
         if version is not None:
-            raise BisectError(
+            raise searches.BisectError(
                 f"the first bad version is one of {len(progress.suspects)}, and {version.name} has "
-                f"no score on {score}",
-                hint=bisect_judges.to_evaluate(score, version)
+                f"no score on {given.score}",
+                hint=bisect_judges.to_evaluate(given.score, version)
                 + "; then run the same command again to resume",
             )
     if progress.first_bad is None:
         listed = ", ".join(f"v{n}" for n in progress.suspects)
-        raise BisectError(
+        raise searches.BisectError(
             f"the first bad version is one of {listed}: the others are untestable",
             hint="mark one by hand with `tfgrpo bisect good REVISION` or `bad`",
         )
@@ -211,27 +191,14 @@ def reset(app: App) -> None:
     printing.echo("search ended; HEAD has not moved" if was_on else "no search in progress")
 
 
-def _mark(app: App, verdict: BisectVerdict, revisions: tuple[str, ...]) -> None:
-    store = app.store
-    search = searches.load(store)
-    if not revisions:
-        number = searches.progress(store, search).next
-        if number is None:
-            raise BisectError(
-                "no version is under test", hint=f"name one: `tfgrpo bisect {verdict} REVISION`"
-            )
-        search = searches.mark(store, store.version(number), verdict, "by hand")
-    for version in [store.resolve(revision) for revision in revisions]:
-        search = searches.mark(store, version, verdict, "by hand")
-    _print_state(app, search)
-
-
-def _mark_line(mark: Mark) -> str:
+def _mark_line(mark: searches.Mark) -> str:
     verdict = printing.style(mark.verdict, fg=COLOURS[mark.verdict], bold=True)
     return f"v{mark.version} {verdict}" + (f" ({mark.why})" if mark.why else "")
 
 
-def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[str]:
+def _view(
+    app: App, search: searches.BisectSearch, progress: searches.BisectProgress
+) -> Iterator[str]:
     """Yields the good versions and the suspects, newest first, each with what is known of it."""
     names = StandingNames(app.store)
     for number in sorted({*progress.suspects, *search.good}, reverse=True):
@@ -244,17 +211,17 @@ def _view(app: App, search: BisectSearch, progress: BisectProgress) -> Iterator[
             known = "skip"
         mark = printing.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
         with printing.inset(5):
-            yield f"{mark} {log.one_line(app.store, app.store.version(number), names)}"
+            yield f"{mark} {version_text.one_line(app.store, app.store.version(number), names)}"
 
 
-def _print_state(app: App, search: BisectSearch) -> None:
+def _print_state(app: App, search: searches.BisectSearch) -> None:
     """Says where the search stands, and writes the library that is to be tried."""
     store = app.store
     progress = searches.progress(store, search)
     if progress.first_bad is not None:
         version = store.version(progress.first_bad)
         printing.echo(printing.style(f"{version.name} is the first bad version", bold=True))
-        printing.echo_each(log.heading(store, version, StandingNames(store)))
+        printing.echo_each(version_text.heading(store, version, StandingNames(store)))
         printing.echo_each(events_lines(store, version))
         printing.echo("end the search with `tfgrpo bisect reset`")
     elif progress.next is not None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import click
 
-from tfgrpo.cli import checkout, printing
+from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, Decorator, flag, option, together
-from tfgrpo.cli.start_context import BRANCH, REVISION, TAG, App, pass_app
+from tfgrpo.cli.start_context import BRANCH, REVISION, TAG, App, Given, pass_given
 from tfgrpo.store.history import name_moves
 from tfgrpo.store.history.log_filter import subject, why_named
 from tfgrpo.store.history.name_moves import NameKind
@@ -39,8 +37,8 @@ def naming(type: click.ParamType[str], rename: str) -> Decorator:
 @flag("-D", "The same as --delete --force.", name="delete_forced")
 @flag("--back", "Move it back: to REVISION, or where it stood before.")
 @option("--why", "With --back: the reason, for the record.")
-@pass_app
-def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> None:
+@pass_given
+def branch(app: App, given: Given) -> None:
     """List branches, or create, move, rename, protect or delete one.
 
     Each domain's library is a branch. Every move is recorded in the reflog: after a move,
@@ -59,12 +57,12 @@ def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> Non
       tfgrpo branch --back prod --why "answers in the wrong unit"
       tfgrpo branch --back prod v1 --why "incident 214"
     """
-    if current:
+    if given.current:
         printing.echo(app.store.head.branch or "")
         return
-    if delete_forced:
-        flags |= {"delete_": True, "force": True}
-    _work(app, "branch", NameFlags(**flags))
+    if given.delete_forced:
+        given.delete_ = given.force = True
+    _work(app, "branch", given)
 
 
 @click.command()
@@ -73,8 +71,8 @@ def branch(app: App, /, current: bool, delete_forced: bool, **flags: Any) -> Non
 @flag("-s, --sign", "Sign the tag with your SSH key.")
 @option("--verify", "Check a tag's signature; exit with 1 unless it is good.", type=TAG)
 @flag("-a, --annotate", "Changes nothing: every tag is so.", expose_value=False)
-@pass_app
-def tag(app: App, /, **flags: Any) -> None:
+@pass_given
+def tag(app: App, given: Given) -> None:
     """List tags, or create, move, rename, protect or delete one.
 
     Training tags its steps RUN/step_N. An existing tag moves only with --force.
@@ -88,94 +86,71 @@ def tag(app: App, /, **flags: Any) -> None:
       tfgrpo tag approved v1 && tfgrpo tag --protect approved
       tfgrpo tag -s released && tfgrpo tag --verify released
     """
-    _work(app, "tag", NameFlags(**flags))
+    _work(app, "tag", given)
 
 
-class NameFlags(NamedTuple):
-    """What `branch` or `tag` was asked to do."""
-
-    name: str | None
-    revision: str | None
-    force: bool
-    delete_: bool
-    rename: bool
-    protect: str | None
-    unprotect: str | None
-    as_json: bool
-    list_: bool
-    message: str | None = None
-    back: bool = False
-    why: str | None = None
-    all_: bool = False
-    sign: bool = False
-    verify: str | None = None
+OWN = dict.fromkeys(("message", "back", "why", "all_", "sign", "verify"))
+"""What only one of the two takes."""
 
 
-def _work(app: App, kind: NameKind, flags: NameFlags) -> None:
-    name, revision, force, delete_, rename, protect, unprotect = flags[:7]
-    message, back, why = flags.message, flags.back, flags.why
-    if flags.list_ or flags.all_:
-        _list(app, kind, flags)
+def _work(app: App, kind: NameKind, given: Given) -> None:
+    given = Given(**OWN | vars(given))
+    name, revision, message, force = given.name, given.revision, given.message or "", given.force
+    if given.list_ or given.all_:
+        _list(app, kind, given)
         return
-    given = [flag is not None for flag in (protect, unprotect, flags.verify)]
-    if sum((rename, back, delete_, *given)) > 1 or (any(given) and name is not None):
+    others = [one is not None for one in (given.protect, given.unprotect, given.verify)]
+    one_of = (given.rename, bool(given.back), given.delete_, *others)
+    if sum(one_of) > 1 or (any(others) and name is not None):
         raise click.UsageError("give only one of NAME, --rename, --back, --protect and --unprotect")
-    wanting = {
-        "--delete": delete_,
-        "--rename": rename,
-        "--back": back,
-        "--message": message,
-        "--sign": flags.sign,
-    }
-    if any(wanting.values()) and name is None:
-        raise click.UsageError(f"{next(f for f, given in wanting.items() if given)} needs a name")
-    if back != (why is not None):
-        raise click.UsageError("--back needs --why REASON" if back else "--why goes with --back")
-    if delete_ and revision is not None:
+    for one in ("delete_", "rename", "back", "message", "sign"):
+        if getattr(given, one) and name is None:
+            raise click.UsageError(f"--{one.rstrip('_')} needs a name")
+    if bool(given.back) != (given.why is not None):
+        wrong = "--back needs --why REASON" if given.back else "--why goes with --back"
+        raise click.UsageError(wrong)
+    if given.delete_ and revision is not None:
         raise click.UsageError(f"--delete takes one name: what is {revision}?")
     if force:
         app.force()
     store, at = app.store, "HEAD" if revision is None else revision
-    if back:
-        _go_back(app, str(name), revision, str(why))
-    elif rename:
-        old, new = _renaming(app, kind, str(name), revision)
+    if given.back:
+        _go_back(app, given)
+    elif given.rename:
+        old, new = _renaming(app, kind, name, revision)
         name_moves.rename(store, kind, old, new)
         printing.echo(f"renamed {kind} {old} to {new}")
-    elif protect is not None:
-        new_ = name_moves.protect(store, kind, protect)
-        printing.echo(f"{kind} {protect} is {'now' if new_ else 'already'} protected")
-    elif unprotect is not None:
-        was = name_moves.unprotect(store, kind, unprotect)
-        printing.echo(f"{kind} {unprotect} is {'no longer' if was else 'not'} protected")
-    elif flags.verify is not None:
-        _verify(app, flags.verify, flags.as_json)
+    elif given.protect is not None:
+        new_ = name_moves.protect(store, kind, given.protect)
+        printing.echo(f"{kind} {given.protect} is {'now' if new_ else 'already'} protected")
+    elif given.unprotect is not None:
+        was = name_moves.unprotect(store, kind, given.unprotect)
+        printing.echo(f"{kind} {given.unprotect} is {'no longer' if was else 'not'} protected")
+    elif given.verify is not None:
+        _verify(app, given.verify, given.as_json)
     elif name is None:
-        _list(app, kind, flags)
-    elif delete_:
+        _list(app, kind, given)
+    elif given.delete_:
         version = store.delete_branch(name) if kind == "branch" else store.delete_tag(name)
         printing.echo(f"deleted {kind} {name} (was {version.name}); the version is kept")
-    elif flags.sign:
+    elif given.sign:
         from tfgrpo.author import signing_key
         from tfgrpo.store import signing
 
         sign = signing.signer(signing_key(str(app.root)))
-        version = signing.sign_tag(store, name, at, sign, message or "", force=force)
+        version = signing.sign_tag(store, name, at, sign, message, force=force)
         printing.echo(f"tagged {version.name} as {name}, signed")
     elif kind == "tag":
-        version = store.create_tag(name, at, force=force, why=message or "")
+        version = store.create_tag(name, at, force=force, why=message)
         printing.echo(f"tagged {version.name} as {name}")
     elif force and store.has_branch(name):
         was_at = store.tip(name)
         version = store.move_branch(name, at)
         printing.echo(f"moved branch {name} from {was_at.name} to {version.name}")
-        if store.head.branch == name:
-            checkout.materialise(app)
+        app.has_moved(name)
     else:
-        version = store.create_branch(name, at)
-        printing.echo(
-            f"created branch {name} at {version.name}; `tfgrpo switch {name}` switches to it"
-        )
+        at = store.create_branch(name, at).name
+        printing.echo(f"created branch {name} at {at}; `tfgrpo switch {name}` switches to it")
 
 
 def _verify(app: App, name: str, as_json: bool) -> None:
@@ -192,13 +167,12 @@ def _verify(app: App, name: str, as_json: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _go_back(app: App, branch: str, to: str | None, why: str) -> None:
+def _go_back(app: App, given: Given) -> None:
     from tfgrpo.production.rollback import rollback
 
-    done = rollback(app.store, branch, why=why, to=to)
-    if app.store.head.branch == branch:
-        checkout.materialise(app)
-    printing.echo(f"{branch} is at {done.after.name} again (was {done.before.name})")
+    done = rollback(app.store, given.name, why=given.why, to=given.revision)
+    app.has_moved(given.name)
+    printing.echo(f"{given.name} is at {done.after.name} again (was {done.before.name})")
     if done.experiment is not None:
         printing.echo(f"experiment {done.experiment} was stopped")
 
@@ -213,10 +187,10 @@ def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple
     return here, first
 
 
-def _list(app: App, kind: NameKind, flags: NameFlags) -> None:
-    store, like = app.store, flags.name or "*"
+def _list(app: App, kind: NameKind, given: Given) -> None:
+    store, like = app.store, given.name or "*"
     names = store.branches() if kind == "branch" else store.tags()
-    if flags.all_:
+    if given.all_:
         names |= store.remote_branches()
     if like != "*":
         from fnmatch import fnmatchcase
@@ -227,22 +201,16 @@ def _list(app: App, kind: NameKind, flags: NameFlags) -> None:
         own = {v.number: v.meta.get(TAGGED) for v in store.versions_at(set(names.values()))}
         signed = {name for name, number in names.items() if own[number] == name}
         names = meant_by(store, names)
-    if flags.as_json:
-        tags = {"tags": names} | ({"signed": sorted(signed)} if signed else {})
-        fields: dict[str, object] = {"branches": names} if kind == "branch" else {**tags}
-        head = {"head": store.head.branch} if kind == "branch" else {}
-        printing.emit_json({**head, **fields, "protected": sorted(protected & set(names))})
+    if given.as_json:
+        fields: dict[str, object] = {"tags": names} | ({"signed": sorted(signed)} if signed else {})
+        if kind == "branch":
+            fields = {"head": store.head.branch, "branches": names}
+        printing.emit_json({**fields, "protected": sorted(protected & set(names))})
         return
-    here = store.head.branch if kind == "branch" else None
-    mark = "  " if kind == "branch" else ""
-    rows = [
-        (
-            ("* " if n == here else mark) + n,
-            f"v{v}",
-            ("(protected) " if n in protected else "")
-            + ("(signed) " if n in signed else "")
-            + (why_named(store, kind, n) or subject(store, store.version(v))),
-        )
-        for n, v in names.items()
-    ]
+    here, mark = (store.head.branch, "  ") if kind == "branch" else (None, "")
+    rows = []
+    for n, v in names.items():
+        marks = "(protected) " * (n in protected) + "(signed) " * (n in signed)
+        why = why_named(store, kind, n) or subject(store, store.version(v))
+        rows.append((("* " if n == here else mark) + n, f"v{v}", marks + why))
     printing.emit(app, printing.table(rows, header=(mark + kind, "at", "message")))

@@ -1,51 +1,64 @@
-"""`clone`, `fetch`, `pull`, `push`: between this store and another one."""
+"""`clone`, `fetch`, `pull`, `push`, `remote`, `bundle`, `serve`: this store and other ones."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import checkout, merge_pick_revert, printing, trust
-from tfgrpo.cli.flags import flag, option
+from tfgrpo.cli import merge_pick_revert, printing, trust
+from tfgrpo.cli.flags import FORCE, JSON, flag, option, path
+from tfgrpo.cli.help import ListingGroup, SuggestingGroup
 from tfgrpo.cli.merge_pick_revert import show_conflicts
-from tfgrpo.cli.start_context import BRANCH, REF, REMOTE, SWITCH, App, force_option, pass_app
+from tfgrpo.cli.start_context import (
+    BRANCH,
+    REF,
+    REMOTE,
+    REVISION,
+    SWITCH,
+    App,
+    Given,
+    pass_app,
+    pass_given,
+)
 from tfgrpo.rendering.near_duplicates import near_duplicates
-from tfgrpo.store.address import named_by, project_root, store_path
+from tfgrpo.store.address import located, named_by, project_root, store_path
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.store import Store
+from tfgrpo.store.transfer import bundle as bundles
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.locations import Location
-from tfgrpo.store.transfer.remotes import Remotes
+from tfgrpo.store.transfer.other_store import parse_name
+from tfgrpo.store.transfer.pack_stream import Names, printable
+from tfgrpo.store.transfer.remotes import Remotes, tracked
 from tfgrpo.store.transfer.sync import Transferred
 from tfgrpo.trust import trusted_folders
 from tfgrpo.trust.permissions import of_remote
 from tfgrpo.trust.trusted_folders import remember_own
 
-SSH = "TFGRPO_SSH"
+if TYPE_CHECKING:
+    from tfgrpo.store.store import Store
 
 
 class Other(NamedTuple):
-    """The store at the other end: where it is, and its name here if it has one."""
+    """The store at the other end: its name here if it has one, where it is, what it is called."""
 
     name: str | None
     location: Location
-
-    @property
-    def called(self) -> str:
-        """What people call it."""
-        return self.name or self.location.text
+    called: str
 
 
 @click.command()
 @click.argument("location")
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folder", required=False, type=path())
 @pass_app
 def clone(app: App, location: str, folder: Path | None) -> None:
     """Copy another store: all its versions, branches and tags.
@@ -64,12 +77,12 @@ def clone(app: App, location: str, folder: Path | None) -> None:
         path = app.named
     else:
         path = store_path(folder or Path(locations.folder_for(there)))
-    done = locations.clone(there, path, author=default_author(), ssh=ssh())
+    done = locations.clone(there, path, author=default_author(), ssh=_ssh())
     remember_own(of_remote(project_root(path), "origin", there.text))
     with Store.open(path, author=default_author()) as store:
         head = store.head
         size = printing.plural(len(store.library(head.version)), "experience")
-        printing.echo(f"cloned {amount(done)} into {named_by(path)}")
+        printing.echo(f"cloned {_amount(done)} into {named_by(path)}")
         printing.echo(f"on branch {head.branch}, at {head.version.name}, {size}")
 
 
@@ -92,7 +105,7 @@ def fetch(app: App, remote: str | None, branches: tuple[str, ...], all_: bool) -
     if all_ and remote is not None:
         raise click.UsageError(f"--all fetches from every remote, {remote} among them")
     for one in Remotes(app.store).all() if all_ else [remote]:
-        _fetch(app, find(app, one), branches)
+        _fetch(app, _find(app, one), branches)
 
 
 def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
@@ -101,10 +114,10 @@ def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
             f"{other.called} is not a remote, so its branches have no names here",
             hint=f"`tfgrpo remote add NAME {other.called}`, or `tfgrpo pull {other.called}`",
         )
-    with locations.source(other.location, author=app.store.author, ssh=ssh()) as source:
+    with locations.source(other.location, author=app.store.author, ssh=_ssh()) as source:
         done = sync.fetch(app.store, source, other.name, branches=branches or None)
-    printing.echo(f"fetched {amount(done)} from {other.called}")
-    printing.echo_each(moved(done))
+    printing.echo(f"fetched {_amount(done)} from {other.called}")
+    printing.echo_each(_moved(done))
 
 
 @click.command()
@@ -113,11 +126,9 @@ def _fetch(app: App, other: Other, branches: tuple[str, ...]) -> None:
 @merge_pick_revert.sides("ours", "theirs")
 @merge_pick_revert.ABORT
 @option("-m, --message", "Message for a merge version.")
-@force_option
-@pass_app
-def pull(
-    app: App, remote: str | None, branch: str | None, take: str | None, message: str | None
-) -> None:
+@FORCE
+@pass_given
+def pull(app: App, given: Given) -> None:
     """Fetch a branch and bring it into HEAD's branch, by fast-forward or merge.
 
     REMOTE defaults to origin and may be a location; BRANCH defaults to the one with the same name
@@ -130,31 +141,24 @@ def pull(
     """
     store = app.store
     into = app.branch("there is no branch to pull into", SWITCH)
-    other = find(app, remote)
-    theirs = branch or into
-    resolve = merges.side("ours" if take == "ours" else "theirs") if take else None
-    with locations.source(other.location, author=app.store.author, ssh=ssh()) as source:
+    other = _find(app, given.remote)
+    theirs = given.branch or into
+    resolve = merges.side("ours" if given.take == "ours" else "theirs") if given.take else None
+    with locations.source(other.location, author=app.store.author, ssh=_ssh()) as source:
         try:
-            done = sync.pull(
-                store,
-                source,
-                other.name,
-                theirs,
-                into=into,
-                called=f"{other.called} {theirs}",
-                message=message,
-                resolve=resolve,
-            )
+            how = {"into": into, "message": given.message, "resolve": resolve}
+            called = f"{other.called} {theirs}"
+            done = sync.pull(store, source, other.name, theirs, called=called, **how)
         except merges.MergeConflict as error:
             show_conflicts(error)
             raise
-    printing.echo(f"fetched {amount(done.fetched)} from {other.called}")
-    printing.echo_each(moved(done.fetched))
+    printing.echo(f"fetched {_amount(done.fetched)} from {other.called}")
+    printing.echo_each(_moved(done.fetched))
     if done.after.number == done.before.number:
         printing.echo(f"already up to date: {into} contains {other.called} {theirs}")
     elif done.after.merged is None or done.after.parent != done.before.number:
         printing.echo(f"fast-forwarded {into} from {done.before.name} to {done.after.name}")
-        checkout.materialise(app)
+        app.write_library()
     else:
         merge_pick_revert.print_version(app, done.after, into)
     near = near_duplicates(store.library(done.before), store.library(done.after))
@@ -168,16 +172,8 @@ def pull(
 @flag("--tags", "Push every tag of this store too.", name="tags")
 @flag("-f, --force", "Move protected or diverged names on the remote.")
 @flag("-d, --delete", "Delete NAMES on the remote; versions are kept.", name="delete_")
-@pass_app
-def push(
-    app: App,
-    remote: str | None,
-    names: tuple[str, ...],
-    all_: bool,
-    tags: bool,
-    force: bool,
-    delete_: bool,
-) -> None:
+@pass_given
+def push(app: App, given: Given) -> None:
     """Send branches and tags to a remote, with the versions it lacks.
 
     NAMES default to HEAD's branch; tags in their history are pushed too. If a branch is not a
@@ -190,24 +186,26 @@ def push(
       tfgrpo push origin main web
     """
     store = app.store
-    other = find(app, remote)
-    chosen = list(store.branches()) if all_ else list(names)
-    if delete_ and not names:
+    other = _find(app, given.remote)
+    chosen = list(store.branches()) if given.all_ else list(given.names)
+    if given.delete_ and not given.names:
         raise click.UsageError("--delete needs the names to delete")
     if not chosen:
         hint = "name one: `tfgrpo push origin main`"
         chosen = [app.branch("there is no branch to push", hint)]
-    chosen += [tag for tag in store.tags() if tag not in chosen] if tags else []
-    with locations.peer(other.location, author=app.store.author, ssh=ssh()) as peer:
-        done = sync.push(store, peer, chosen, remote=other.name, force=force, delete=delete_)
+    chosen += [tag for tag in store.tags() if tag not in chosen] if given.tags else []
+    with locations.peer(other.location, author=app.store.author, ssh=_ssh()) as peer:
+        done = sync.push(
+            store, peer, chosen, remote=other.name, force=given.force, delete=given.delete_
+        )
     if not done.moved:
         printing.echo(f"already up to date: {other.called} has {', '.join(chosen)}")
     else:
-        printing.echo(f"pushed {amount(done)} to {other.called}")
-    printing.echo_each(moved(done))
+        printing.echo(f"pushed {_amount(done)} to {other.called}")
+    printing.echo_each(_moved(done))
 
 
-def find(app: App, given: str | None) -> Other:
+def _find(app: App, given: str | None) -> Other:
     """The remote of that name, or a location as it is; without one, the default."""
     remotes = Remotes(app.store)
     name = given or remotes.default()
@@ -215,33 +213,255 @@ def find(app: App, given: str | None) -> Other:
         location = remotes.location(name)
         trust.ask_on_a_terminal()
         trusted_folders.require(of_remote(app.root, name, location))
-        return Other(name, locations.parse(location))
-    return Other(None, locations.parse(name))
+        return Other(name, locations.parse(location), name)
+    place = locations.parse(name)
+    return Other(None, place, place.text)
 
 
-def ssh() -> list[str]:
-    """The command that reaches other machines: $TFGRPO_SSH, else ssh."""
-    return shlex.split(os.environ.get(SSH, "")) or ["ssh"]
+def _ssh() -> list[str]:
+    return shlex.split(os.environ.get("TFGRPO_SSH", "")) or ["ssh"]
 
 
-def amount(done: Transferred) -> str:
-    """`3 versions` and their events."""
-    versions, events = done.received
-    if not versions:
-        return "no versions"
+def _amount(done: Transferred) -> str:
+    return _counted(*done.received) if done.received[0] else "no versions"
+
+
+def _counted(versions: int, events: int) -> str:
     return f"{printing.plural(versions, 'version')}, {printing.plural(events, 'event')}"
 
 
-def moved(done: Transferred) -> Iterator[str]:
+def _moved(done: Transferred) -> Iterator[str]:
     """Yields a line for every name that moved, and for every tag that did not."""
     for move in done.moved:
         was = move.before.name if move.before else None
-        now = move.after.name if move.after else None
-        if now is None:
-            place = f"{was} → deleted" if was else "deleted"
-        else:
-            place = f"{was} → {now}" if was else f"new, at {now}"
+        now = move.after.name if move.after else "deleted"
+        place = f"{was} → {now}" if was else f"new, at {now}" if move.after else now
         called = f"tag {move.name}" if move.kind == "tag" else move.name
         yield f"  {printing.style(called, fg='green')}  {place}"
     for tag in done.kept:
         yield f"  tag {tag} points elsewhere on the other side; it was not moved"
+
+
+@click.group(cls=ListingGroup)
+def remote() -> None:
+    """List, add, change or remove remotes: other stores, each with a name.
+
+    A location is a path, a bundle file, host:path or ssh://host/path. Remotes are settings of this
+    store; clone and push do not copy them.
+
+    \b
+    Examples:
+      tfgrpo remote
+      tfgrpo remote add team ../team
+    """
+
+
+@remote.command("list")
+@flag("-v, --verbose", "Changes nothing: the list is whole.", expose_value=False)
+@JSON
+@pass_app
+def list_(app: App, as_json: bool) -> None:
+    """List remotes, their locations, and where their branches were when last fetched.
+
+    \b
+    Examples:
+      tfgrpo remote list
+      tfgrpo remote list --json
+    """
+    store = app.store
+    remotes = Remotes(store).all()
+    there = {name: tracked(store.port, name) for name in remotes}
+    objects = {name: {"location": at, "branches": there[name]} for name, at in remotes.items()}
+    rows = [
+        (name, ", ".join(f"{b} v{n}" for b, n in there[name].items()) or "not fetched", location)
+        for name, location in remotes.items()
+    ]
+    lines = ["no remotes; add one with `tfgrpo remote add NAME LOCATION`"]
+    if rows:
+        lines = printing.table(rows, header=("remote", "branches", "location"))
+    printing.answer(app, objects, lines, as_json)
+
+
+@remote.command()
+@click.argument("name")
+@click.argument("location")
+@pass_app
+def add(app: App, name: str, location: str) -> None:
+    """Add a remote, without fetching from it.
+
+    \b
+    Examples:
+      tfgrpo remote add team ../team
+      tfgrpo remote add lab ada@lab:experience
+    """
+    there = locations.parse(location)
+    Remotes(app.store).add(name, there.text)
+    remember_own(of_remote(app.root, name, there.text))
+    printing.echo(f"added {name} at {there.text}; `tfgrpo fetch {name}` downloads its versions")
+
+
+@remote.command()
+@click.argument("name", type=REMOTE)
+@pass_app
+def remove(app: App, name: str) -> None:
+    """Remove a remote and its branches here. Versions are kept.
+
+    \b
+    Examples:
+      tfgrpo remote remove origin
+      tfgrpo remote add usb backup.bundle && tfgrpo remote remove usb
+    """
+    branches = Remotes(app.store).remove(name)
+    printing.echo(f"removed {name} and its branches here ({branches})")
+
+
+@remote.command("set-url")
+@click.argument("name", type=REMOTE)
+@click.argument("location")
+@pass_app
+def set_url(app: App, name: str, location: str) -> None:
+    """Change the location of a remote.
+
+    \b
+    Examples:
+      tfgrpo remote set-url origin ../team
+      tfgrpo remote set-url origin ssh://lab:2222/srv/experience
+    """
+    there = locations.parse(location)
+    before = Remotes(app.store).move(name, there.text)
+    remember_own(of_remote(app.root, name, there.text))
+    printing.echo(f"changed {name} from {before} to {there.text}")
+
+
+@click.group(cls=SuggestingGroup)
+def bundle() -> None:
+    """Pack versions into a file, to clone, fetch or pull where there is no network connection.
+
+    \b
+    Examples:
+      tfgrpo bundle create library.bundle
+      tfgrpo bundle list-heads team.bundle
+    """
+
+
+@bundle.command()
+@click.argument("file", type=path(dir_okay=False))
+@click.argument("names", nargs=-1, type=REF)
+@option("--since REVISION", "Leave out this version and its history.", type=REVISION)
+@pass_app
+def create(app: App, file: Path, names: tuple[str, ...], since: str | None) -> None:
+    """Write the history of branches and tags to FILE; by default all of them.
+
+    \b
+    Examples:
+      tfgrpo bundle create library.bundle
+      tfgrpo bundle create news.bundle main --since v1
+    """
+    store = app.store
+    base = store.resolve(since) if since is not None else None
+    header, count = bundles.create(store, file, names, since=base)
+    printing.echo(f"wrote {printing.plural(count, 'version')} to {file}")
+    printing.echo_each(_heads(header.names))
+    if header.needs:
+        needed = printing.plural(len(header.needs), "version")
+        printing.echo(f"to read it, a store must already have the {needed} it builds on")
+
+
+@bundle.command()
+@click.argument("file", type=path(dir_okay=False))
+@JSON
+@pass_app
+def verify(app: App, file: Path, as_json: bool) -> None:
+    """Recompute every seal and digest in FILE, and check whether this store can read it.
+
+    Exits with 1 if FILE builds on versions that this store lacks.
+
+    \b
+    Examples:
+      tfgrpo bundle verify team.bundle
+      tfgrpo bundle verify team.bundle --json
+    """
+    with closing(bundles.Bundle(file)) as opened:
+        verified = opened.verify(bundles.needs_met(app.store))
+    versions, events = verified.held
+    lacking = [digest.hex() for digest in verified.lacking]
+    if as_json:
+        names, needs = verified.header.names, verified.header.needs
+        printing.emit_json(
+            {
+                "versions": versions,
+                "events": events,
+                "head": names.head,
+                "names": {name: digest.hex() for name, digest in names.at.items()},
+                "needs": [digest.hex() for digest in needs],
+                "lacking": lacking,
+            }
+        )
+    else:
+        printing.echo(f"{file} is valid: {_counted(versions, events)}")
+        listed = ", ".join(digest[:12] for digest in lacking)
+        lacks = (
+            f"lacks versions it builds on: {listed}" if lacking else "has everything it builds on"
+        )
+        printing.echo(f"this store {lacks}")
+    if lacking:
+        click.get_current_context().exit(1)
+
+
+@bundle.command("list-heads")
+@click.argument("file", type=path(dir_okay=False))
+@JSON
+def list_heads(file: Path, as_json: bool) -> None:
+    """List the branches and tags in FILE, each with its version's digest.
+
+    \b
+    Examples:
+      tfgrpo bundle list-heads team.bundle
+      tfgrpo bundle list-heads team.bundle --json
+    """
+    with closing(bundles.Bundle(file)) as opened:
+        names = opened.names()
+    if as_json:
+        printing.emit_json({name: digest.hex() for name, digest in names.at.items()})
+    else:
+        printing.echo_each(_heads(names))
+
+
+def _heads(names: Names) -> Iterator[str]:
+    """Yields a line for each name: the digest's beginning, and what people call it."""
+    for name, digest in names.at.items():
+        kind, short = parse_name(name)
+        head = "  (HEAD)" if kind == "branch" and short == names.head else ""
+        called = "tag " * (kind == "tag") + printable(short)
+        yield f"  {digest.hex()[:12]}  {called}{head}"
+
+
+@click.command()
+@pass_app
+def serve(app: App) -> None:
+    """Answer a clone, fetch or push over standard input and output.
+
+    Other machines start this over ssh; you never need to type it. Whoever may start it can read,
+    and move the names of, every store that this account can write to; with --store, only that one.
+
+    \b
+    Examples:
+      tfgrpo serve
+      tfgrpo --store team.db serve
+    """
+    from tfgrpo.store.store import Store
+    from tfgrpo.store.transfer.ssh import serve as answer
+
+    opened: list[Store] = []
+
+    def open_(path: str | None) -> Store:
+        alone = path is None or app.named is not None
+        at = app.path if alone else located(Path(path or ".").expanduser())
+        opened.append(Store.open(at, author=default_author))
+        return opened[-1]
+
+    try:
+        answer(open_, sys.stdin.buffer, sys.stdout.buffer)
+    finally:
+        for store in opened:
+            store.close()

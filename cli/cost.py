@@ -11,7 +11,7 @@ import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import JSON
-from tfgrpo.cli.start_context import RUN, App, pass_app
+from tfgrpo.cli.start_context import RUN, App, Given, pass_app
 from tfgrpo.wording import money, span
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
     """
     from tfgrpo.costs.report import cost_report
 
-    project = options.open_project(app, config)
+    project = app.project(config)
     run = app.store.runs.get(name) if name is not None else None
     address = project.table("model").get("base_url")
     report = cost_report(app.store, project.table("prices"), run, address)
@@ -129,19 +129,20 @@ def dollars(sums: Total) -> str:
     return f"{money(sums.dollars)} + unknown" if sums.dollars else "unknown"
 
 
-def print_figures(estimate: RunEstimate | str, *, details: bool, as_json: bool) -> None:
-    """Prints an estimate, as a sentence or by stage; or a text that there is nothing to do."""
+def print_figures(estimate: RunEstimate | str, given: Given) -> None:
+    """Prints an estimate, as a sentence or with --details by stage, or that there is nothing to
+    do."""
     from tfgrpo.learn.run_estimate import summed
 
     if isinstance(estimate, str):
-        if as_json:
+        if given.as_json:
             printing.emit_json({"nothing": estimate})
         else:
             printing.echo(printing.shown(estimate))
         return
     figures = (("expected", estimate.expected), ("at most", estimate.most))
     expected, most = summed(estimate.expected), summed(estimate.most)
-    if as_json:
+    if given.as_json:
         keys = ("expected", "most")
         objects = [[_planned_object(one) for one in stages] for _, stages in figures]
         more = {
@@ -157,13 +158,13 @@ def print_figures(estimate: RunEstimate | str, *, details: bool, as_json: bool) 
         return
     if estimate.about:
         printing.echo(f"{printing.shown(estimate.about)}:")
-    if details:
+    if given.details:
         for title, stages in figures:
             rows = [_estimated(one) for one in (*stages, summed(stages))]
             printing.echo_each(aligned((title, "calls", "prompt", "completion", "cost"), rows, 1))
             printing.echo()
-    printing.echo_each(printing.wrapped(_sentence(estimate, details=details)))
-    if details:
+    printing.echo_each(printing.wrapped(_sentence(estimate, details=given.details)))
+    if given.details:
         printing.echo(f"{_source(estimate)}; nothing has been spent")
     for missing in estimate.left_out:
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))

@@ -1,49 +1,44 @@
-"""`tfgrpo eval`."""
+"""`tfgrpo eval`, `compare` and `power`: how good a library is, and how many problems tell."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import print_figures
-from tfgrpo.cli.flags import COUNT, JSON, option
+from tfgrpo.cli.flags import COUNT, JSON, many, option
 from tfgrpo.cli.help import SectionedCommand
-from tfgrpo.cli.start_context import REVISION, App, pass_app
-from tfgrpo.notices import Notice, OnProgress, ScoresReady
+from tfgrpo.cli.start_context import FINITE, REVISION, App, Given, pass_given
+from tfgrpo.evaluation.figures_json import conditions_words
+from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
+    from tfgrpo.evaluation.comparison import Comparison
     from tfgrpo.evaluation.eval_setup import EvalPlan
     from tfgrpo.evaluation.scores import Scores
+    from tfgrpo.store.activity.runs import Evaluation
     from tfgrpo.store.records import Version
+
+LEAST = 1e-9
+"""A smaller difference in mean reward is taken for none."""
+PROBLEMS = option("--problems", "Use only the first N problems.", type=COUNT)
 
 
 @click.command("eval", cls=SectionedCommand)
-@options.from_settings("shared", "eval")
+@options.from_settings("shared", "eval", also=("problems", "budget"))
 @click.argument("data", nargs=-1, metavar="[DATA]")
 @option("--library", "Library to score.", default="HEAD", type=REVISION)
 @option("--against", "Library to compare it with; v0 is the empty one.", type=REVISION)
-@option("--problems", "Use only the first N problems.", type=COUNT)
+@PROBLEMS
 @options.BUDGET
 @options.estimate
 @JSON
 @options.CONFIG
-@pass_app
-def eval_(
-    app: App,
-    /,
-    data: tuple[str, ...],
-    library: str,
-    against: str | None,
-    estimate: bool,
-    details: bool,
-    as_json: bool,
-    config: Path | None,
-    **values: Any,
-) -> None:
+@pass_given
+def eval_(app: App, given: Given) -> None:
     """Score a library on the problems in DATA: mean@k, pass@k and maj@k.
 
     Intervals are 95 %, with problems as the unit. Scores are stored with the version and shown by
@@ -59,55 +54,212 @@ def eval_(
     from tfgrpo.evaluation.scores import scores_object
     from tfgrpo.learn.run_estimate import estimate_attempts, missing_attempts
 
-    options.refuse_revisions(app, "eval", data)
-    if len(data) > 1:
-        raise click.UsageError(f"eval takes one DATA: {', '.join(data)}; compare takes several")
-    revisions = [library] if against is None else [library, against]
+    options.refuse_revisions(app, "eval", given.data)
+    if len(given.data) > 1:
+        listed = ", ".join(given.data)
+        raise click.UsageError(f"eval takes one DATA: {listed}; compare takes several")
+    revisions = [given.library] + ([] if given.against is None else [given.against])
     versions = [app.store.resolve(revision) for revision in revisions]
-    given = {"data": next(iter(data), None), **values}
-    if estimate:
-        plan = _planned(app, config, versions, given, versions[:1])
+    plan = _planned(app, given, versions, versions[:1], data=next(iter(given.data), None))
+    if given.estimate:
         figures = estimate_attempts(app.store, plan, missing_attempts(app.store, plan))
-        print_figures(figures, details=details, as_json=as_json)
+        print_figures(figures, given)
         return
-    scores = run_evaluation(app, config, versions, given, versions[:1], quiet=as_json)
-    if as_json:
+    scores = _scored(app, plan, quiet=given.as_json)
+    if given.as_json:
         printing.emit_json(scores_object(scores))
 
 
 def _planned(
     app: App,
-    config: Path | None,
+    given: Given,
     versions: Sequence[Version],
-    given: dict[str, Any],
     trained: Sequence[Version],
+    **named: str | None,
 ) -> EvalPlan:
     from tfgrpo.evaluation.eval_setup import plan_evaluation
 
-    project = options.open_project(app, config)
-    return plan_evaluation(app.store, project, versions, options.read_flags(given), trained=trained)
+    settings = options.read_flags({**given.settings, **named})
+    project = app.project(given.config)
+    return plan_evaluation(app.store, project, versions, settings, trained=trained)
 
 
-def run_evaluation(
-    app: App,
-    config: Path | None,
-    versions: Sequence[Version],
-    given: dict[str, Any],
-    trained: Sequence[Version],
-    *,
-    quiet: bool = False,
-) -> Scores:
+def _scored(app: App, plan: EvalPlan, *, quiet: bool) -> Scores:
     """Scores versions, showing how it goes and, unless `quiet`, what came of it."""
-    from tfgrpo.cli import interrupts
+    from tfgrpo.cli import live_display as live
     from tfgrpo.evaluation.eval_setup import score
 
-    plan = _planned(app, config, versions, given, trained)
+    return live.watched(
+        app.store,
+        lambda show: score(app.store, plan, on_progress=live.no_scores(show) if quiet else show),
+    )
 
-    def work(report: OnProgress) -> Coroutine[Any, Any, Scores]:
-        def show(notice: Notice) -> None:
-            if not (quiet and isinstance(notice, ScoresReady)):
-                report(notice)
 
-        return score(app.store, plan, on_progress=show)
+@click.command(cls=SectionedCommand)
+@options.from_settings("shared", "eval", also=("problems", "budget"))
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@many(
+    "--library",
+    "Library to test; repeatable.  [HEAD]",
+    "libraries",
+    type=REVISION,
+    default=("HEAD",),
+    show_default=False,
+)
+@option(
+    "--against",
+    "Control; v0 is the empty library.  [v0]",
+    type=REVISION,
+    default="v0",
+    show_default=False,
+)
+@PROBLEMS
+@many("--model", "Model to test with; repeatable.", "models")
+@options.BUDGET
+@JSON
+@options.CONFIG
+@pass_given
+def compare(app: App, given: Given) -> None:
+    """Test whether libraries are better than a control, on the same problems.
 
-    return interrupts.watched(app.store, work, interrupts.RESUMES)
+    Shows the difference, paired by problem, with its 95 % interval and the p of a permutation test;
+    if it is inconclusive, also how many problems would decide it. With the default control v0, the
+    empty library in the same prompt, the question is whether the library helps at all. Several
+    datasets, models or libraries make a table of where a library transfers and where it hurts.
+    Scores are stored with the versions, as by eval.
+
+    \b
+    Examples:
+      tfgrpo compare heldout.jsonl --samples 4
+      tfgrpo compare heldout.jsonl --library web --against main --samples 2
+    """
+    from tfgrpo.evaluation.comparison import compared
+
+    options.refuse_revisions(app, "compare", given.data)
+    versions = [app.store.resolve(revision) for revision in (given.against, *given.libraries)]
+    comparisons: list[Comparison] = []
+    for dataset in given.data:
+        for model in given.models or (None,):
+            plan = _planned(app, given, versions, versions[::-1], data=dataset, model=model)
+            scores = _scored(app, plan, quiet=True)
+            evaluations = [one.evaluation for one in scores.libraries[: len(versions)]]
+            comparisons += compared(app.store, evaluations)
+    objects = [one.object() for one in comparisons]
+    printing.answer(app, objects, _comparison_lines(comparisons), given.as_json)
+
+
+def _comparison_lines(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    if len(comparisons) > 1:
+        yield from _comparison_table(comparisons)
+        return
+    view = comparisons[0].view()
+    yield printing.style(view.title, bold=True)
+    yield from printing.table(view.rows, header=view.header)
+    for note in view.notes:
+        yield from printing.wrapped(note)
+
+
+def _comparison_table(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    from tfgrpo.evaluation.comparison import difference_words, library_name
+
+    named = {
+        "dataset": [one.dataset for one in comparisons],
+        "model": [one.model for one in comparisons],
+        "library": [one.version.name for one in comparisons],
+    }
+    shown = {name: cells for name, cells in named.items() if len(set(cells)) > 1}
+    fixed = [cells[0] for name, cells in named.items() if name not in shown]
+    control = library_name(comparisons[0].control)
+    yield printing.style(f"{', '.join(fixed) or 'libraries'} against {control}", bold=True)
+    # One row, unless the judge or the domain differs with the data:
+    yield from dict.fromkeys(conditions_words(one.conditions) for one in comparisons)
+    columns = list(zip(*shown.values(), strict=True)) or [()] * len(comparisons)
+    rows = []
+    for one, cells in zip(comparisons, columns, strict=True):
+        difference, means = one.difference, (f"{one.control_mean:.3f}", f"{one.mean:.3f}")
+        verdict = difference.verdict
+        if verdict == "inconclusive" and difference.problems_needed:
+            verdict += f", {difference.problems_needed:,} would decide"
+        rows.append((*cells, *means, difference_words(one), f"{difference.p:.2g}", verdict))
+    header = (*shown, "control", "mean", "difference", "p", "verdict")
+    yield from printing.table(rows, header=header)
+    yield from dict.fromkeys(note for one in comparisons for note in one.unscored_notes())
+    if any(one.difference.verdict == "inconclusive" for one in comparisons):
+        samples = printing.plural(comparisons[0].conditions["samples"], "sample")
+        yield f"`would decide`: number of problems, at {samples} each (80 % power)"
+
+
+@click.command()
+@click.argument("data", required=False)
+@option("--library", "Evaluated library.  [HEAD]", type=REVISION)
+@option("--against", "Its control.  [v0]", type=REVISION)
+@option("--difference", "Difference in mean reward to detect.", type=FINITE)
+@option("--within", "Standard deviation of samples within a problem.", type=FINITE)
+@option("--between", "Standard deviation of differences across problems.", type=FINITE)
+@many("--samples", "Samples per problem; repeatable.", "counts", type=COUNT)
+@JSON
+@pass_given
+def power(app: App, given: Given) -> None:
+    """Show how many problems it takes to detect a difference, at how many samples each.
+
+    The numbers are read from recorded evaluations of --library and --against on DATA (by default
+    the latest), or given with --difference, --within and --between. A difference is detected if its
+    95 % interval excludes zero; with this many problems that happens four times out of five. With
+    --difference you can ask about a different effect than the observed one.
+
+    \b
+    Examples:
+      tfgrpo power --difference 0.03 --within 0.45 --between 0.1
+      tfgrpo power --difference 0.1 --within 0.4 --between 0.2 --samples 8 --json
+    """
+    from tfgrpo.evaluation.comparison import SAMPLES, Power, power_of
+
+    if given.difference is not None and abs(given.difference) < LEAST:
+        given.difference = 0.0
+    if min(given.between or 0.0, given.within or 0.0) < 0:
+        raise click.UsageError("a standard deviation is not below 0")
+    figures = {name: getattr(given, name) for name in ("difference", "between", "within")}
+    if None not in figures.values():
+        planned = Power(**figures)
+    else:
+        recorded = (given.data, given.library, given.against)
+        if any(g is not None for g in figures.values()) and all(r is None for r in recorded):
+            raise click.UsageError(
+                "give --difference, --within and --between, or DATA, --library or --against"
+            )
+        control = "v0" if given.against is None else given.against
+        library = "HEAD" if given.library is None else given.library
+        seen = power_of(app.store, *latest_pair(app, control, library, given.data))
+        planned = Power(**{k: getattr(seen, k) if v is None else v for k, v in figures.items()})
+    rows = planned.table(given.counts or SAMPLES)
+    if given.as_json:
+        decided = [{"samples": n, "problems": problems} for n, problems in rows]
+        spread = {"within": planned.within, "between": planned.between}
+        printing.emit_json({"difference": planned.difference, **spread, "decided_by": decided})
+        return
+    printing.echo(
+        f"difference {planned.difference:+.3f}, standard deviation {planned.within:.3f} within "
+        f"problems and {planned.between:.3f} between them"
+    )
+    if not rows:
+        printing.echo("no number of problems can detect a difference of 0")
+        return
+    cells = [(f"{n}", f"{problems:,}", f"{2 * n * problems:,}") for n, problems in rows]
+    printing.echo_each(printing.table(cells, header=("samples", "problems", "attempts in total")))
+
+
+def latest_pair(
+    app: App, against: str, library: str, data: str | None
+) -> tuple[Evaluation, Evaluation]:
+    """The last evaluations of two revisions on the same problems. Raises InvalidOperation."""
+    from tfgrpo.evaluation.comparison import recorded_pairs
+
+    control, version = app.store.resolve(against), app.store.resolve(library)
+    dataset = data and app.project().record_path(data)
+    pairs = recorded_pairs(app.store, control, version, dataset)
+    if not pairs:
+        raise InvalidOperation(
+            f"{version.name} and {control.name} were not evaluated on the same problems",
+            hint=f"`tfgrpo compare {data or 'DATA'} --library {library} --against {against}`",
+        )
+    return pairs[-1]

@@ -1,22 +1,26 @@
-"""`tfgrpo experiment`: two versions of a library in production at once, compared."""
+"""`tfgrpo experiment` and `rollout`: two versions of a library in production at once, compared."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout
-from tfgrpo.cli import printing as text
-from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli import printing
+from tfgrpo.cli.flags import FORCE, JSON, flag, many, option
 from tfgrpo.cli.help import SuggestingGroup
-from tfgrpo.cli.start_context import BRANCH, REVISION, App, Named, force_option, pass_app
+from tfgrpo.cli.start_context import BRANCH, REVISION, App, Given, Named, pass_app, pass_given
 from tfgrpo.cli.traffic import parse_tag
 from tfgrpo.production import experiment as records
 from tfgrpo.production.experiment import Experiment
+from tfgrpo.production.webhook import checked_webhook
 from tfgrpo.store.errors import InvalidOperation, TfgrpoError, UnknownRevision
+from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
     from tfgrpo.production.experiment_evidence import Compared, Evidence
@@ -53,28 +57,22 @@ def experiment() -> None:
 @option("--candidate", "The revision or proposal to compare with it.", type=REVISION, required=True)
 @option("--share", "Subjects that get the candidate.", default="10%")
 @option("--metric", "What decides: score, score:LABEL, errors, latency or tokens.", default="score")
-@option(
-    "--guard",
+@many(
+    "--guard METRIC[=BY]",
     "What must not become worse, by more than BY; repeatable, or none.  "
     "[errors, latency=20%, tokens=20%]",
-    name="guards",
-    multiple=True,
-    metavar="METRIC[=BY]",
+    "guards",
 )
 @option("--unit", "What counts once.", type=click.Choice(["subject", "call"]), default="subject")
-@option(
-    "--scale",
+@many(
+    "--scale SCORE=LOW..HIGH",
     "Between what scores lie, such as score=1..5; repeatable.  [as on record, or 0..1]",
-    name="scales",
-    multiple=True,
-    metavar="SCORE=LOW..HIGH",
+    "scales",
 )
 @flag("--auto", "Promote or roll back when a test decides.")
 @why_option
-@pass_app
-def start(
-    app: App, /, name: str, control: str, candidate: str, share: str, why: str | None, **flags: Any
-) -> None:
+@pass_given
+def start(app: App, given: Given) -> None:
     """Start an experiment. The candidate is the version that its revision names now.
 
     With --auto, the proxy moves the control's branch when benefit is shown and no guard is
@@ -85,21 +83,16 @@ def start(
       tfgrpo experiment start shorter --control prod --candidate main --share 10%
       tfgrpo experiment start units --control main --candidate v1 --auto
     """
-    plan = records.ExperimentPlan(
-        flags["metric"],
-        guards_of(flags["guards"], flags["metric"]),
-        flags["unit"],
-        flags["auto"],
-        tuple(map(scale_of, flags["scales"])),
-    )
-    candidate = candidate_of(app.store, candidate)
-    started = records.start(
-        app.store, name, (control, candidate), parse_share(share), plan, why=why
-    )
+    guards = guards_of(given.guards, given.metric)
+    scales = tuple(map(scale_of, given.scales))
+    plan = records.ExperimentPlan(given.metric, guards, given.unit, given.auto, scales)
+    candidate = candidate_of(app.store, given.candidate)
+    arms, share = (given.control, candidate), parse_share(given.share)
+    started = records.start(app.store, given.name, arms, share, plan, why=given.why)
     versions = _versions(app.store, started)
-    text.echo(
-        f"experiment {name}: {_percent(started.share)} of subjects get {candidate} "
-        f"({versions[1]}), the others {control} ({versions[0]})"
+    printing.echo(
+        f"experiment {given.name}: {_percent(started.share)} of subjects get {candidate} "
+        f"({versions[1]}), the others {given.control} ({versions[0]})"
     )
 
 
@@ -115,31 +108,21 @@ def list_(app: App, as_json: bool) -> None:
       tfgrpo experiment list --json
     """
     store = app.store
-    listed = records.experiments(store)
-    if as_json:
-        text.emit_json([_object(store, one) for one in listed])
-        return
-    if not listed:
-        text.echo("no experiments yet; start one with `tfgrpo experiment start`")
-        return
-    rows = [
-        (
-            one.name,
-            _state(store, one),
-            _percent(one.share),
-            one.control.revision,
-            f"{one.candidate.revision} ({_versions(store, one)[1]})",
-            text.age(one.started),
-        )
-        for one in listed
-    ]
-    header = ("name", "state", "share", "control", "candidate", "started")
-    text.emit(app, text.table(rows, header=header))
+    listed, rows = records.experiments(store), []
+    for one in listed:
+        candidate = f"{one.candidate.revision} ({_versions(store, one)[1]})"
+        arms = (one.control.revision, candidate, printing.age(one.started))
+        rows.append((one.name, _state(store, one), _percent(one.share), *arms))
+    lines = ["no experiments yet; start one with `tfgrpo experiment start`"]
+    if rows:
+        header = ("name", "state", "share", "control", "candidate", "started")
+        lines = printing.table(rows, header=header)
+    printing.answer(app, lambda: [_object(store, one) for one in listed], lines, as_json)
 
 
 @experiment.command()
 @click.argument("name", required=False, type=EXPERIMENT)
-@option("--tag", "Only calls with this tag.", name="tags", multiple=True, metavar="NAME=VALUE")
+@many("--tag NAME=VALUE", "Only calls with this tag.", "tags")
 @JSON
 @pass_app
 def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> None:
@@ -160,7 +143,7 @@ def status(app: App, name: str | None, tags: tuple[str, ...], as_json: bool) -> 
     chosen = records.experiment(store, name)
     shown = evidence(store, chosen, tuple(map(parse_tag, tags)))
     fields = _object(store, chosen) | {"evidence": shown.as_object()}
-    text.answer(app, fields, _lines(store, chosen, shown), as_json)
+    printing.answer(app, fields, _lines(store, chosen, shown), as_json)
 
 
 @experiment.command()
@@ -179,13 +162,13 @@ def share(app: App, name: str, share: str, why: str | None) -> None:
       tfgrpo experiment share shorter 0 --why "over the weekend"
     """
     changed = records.change_share(app.store, name, parse_share(share), why=why)
-    text.echo(f"experiment {name}: {_percent(changed.share)} of subjects get the candidate")
+    printing.echo(f"experiment {name}: {_percent(changed.share)} of subjects get the candidate")
 
 
 @experiment.command()
 @click.argument("name", type=EXPERIMENT)
 @why_option
-@force_option
+@FORCE
 @pass_app
 def promote(app: App, name: str, why: str | None) -> None:
     """Move the control's branch to the candidate's version, and end the experiment.
@@ -201,20 +184,19 @@ def promote(app: App, name: str, why: str | None) -> None:
 
     store = app.store
     shown = evidence(store, records.experiment(store, name))
-    against = shown.against
-    if against is not None and not store.is_forced:
-        raise InvalidOperation(against, hint="--force promotes all the same")
+    if shown.against is not None and not store.is_forced:
+        raise InvalidOperation(shown.against, hint="--force promotes all the same")
     done = records.promote(store, name, evidence=shown.as_object(), why=why)
-    _moved(app, done)
+    app.has_moved(done.control.revision)
     if shown.verdict.kind == "none":
-        text.echo(f"nothing is shown yet: {shown.compared[0].words}")
-    text.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
+        printing.echo(f"nothing is shown yet: {shown.compared[0].words}")
+    printing.echo(f"promoted {name}: {done.control.revision} is at {_versions(store, done)[1]}")
 
 
 @experiment.command()
 @click.argument("name", type=EXPERIMENT)
 @why_option
-@force_option
+@FORCE
 @pass_app
 def rollback(app: App, name: str, why: str | None) -> None:
     """End an experiment for the control; take a promotion back.
@@ -224,16 +206,11 @@ def rollback(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment rollback shorter --why "answers are too short"
       tfgrpo experiment rollback shorter
     """
-    from tfgrpo.production.experiment_evidence import recorded
-
-    store = app.store
-    done = records.roll_back(
-        store, name, evidence=recorded(store, records.experiment(store, name)), why=why
-    )
-    _moved(app, done)
-    branch, number = done.control.revision, store.branches().get(done.control.revision)
+    branch = _ended(app, records.roll_back, name, why)
+    app.has_moved(branch)
+    number = app.store.branches().get(branch)
     gone = f"{branch} is gone" if number is None else f"everybody gets {branch} (v{number})"
-    text.echo(f"rolled back {name}: {gone}")
+    printing.echo(f"rolled back {name}: {gone}")
 
 
 @experiment.command()
@@ -248,13 +225,15 @@ def stop(app: App, name: str, why: str | None) -> None:
       tfgrpo experiment stop shorter
       tfgrpo experiment stop shorter --why "too few calls"
     """
+    printing.echo(f"stopped {name}: everybody gets {_ended(app, records.stop, name, why)}")
+
+
+def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> str:
+    """Ends an experiment with the evidence as it is; returns the control's branch."""
     from tfgrpo.production.experiment_evidence import recorded
 
-    store = app.store
-    done = records.stop(
-        store, name, evidence=recorded(store, records.experiment(store, name)), why=why
-    )
-    text.echo(f"stopped {name}: everybody gets {done.control.revision}")
+    evidence = recorded(app.store, records.experiment(app.store, name))
+    return end(app.store, name, evidence=evidence, why=why).control.revision
 
 
 def candidate_of(store: Store, named: str) -> str:
@@ -305,11 +284,6 @@ def scale_of(given: str) -> tuple[str, tuple[float, float]]:
     return metric, (low, high)
 
 
-def _moved(app: App, done: Experiment) -> None:
-    if app.store.head.branch == done.control.revision:
-        checkout.materialise(app)
-
-
 def _versions(store: Store, experiment: Experiment) -> tuple[str, str]:
     names = []
     for arm in (experiment.control, experiment.candidate):
@@ -343,11 +317,10 @@ def _object(store: Store, experiment: Experiment) -> dict[str, Any]:
         "control": {**experiment.control._asdict(), "version": control},
         "candidate": {**experiment.candidate._asdict(), "version": candidate},
         **experiment.plan._asdict(),
-        "guards": dict(experiment.plan.guards),
-        "scales": dict(experiment.plan.scales),
-        "started": text.iso(experiment.started),
-        "ended": None if experiment.ended is None else text.iso(experiment.ended),
-        "shares": [{"since": text.iso(at), "share": share} for at, share in experiment.shares],
+        **{name: dict(getattr(experiment.plan, name)) for name in ("guards", "scales")},
+        "started": printing.iso(experiment.started),
+        "ended": None if experiment.ended is None else printing.iso(experiment.ended),
+        "shares": [{"since": printing.iso(at), "share": share} for at, share in experiment.shares],
     }
 
 
@@ -355,37 +328,120 @@ def _lines(store: Store, experiment: Experiment, shown: Evidence) -> Iterator[st
     control, candidate = _versions(store, experiment)
     state = _state(store, experiment)
     auto = ", --auto" if experiment.plan.auto else ""
+    branch = printing.shown(experiment.control.revision)
     yield (
-        f"{text.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
-        f"{text.age(experiment.started)}: {_percent(experiment.share)} of subjects get "
-        f"{text.shown(experiment.candidate.revision)} ({candidate}), the others "
-        f"{text.shown(experiment.control.revision)} ({control}){auto}"
+        f"{printing.style(experiment.name, fg='yellow', bold=True)}  {state}, started "
+        f"{printing.age(experiment.started)}: {_percent(experiment.share)} of subjects get "
+        f"{printing.shown(experiment.candidate.revision)} ({candidate}), the others "
+        f"{branch} ({control}){auto}"
     )
     if state == "paused":
-        yield (
-            f"  {text.shown(experiment.control.revision)} was moved since it began, so everybody "
-            "gets that: stop it, or move the branch back"
-        )
-    yield from text.table(
-        [_row(one) for one in shown.compared],
-        header=("metric", "control", "candidate", "difference", "harm", "benefit", ""),
-    )
+        moved = f"  {branch} was moved since it began, so everybody gets that"
+        yield f"{moved}: stop it, or move the branch back"
+    header = ("metric", "control", "candidate", "difference", "harm", "benefit", "")
+    yield from printing.table([_row(one) for one in shown.compared], header=header)
     for line in shown.notes:
-        yield f"  {text.shown(line)}"
-    yield text.style(shown.verdict.said, bold=True)
+        yield f"  {printing.shown(line)}"
+    yield printing.style(shown.verdict.said, bold=True)
 
 
 def _row(one: Compared) -> tuple[str, ...]:
-    return (
-        one.metric,
-        f"{one.control.said(one.metric)} ({one.control.size})",
-        f"{one.candidate.said(one.metric)} ({one.candidate.size})",
-        one.difference_said,
-        f"{_evidence(one.harm)} of {one.needed:.0f}",
-        f"{_evidence(one.benefit)} of {one.needed:.0f}" if one.main else "",
-        one.state,
-    )
+    arms = (f"{arm.said(one.metric)} ({arm.size})" for arm in (one.control, one.candidate))
+    weights = (one.harm, one.benefit) if one.main else (one.harm,)
+    weighed = [f"{_evidence(weight)} of {one.needed:.0f}" for weight in weights]
+    return (one.metric, *arms, one.difference_said, *weighed, *[""] * (not one.main), one.state)
 
 
 def _evidence(value: float) -> str:
     return f"{value:.2g}" if value < 100 else f"{value:.0f}" if value < 1e4 else "over 10000"
+
+
+@click.command()
+@click.argument("candidate")
+@option("--on", "The branch in production.  [the proposal's]", type=BRANCH)
+@option("--share", "Subjects that get it meanwhile.", default="10%")
+@option("--metric", "What decides.", default="score")
+@many(
+    "--guard METRIC[=BY],…",
+    "What must not become worse, as of an experiment.  [errors, latency=20%, tokens=20%]",
+    "guards",
+)
+@many("--scale SCORE=LOW..HIGH", "Between what scores lie.", "scales")
+@option("--until", "Until it is decided, or for so long at most: 2d.", default="decided")
+@option("--webhook URL", "Where the end is told.")
+@why_option
+@pass_given
+def rollout(app: App, given: Given) -> None:
+    """Give CANDIDATE, a proposal or a revision, to a share of subjects, and watch it.
+
+    It is promoted when benefit is shown and nothing stands against it, and rolled back when harm
+    is, guards included. Stopped with Ctrl-C, it goes on in the proxy's care. The command fails
+    (exit code 1) unless it was promoted. See `tfgrpo experiment` for each step of its own.
+
+    \b
+    Examples:
+      tfgrpo rollout p1 --share 10% --guard errors,latency
+      tfgrpo rollout main --on prod --until 2d
+    """
+    from tfgrpo.production.experiment_end import outcome, tell, watch
+
+    store = app.store
+    control = given.on or _target(store, given.candidate)
+    listed = tuple(one for many in given.guards for one in many.split(",") if one)
+    metric = given.metric
+    guards = tuple(guard for guard in guards_of(listed, metric) if guard[0] != metric)
+    scales = tuple(map(scale_of, given.scales))
+    plan = records.ExperimentPlan(metric, guards, auto=True, scales=scales)
+    webhook = given.webhook and checked_webhook(given.webhook)
+    until = _seconds(given.until)
+    name = _free_name(store, given.candidate)
+    arms = control, candidate_of(store, given.candidate)
+    share = parse_share(given.share)
+    begun = records.start(store, name, arms, share, plan, why=given.why)
+    printing.echo(f"rollout {name}: {100 * begun.share:g}% of subjects get {given.candidate}")
+    last = ""
+    try:
+        for shown in watch(store, name, until):
+            if shown.verdict.said != last:
+                last = shown.verdict.said
+                printing.echo(last)
+    except KeyboardInterrupt:
+        printing.echo(f"{name} goes on: `tfgrpo experiment status {name}`", err=True)
+        raise
+    ended = outcome(store, name)
+    printing.echo(f"{name} was {ended.state}" + (f": {ended.why}" if ended.why else ""))
+    if webhook and (why := tell(webhook, ended)) is not None:
+        printing.echo(f"the webhook was not told: {why}", err=True)
+    if ended.state != records.PROMOTED:
+        raise click.exceptions.Exit(1)
+
+
+def _target(store: Store, candidate: str) -> str:
+    from tfgrpo.improvement.proposals import get_proposal
+
+    try:
+        return get_proposal(store, candidate).target
+    except UnknownRevision:
+        raise click.UsageError(
+            f"{candidate} is no proposal: name the branch in production with --on"
+        ) from None
+
+
+def _free_name(store: Store, candidate: str) -> str:
+    """A name that no experiment had: names are used once."""
+    taken = {one.name for one in records.experiments(store)}
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", candidate)[:40]
+    names = (f"rollout-{plain}" + (f"-{n}" if n > 1 else "") for n in count(1))
+    return next(name for name in names if name not in taken)
+
+
+def _seconds(until: str) -> float | None:
+    if until == "decided":
+        return None
+    seconds = -parse_time(until, now=0) / 1e6
+    if seconds <= 0:
+        now = time.time_ns() // 1000
+        seconds = (parse_time(until, now=now) - now) / 1e6
+    if seconds <= 0:
+        raise click.UsageError(f"--until {until!r} is over already")
+    return seconds

@@ -1,21 +1,21 @@
-"""`tfgrpo export` and `tfgrpo import`: libraries as files, and mirrors back from git."""
+"""`tfgrpo export`, `import` and `mirror`: libraries as files, and mirrors in git and back."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfgrpo import interchange
 from tfgrpo.author import file_signer
-from tfgrpo.cli import checkout, options
-from tfgrpo.cli import printing as text
-from tfgrpo.cli.event_text import event_lines
-from tfgrpo.cli.flags import JSON, flag, option
-from tfgrpo.cli.start_context import REVISION, App, Given, force_option, pass_given
+from tfgrpo.cli import printing
+from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, flag, option, path
+from tfgrpo.cli.help import SuggestingGroup
+from tfgrpo.cli.start_context import REVISION, App, Given, pass_app, pass_given
+from tfgrpo.cli.version_text import event_lines
+from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, checked, examples_in
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store import atomic_write
 from tfgrpo.store.address import project_root
@@ -26,7 +26,6 @@ from tfgrpo.terminal_safe import unseen_in_words
 if TYPE_CHECKING:
     from tfgrpo.interchange.format_types import Document
     from tfgrpo.interchange.incoming_versions import Imported
-    from tfgrpo.interchange.library_files import About
 
 SHOWN = 20
 """How many events and versions an import prints; the rest can be looked up."""
@@ -69,58 +68,50 @@ def export(app: App, given: Given) -> None:
             f"({', '.join(interchange.written())})"
         )
     chosen = chosen or "json"
-    about_it: About = {
-        "name": given.name,
-        "description": given.description,
-        "licence": given.licence,
-        "with_examples": given.with_examples,
-    }
+    about_it: dict[str, Any] = given.of("name", "description", "licence", "with_examples")
     version = app.store.resolve(given.revision)
     if chosen == "card":
         from tfgrpo.store import signing
 
-        about_it["prices"] = options.open_project(app, None).table("prices")
+        about_it["prices"] = app.project().table("prices")
         is_tagged = signing.is_tagged(app.store, version)
         app.store.signer = file_signer(str(app.root), is_tagged=is_tagged)
         if not given.with_examples:
             _say_left_out(app, version, err=given.output == "-")
     if given.output == "-":
         for piece in interchange.export(app.store, version, chosen, **about_it):
-            text.write_out(piece)
+            printing.write_out(piece)
         return
     interchange.save(app.store, Path(given.output), version, chosen, **about_it)
-    size = text.plural(len(app.store.library(version)), "experience")
+    size = printing.plural(len(app.store.library(version)), "experience")
     signed = ", signed" if chosen == "card" and app.store.signer is not None else ""
-    text.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}{signed}")
+    printing.echo(f"wrote {size} of {version.name} to {given.output} as {chosen}{signed}")
 
 
 def _say_left_out(app: App, version: Version, *, err: bool) -> None:
     """Says how many examples a card does not have."""
-    from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, examples_in
-
     count = examples_in(app.store.library(version))
     if count:
-        examples = text.plural(count, "example")
+        examples = printing.plural(count, "example")
         keeps = "--with-examples keeps them where problems may be published"
-        text.echo(f"left {examples} out: {WHY_LEFT_OUT}; {keeps}", err=err)
+        printing.echo(f"left {examples} out: {WHY_LEFT_OUT}; {keeps}", err=err)
 
 
 @click.command("import")
 @click.argument("what", metavar="FILE | git DIR | reference-… FILE")
-@click.argument("folder", required=False, metavar="", type=click.Path(path_type=Path))
+@click.argument("folder", required=False, metavar="", type=path())
 @option(
-    "--format",
+    "--format FORMAT",
     "Format of FILE, as docs/formats.md lists them; by default detected from its content.",
     name="format_",
     type=click.Choice(list(interchange.available())),
-    metavar="FORMAT",
 )
-@option("-m, --message", "Message for the new version.")
+@MESSAGE
 @flag("--again", "Restore texts that were changed or deleted since.")
-@option("--run", "With reference-rollouts: the name of the run.", metavar="NAME")
+@option("--run NAME", "With reference-rollouts: the name of the run.")
 @flag("--dry-run", "Show what would be recorded, and record nothing.")
 @JSON
-@force_option
+@FORCE
 @pass_given
 def import_(app: App, given: Given) -> None:
     """Read experiences from FILE into the library, as one version on HEAD's branch.
@@ -150,21 +141,18 @@ def import_(app: App, given: Given) -> None:
     """
     if given.run is not None and given.what != "reference-rollouts":
         raise click.UsageError("--run names what `import reference-rollouts FILE` makes")
+    others = {
+        "reference-rollouts": _import_attempts,
+        "reference-config": _import_settings,
+        "git": _import_git,
+    }
     if given.folder is not None:
-        if given.what == "reference-rollouts":
-            if given.dry_run:
-                raise click.UsageError("--dry-run is for files of experiences and settings")
-            _import_attempts(app, given.folder, given.run, given.as_json)
-            return
-        if given.what == "reference-config":
-            _import_settings(given.folder, given.dry_run, given.as_json)
-            return
-        if given.what != "git":
+        if given.what not in others:
             raise click.UsageError(
                 f"one file at a time, `git DIR`, `reference-config FILE` or "
                 f"`reference-rollouts FILE`: what is {given.folder}?"
             )
-        _import_git(app, given.folder, given.as_json)
+        others[given.what](app, given)
         return
     branch = app.branch()
     document = interchange.read(Path(given.what), given.format_)
@@ -172,53 +160,49 @@ def import_(app: App, given: Given) -> None:
     if not given.as_json:
         say_who_signed(app, document)
     if given.dry_run:
-        _preview(app, document, branch, given.again, given.as_json)
+        _preview(app, document, branch, given)
         return
     imported = interchange.bring_in(
         app.store, document, branch, message=given.message, again=given.again
     )
     if imported.versions:
-        checkout.materialise(app)
+        app.write_library()
     if given.as_json:
         _emit(app, branch, imported, document)
         return
     if not imported.versions:
         of = "versions" if document.batches else "texts"
         all_of_it = f": all {imported.known} of its {of} are here already"
-        text.echo(f"nothing new in {given.what}{'' if imported.left else all_of_it}")
+        printing.echo(f"nothing new in {given.what}{'' if imported.left else all_of_it}")
     for version in imported.versions[:SHOWN]:
-        text.echo(f"{version.name} on {branch}: {version.message}")
+        printing.echo(f"{version.name} on {branch}: {version.message}")
         events = app.store.events(version)
         texts = app.store.texts_before(events[:SHOWN])
         for event in events[:SHOWN]:
-            text.echo_each(event_lines(event, texts.get(event.row)))
+            printing.echo_each(event_lines(event, texts.get(event.row)))
         if len(events) > SHOWN:
-            more = text.plural(len(events) - SHOWN, "more event")
-            text.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
+            more = printing.plural(len(events) - SHOWN, "more event")
+            printing.echo(f"… and {more}: `tfgrpo show {version.name}` has them all")
     if len(imported.versions) > SHOWN:
-        more = text.plural(len(imported.versions) - SHOWN, "more version")
-        text.echo(f"… and {more}: `tfgrpo log` has them all")
+        more = printing.plural(len(imported.versions) - SHOWN, "more version")
+        printing.echo(f"… and {more}: `tfgrpo log` has them all")
     if imported.left:
-        text.echo(
-            f"left alone: {text.plural(len(imported.left), 'experience')} that the library had as "
-            "the file says and has otherwise now; --again puts them back"
+        left = printing.plural(len(imported.left), "experience")
+        printing.echo(
+            f"left alone: {left} that the library had as the file says and has otherwise now; "
+            "--again puts them back"
         )
     _show_skipped(document)
 
 
 def say_who_signed(app: App, document: Document) -> None:
     """Says whose a card is, as far as the allowed signers here tell; nothing of another file."""
-    from tfgrpo.interchange.formats.card import checked
-
-    signature = checked(app.store, document)
-    if signature is not None:
-        text.echo(f"{document.name}: {text.shown(str(signature))}")
+    if signature := checked(app.store, document):
+        printing.echo(f"{document.name}: {printing.shown(str(signature))}")
 
 
 def signature_object(app: App, document: Document) -> dict[str, object]:
-    """What the signature of a card is worth, for programs; nothing of another file."""
-    from tfgrpo.interchange.formats.card import checked
-
+    """The same for programs."""
     signature = checked(app.store, document)
     return {} if signature is None else {"signature": signature.object}
 
@@ -230,54 +214,51 @@ def _warn_of_unseen(document: Document) -> None:
         lines = zip(batch.lines, batch.operations, strict=True)
         texts += [(line, operation.text or "") for line, operation in lines]
     for line, words in texts:
-        hidden = unseen_in_words(words)
-        if hidden is not None:
-            where = f"{document.path}:{line}" if line else str(document.path)
-            text.warn([f"{where} has {hidden}"])
+        if hidden := unseen_in_words(words):
+            printing.warn([f"{document.path}{f':{line}' if line else ''} has {hidden}"])
 
 
-def _preview(app: App, document: Document, branch: str, again: bool, as_json: bool) -> None:
+def _preview(app: App, document: Document, branch: str, given: Given) -> None:
     left: tuple[str, ...] = ()
     if document.batches:
         new = interchange.new_batches(app.store, document, branch)
         operations = [operation for batch in new for operation in batch.operations]
         known = len(document.batches) - len(new)
     else:
-        plan = interchange.plan(app.store, document.items, document.provenance, branch, again=again)
+        how = (document.items, document.provenance, branch)
+        plan = interchange.plan(app.store, *how, again=given.again)
         operations, known, left = list(plan.operations), plan.known, plan.left
-    if as_json:
-        text.emit_json(
-            {
-                "branch": branch,
-                "operations": [operation._asdict() for operation in operations],
-                "known": known,
-                "left": left,
-                "skipped": [entry._asdict() for entry in document.skipped],
-                **signature_object(app, document),
-            }
-        )
+    if given.as_json:
+        listed = [operation._asdict() for operation in operations]
+        fields = {"branch": branch, "operations": listed, "known": known, "left": left}
+        skipped = [entry._asdict() for entry in document.skipped]
+        printing.emit_json({**fields, "skipped": skipped, **signature_object(app, document)})
         return
     counts = Counter(operation.op for operation in operations)
-    parts = [f"{op.lower()} {text.plural(counts[op], 'experience')}" for op in OPS if counts[op]]
+    parts = [
+        f"{op.lower()} {printing.plural(counts[op], 'experience')}" for op in OPS if counts[op]
+    ]
     also = f"; {known} are here already" if known else ""
     also += f"; {len(left)} would be left alone" if left else ""
     would = f"would {', '.join(parts)}" if parts else "would record nothing"
-    text.echo(f"read as {document.format}: {would} on {branch}{also}")
+    printing.echo(f"read as {document.format}: {would} on {branch}{also}")
     for operation in operations:
-        sign = text.Word(text.SIGNS[operation.op], fg=text.COLOURS[operation.op], bold=True)
-        body = text.words(operation.text or operation.experience or "")
-        text.echo_each(text.wrap([sign, *body], indent=2))
+        sign = printing.Word(
+            printing.SIGNS[operation.op], fg=printing.COLOURS[operation.op], bold=True
+        )
+        body = printing.words(operation.text or operation.experience or "")
+        printing.echo_each(printing.wrap([sign, *body], indent=2))
     _show_skipped(document, most=None)
 
 
 def _show_skipped(document: Document, most: int | None = SHOWN) -> None:
     if not document.skipped:
         return
-    text.echo(f"skipped {text.plural(len(document.skipped), 'part')} of {document.name}:")
+    printing.echo(f"skipped {printing.plural(len(document.skipped), 'part')} of {document.name}:")
     for entry in document.skipped[:most]:
-        text.echo(f"  {entry}")
+        printing.echo(f"  {entry}")
     if most is not None and len(document.skipped) > most:
-        text.echo(f"  … and {len(document.skipped) - most} more: --dry-run lists them all")
+        printing.echo(f"  … and {len(document.skipped) - most} more: --dry-run lists them all")
 
 
 def _emit(app: App, branch: str, imported: Imported, document: Document) -> None:
@@ -286,7 +267,7 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
     if imported.versions:
         assert imported.versions[0].parent is not None, "only v0 has none"
         before, after = store.version(imported.versions[0].parent), imported.versions[-1]
-    text.emit_json(
+    printing.emit_json(
         {
             "branch": branch,
             "from": before.name,
@@ -301,72 +282,128 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
     )
 
 
-def _import_settings(path: Path, dry_run: bool, as_json: bool) -> None:
+def _import_settings(app: App, given: Given) -> None:
     """Writes the settings of the reference implementation as ours, over no other file."""
-    translation = translated(path)
-    target = Path("tfgrpo.toml")
-    if as_json:
-        text.emit_json({"toml": translation.toml, "run": translation.run, "left": translation.left})
-    elif dry_run:
-        text.echo(translation.toml, nl=False)
+    translation, target = translated(given.folder), Path("tfgrpo.toml")
+    if given.as_json:
+        fields = {"toml": translation.toml, "run": translation.run, "left": translation.left}
+        printing.emit_json(fields)
+    elif given.dry_run:
+        printing.echo(translation.toml, nl=False)
     toml, mode = translation.toml.encode(), atomic_write.SHARED
-    if not dry_run and not atomic_write.create(target, toml, mode=mode):
+    if not given.dry_run and not atomic_write.create(target, toml, mode=mode):
         raise InvalidOperation(
             f"there is already a {target} here",
             hint="--dry-run prints the settings; move the file away to have them written",
         )
-    if as_json or dry_run:
+    if given.as_json or given.dry_run:
         return
-    text.echo(f"wrote {target}")
-    for line in translation.left:
-        text.echo(f"  not translated: {line}")
+    printing.echo(f"wrote {target}")
+    printing.echo_each(f"  not translated: {line}" for line in translation.left)
     run = f" --run {translation.run}" if translation.run else ""
-    text.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
+    printing.echo(f"next: `tfgrpo train{run} --estimate` says what it takes")
 
 
-def _import_attempts(app: App, path: Path, name: str | None, as_json: bool) -> None:
+def _import_attempts(app: App, given: Given) -> None:
     from tfgrpo.interchange.reference_attempts import import_attempts
 
-    imported = import_attempts(app.store, project_root(app.store.path), path, name)
-    if as_json:
-        fields = imported._asdict() | {"run": imported.run.name, "dataset": str(imported.dataset)}
-        text.emit_json(fields)
+    if given.dry_run:
+        raise click.UsageError("--dry-run is for files of experiences and settings")
+    root = project_root(app.store.path)
+    imported = import_attempts(app.store, root, given.folder, given.run)
+    run, dataset = imported.run.name, imported.dataset
+    if given.as_json:
+        printing.emit_json({**imported._asdict(), "run": run, "dataset": str(dataset)})
         return
-    attempts = text.plural(imported.attempts, "attempt")
-    problems, steps = text.plural(imported.problems, "problem"), text.plural(imported.steps, "step")
+    attempts, problems, steps = (
+        printing.plural(getattr(imported, f"{noun}s"), noun)
+        for noun in ("attempt", "problem", "step")
+    )
     unscored = f", {imported.unscored} of them without a reward" if imported.unscored else ""
-    text.echo(f"run {imported.run.name}: {attempts} at {problems} in {steps}{unscored}")
-    text.echo(f"wrote {imported.dataset.name}")
-    text.echo(f"next: `tfgrpo rollouts {imported.run.name}` shows them")
+    printing.echo(f"run {run}: {attempts} at {problems} in {steps}{unscored}")
+    printing.echo(f"wrote {dataset.name}")
+    printing.echo(f"next: `tfgrpo rollouts {run}` shows them")
 
 
-def _import_git(app: App, folder: Path, as_json: bool) -> None:
+def _import_git(app: App, given: Given) -> None:
     from tfgrpo import mirror
 
-    returned = mirror.bring_back(app.store, folder)
-    checkout.materialise(app)
-    if as_json:
-        text.emit_json(
-            {
-                "adopted": [version.name for version in returned.adopted],
-                "by_hand": [version.name for version in returned.by_hand],
-                "moved": _named(returned.moved),
-                "apart": _named(returned.apart),
-                "unnamed": returned.unnamed,
-            }
-        )
+    returned = mirror.bring_back(app.store, given.folder)
+    app.write_library()
+    if given.as_json:
+        fields = {
+            name: [version.name for version in getattr(returned, name)]
+            for name in ("adopted", "by_hand")
+        }
+        names = {
+            name: [{"name": at, "version": version.name} for at, version in getattr(returned, name)]
+            for name in ("moved", "apart")
+        }
+        printing.emit_json({**fields, **names, "unnamed": returned.unnamed})
         return
     for version in returned.by_hand:
-        text.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
-    counted = text.plural(len(returned.adopted), "version")
-    text.echo(f"read {counted} and {text.plural(len(returned.by_hand), 'commit')} made by hand")
+        printing.echo(f"{version.name}: {version.message.splitlines()[0]} ({version.author})")
+    counted = printing.plural(len(returned.adopted), "version")
+    printing.echo(
+        f"read {counted} and {printing.plural(len(returned.by_hand), 'commit')} made by hand"
+    )
     for name, version in returned.moved:
-        text.echo(f"{name} is at {version.name}")
+        printing.echo(f"{name} is at {version.name}")
     for name, version in returned.apart:
-        text.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
+        printing.echo(f"{name} differs there: it stands at {version.name}, and was left alone here")
     for name in returned.unnamed:
-        text.echo(f"{name} cannot be a name here, and was left out")
+        printing.echo(f"{name} cannot be a name here, and was left out")
 
 
-def _named(names: Iterable[tuple[str, Version]]) -> list[dict[str, str]]:
-    return [{"name": name, "version": version.name} for name, version in names]
+@click.group(cls=SuggestingGroup)
+def mirror() -> None:
+    """Keep a copy of the history that other tools can read.
+
+    \b
+    Examples:
+      tfgrpo mirror git mirror
+      tfgrpo mirror git ../review main
+    """
+
+
+@mirror.command("git")
+@click.argument("folder", metavar="DIR", type=path())
+@click.argument("revision", required=False, type=REVISION)
+@JSON
+@pass_app
+def git_(app: App, folder: Path, revision: str | None, as_json: bool) -> None:
+    """Mirror the history to the git repository DIR, with one commit per version.
+
+    library.md there has one experience per line, for git log -p, git blame and code review. Run it
+    again to add new versions; `tfgrpo import git DIR` reads everything back, including commits made
+    by hand. With REVISION, only its history and the names in it are mirrored.
+
+    DIR must be new, empty or an existing mirror. Redacted texts are mirrored as redacted; commits
+    made before the redaction may still contain them.
+
+    \b
+    Examples:
+      tfgrpo mirror git mirror
+      tfgrpo mirror git mirror main
+    """
+    from tfgrpo import mirror as mirrors
+
+    done = mirrors.mirror(app.store, folder, revision)
+    if as_json:
+        printing.emit_json(done._asdict() | {"folder": str(folder)})
+        return
+    if done.written:
+        was = f", {done.there} already there" if done.there else ""
+        printing.echo(f"mirrored {printing.plural(done.written, 'version')} to {folder}{was}")
+    else:
+        printing.echo(
+            f"already up to date: {folder} has all {printing.plural(done.there, 'version')}"
+        )
+    for what, names in (("moved", done.moved), ("removed", done.removed)):
+        if names and (done.there or what == "removed"):
+            printing.echo(f"{what} {', '.join(names[:8])}{' …' if len(names) > 8 else ''}")
+    if done.redacted:
+        printing.echo(
+            f"{printing.plural(done.redacted, 'text')} redacted: "
+            "mirrors made before, and their clones, may hold copies"
+        )

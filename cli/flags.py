@@ -12,14 +12,29 @@ Decorator: TypeAlias = Callable[[Any], Any]
 
 
 def option(flags: str, help: str, *, name: str | None = None, **more: Any) -> Decorator:
-    """An option by its flags, as `-o, --output`, and its words, a default among them."""
-    more.setdefault("show_default", bool(more.get("default")))
-    return click.option(*flags.split(", "), *([name] if name else []), help=help, **more)
+    """An option by its flags and what stands for its value, as `-o, --output FILE`, and its words,
+    a default among them."""
+    *others, last = flags.split(", ")
+    last, _, metavar = last.partition(" ")
+    more = {"show_default": bool(more.get("default")), "metavar": metavar or None, **more}
+    return click.option(*others, last, *([name] if name else []), help=help, **more)
 
 
 def flag(flags: str, help: str, *, name: str | None = None, **more: Any) -> Decorator:
     """An option that is on or off, by its flags and its words."""
     return option(flags, help, name=name, is_flag=True, **more)
+
+
+def many(flags: str, help: str, name: str, **more: Any) -> Decorator:
+    """An option that may be given several times."""
+    return option(flags, help, name=name, multiple=True, **more)
+
+
+def path(**more: Any) -> click.Path:
+    """The type of a path: of a file alone with `dir_okay=False`."""
+    from pathlib import Path  # which a log has no need of
+
+    return click.Path(path_type=Path, **more)
 
 
 def together(*parameters: Decorator) -> Decorator:
@@ -34,3 +49,12 @@ def together(*parameters: Decorator) -> Decorator:
 
 
 JSON = flag("--json", "Output JSON.", name="as_json")
+FORCE = flag(
+    "-f, --force",
+    "Also move protected branches and tags.",
+    expose_value=False,
+    callback=lambda ctx, _, value: ctx.obj.force() if value else None,
+)
+"""For every verb that moves names and has no other use for --force."""
+MESSAGE = option("-m, --message", "Message for the new version.")
+REASON = option("-r, --reason", "Why; recorded with each event.")

@@ -1,40 +1,166 @@
-"""`tfgrpo improve`."""
+"""`tfgrpo collect`, `improve` and `regress`: learning from what went wrong, and what helps no
+longer."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import checkout, options, printing
-from tfgrpo.cli.flags import COUNT, JSON, flag, option
+from tfgrpo.cli import options, printing
+from tfgrpo.cli.cost import print_figures
+from tfgrpo.cli.flags import COUNT, FORCE, JSON, flag, many, option, path
 from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.proposal import as_object
-from tfgrpo.cli.start_context import BRANCH, FINITE, App, force_option, pass_app
-from tfgrpo.notices import Notice, OnProgress, ScoresReady
+from tfgrpo.cli.start_context import BRANCH, FINITE, REVISION, App, Given, pass_given
+from tfgrpo.cli.traffic import opened
+from tfgrpo.notices import ignore
+from tfgrpo.store.history.log_filter import parse_time
+from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
-    from tfgrpo.cli.live_display import Reporter
+    from tfgrpo.improvement.collection import Collected
     from tfgrpo.improvement.improve import Improvement
+
+MOST = 10
+"""Places that are named for one reason."""
+SINCE = option("--since", "Calls from when on: 2h, 3d.", default="7d")
+LIBRARY = option("--library", "Only calls under this library of the proxy.")
+BELOW = option("--below", "Scores below this are failures.", type=FINITE, default=0.5)
+BY = option("--by AUTHOR", "Only scores by this author, such as a judge.")
+NO_SYSTEM = flag("--no-system", "Leave the application's own system text and examples out.")
+REDACT = option("--redact REGEX", "What else to take out of texts.", default="")
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=path(exists=True, dir_okay=False))
+@SINCE
+@LIBRARY
+@option("--version", "Only calls under this version, by name or digest.")
+@option("--of-model", "Only calls of this model.")
+@BELOW
+@BY
+@option(
+    "--judge DOMAIN",
+    "First score the calls by this, such as rubric:style.toml, and go by its scores.",
+)
+@option("--model", "Model of the judge.")
+@option("--base-url", "OpenAI-compatible endpoint of the judge's model.")
+@option("--api-key-env", "Environment variable with its API key.")
+@option("--budget", "Most that judging may cost: 5.00 (US dollars) or 200000tok.")
+@many(
+    "--heldout DATA",
+    "Another set to keep out; those in tfgrpo.toml and of runs are known.",
+    "heldout",
+)
+@flag("--unanswered", "Take failures without a corrected answer too, for a domain that needs none.")
+@NO_SYSTEM
+@REDACT
+@option(
+    "-o, --output",
+    "File that is appended to.  [collected.jsonl in the project]",
+    type=path(dir_okay=False),
+)
+@options.estimate
+@flag("--dry-run", "Write nothing.")
+@flag("--json", "Output JSON: the problems and the rest.", name="as_json")
+@options.CONFIG
+@pass_given
+def collect(app: App, given: Given) -> None:
+    """Turn calls that went wrong into problems to train on.
+
+    A call went wrong if it was corrected, if its scores are low, or if two arms of an experiment
+    answered the same question differently. The corrected answer is the ground truth. Questions
+    are taken once, without mail addresses, keys and card numbers, and never if they are in a
+    held-out, gate or sealed set.
+
+    FILES from elsewhere take the place of the proxy's record: OTLP JSON with GenAI messages
+    (Langfuse's too), OpenAI chat, batch and preference JSONL, stored completions, and the
+    output_items of Evals. Lines that are none of these are named.
+
+    \b
+    Examples:
+      tfgrpo collect --since 1d
+      tfgrpo collect --judge rubric:style.toml --below 0.7
+      tfgrpo collect traces.jsonl -o problems.jsonl
+    """
+    from tfgrpo.cli import live_display
+    from tfgrpo.improvement import collection, judge_feedback
+    from tfgrpo.store.activity.traffic import CallFilter
+
+    start = parse_time(given.since, now=time.time_ns() // 1000)
+    which = CallFilter(start, given.version, given.library, given.of_model)
+    project = app.project(given.config)
+    if given.estimate and given.judge is None:
+        raise click.UsageError("--estimate needs --judge; collecting costs nothing")
+    if given.judge is not None:
+        named = {"model": given.model, "base_url": given.base_url, "api_key_env": given.api_key_env}
+        settings = {name: value for name, value in named.items() if value is not None}
+        judging = judge_feedback.JudgeRequest(given.judge, which, settings, given.budget)
+        if given.estimate:
+            print_figures(judge_feedback.estimate_judging(app.store, project, judging), given)
+            return
+        scored = live_display.run(judge_feedback.judge_calls(app.store, project, judging))
+        printing.echo(f"{given.judge} scored {printing.plural(scored, 'call')}", err=given.as_json)
+        given.by, given.unanswered = given.by or judging.author, True
+    rules = collection.CollectionRules(
+        given.below, given.unanswered, given.redact, not given.no_system
+    )
+    request = collection.CollectRequest(
+        given.files, which, given.by, given.heldout, given.output, rules
+    )
+    collected = collection.collect(app.store, project, request, dry_run=given.dry_run)
+    if given.as_json:
+        fields: dict[str, object] = {
+            name: [one._asdict() for one in getattr(collected, name)]
+            for name in ("left_out", "unread")
+        }
+        fields = {"problems": collected.rows, **fields, "warnings": collected.warnings}
+        printing.emit_json(fields)
+        return
+    printing.warn(collected.warnings)
+    file = collection.output_path(project, request)
+    printing.echo_each(_collected_lines(collected, file, given.dry_run))
+
+
+def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterator[str]:
+    """Yields what was collected, and what was not and why."""
+    from tfgrpo.improvement.collection import NO_TRUTH
+
+    done = "would append" if dry_run else "appended"
+    if collected.rows:
+        yield f"{done} {printing.plural(len(collected.rows), 'problem')} to {file}"
+    else:
+        yield "nothing new to learn from"
+    for why, count in collected.counts().items():
+        hint = "; `tfgrpo feedback CALL --correct …` gives one" if why == NO_TRUTH else ""
+        yield f"left out {count}: {why}{hint}"
+    places: dict[str, list[str]] = {}
+    for one in collected.unread:
+        places.setdefault(one.why, []).append(one.where)
+    for why, where in places.items():
+        more = f" and {len(where) - MOST} more (--json lists them)" if len(where) > MOST else ""
+        yield f"cannot use {shown(', '.join(where[:MOST]))}{more}: {shown(why)}"
 
 
 @click.command(cls=SectionedCommand)
 @options.from_settings("shared", "train", own=("temperature",))
 @option("--target", "Branch to make better.", type=BRANCH, default="prod")
-@option("--since", "Calls from when on: 2h, 3d.", default="7d")
-@option("--library", "Only calls under this library of the proxy.")
-@option("--below", "Scores below this are failures.", type=FINITE, default=0.5)
-@option("--by", "Only scores by this author, such as a judge.", metavar="AUTHOR")
+@SINCE
+@LIBRARY
+@BELOW
+@BY
 @option(
     "--from",
     "File that problems are collected in.  [collected.jsonl in the project]",
     name="file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=path(dir_okay=False),
 )
-@option("--redact", "What else to take out of texts.", default="", metavar="REGEX")
-@flag("--no-system", "Leave the application's own system text and examples out.")
+@REDACT
+@NO_SYSTEM
 @option("--least", "New problems that are worth a training.", type=COUNT, default=8)
 @option("--heldout-samples", "Attempts per held-out problem.", type=COUNT, default=4)
 @option("--budget", "Most to spend: 5.00 (US dollars) or 200000tok.")
@@ -43,25 +169,10 @@ if TYPE_CHECKING:
 @options.estimate
 @flag("-q, --quiet", "Print nothing unless there is a proposal.")
 @JSON
-@force_option
+@FORCE
 @options.CONFIG
-@pass_app
-def improve(
-    app: App,
-    /,
-    target: str,
-    least: int,
-    heldout_samples: int,
-    budget: str | None,
-    accept_better: bool,
-    new: bool,
-    estimate: bool,
-    details: bool,
-    quiet: bool,
-    as_json: bool,
-    config: Path | None,
-    **values: Any,
-) -> None:
+@pass_given
+def improve(app: App, given: Given) -> None:
     """Learn from what went wrong: collect, train on a branch, compare, propose.
 
     What calls came to since the last time becomes problems (see `tfgrpo collect`). With enough new
@@ -79,62 +190,50 @@ def improve(
       tfgrpo improve --quiet
       tfgrpo improve --target support --since 1d --least 20
     """
-    from tfgrpo.cli import cost, interrupts, live_display
+    from tfgrpo.cli import live_display
     from tfgrpo.improvement.collection import CollectionRules, CollectRequest
     from tfgrpo.improvement.improve import ImproveRequest, estimate_improvement
     from tfgrpo.improvement.improve import improve as improve_library
     from tfgrpo.store.activity.traffic import CallFilter
-    from tfgrpo.store.history.log_filter import parse_time
 
-    start = parse_time(values.pop("since"), now=time.time_ns() // 1000)
-    which = CallFilter(start, library=values.pop("library"))
-    below, redact = values.pop("below"), values.pop("redact")
-    rules = CollectionRules(below, redact=redact, system=not values.pop("no_system"))
-    collected = CollectRequest(
-        which=which, by=values.pop("by"), output=values.pop("file"), rules=rules
-    )
+    start = parse_time(given.since, now=time.time_ns() // 1000)
     request = ImproveRequest(
-        target,
-        collected,
-        least,
-        heldout_samples,
-        accept_better,
-        new,
-        budget,
-        options.read_flags(values),
+        given.target,
+        CollectRequest(
+            which=CallFilter(start, library=given.library),
+            by=given.by,
+            output=given.file,
+            rules=CollectionRules(given.below, redact=given.redact, system=not given.no_system),
+        ),
+        given.least,
+        given.heldout_samples,
+        given.accept_better,
+        given.new,
+        given.budget,
+        options.read_flags(given.settings),
     )
-    project = options.open_project(app, config)
-    if estimate:
-        figures = estimate_improvement(app.store, project, request)
-        cost.print_figures(figures, details=details, as_json=as_json)
+    project = app.project(given.config)
+    if given.estimate:
+        print_figures(estimate_improvement(app.store, project, request), given)
         return
     try:
-        if quiet or as_json:
-            done = interrupts.run(improve_library(app.store, project, request))
+        if given.quiet or given.as_json:
+            done = live_display.run(improve_library(app.store, project, request))
         else:
             with live_display.Reporter(app.store) as report:
-                work = improve_library(app.store, project, request, on_progress=_without(report))
-                done = interrupts.run(work)
-    except interrupts.Interrupted as stop:
-        if not quiet:
+                show = live_display.no_scores(report)  # the proposal has them in a line
+                work = improve_library(app.store, project, request, on_progress=show)
+                done = live_display.run(work)
+    except live_display.Interrupted as stop:
+        if not given.quiet:
             printing.echo("interrupted; the same command goes on where it was", err=True)
         click.get_current_context().exit(stop.code)
-    _tell(app, done, quiet=quiet, as_json=as_json)
+    _tell(app, done, given)
 
 
-def _without(report: Reporter) -> OnProgress:
-    """A reporter that leaves out the tables of scores: the proposal has them in a line."""
-
-    def show(notice: Notice) -> None:
-        if not isinstance(notice, ScoresReady):
-            report(notice)
-
-    return show
-
-
-def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
+def _tell(app: App, done: Improvement, given: Given) -> None:
     proposal = done.proposal
-    if as_json:
+    if given.as_json:
         printing.emit_json(
             {
                 "outcome": done.outcome,
@@ -145,12 +244,100 @@ def _tell(app: App, done: Improvement, *, quiet: bool, as_json: bool) -> None:
                 "proposal": None if proposal is None else as_object(proposal),
             }
         )
-    elif proposal is not None or not quiet:
-        printing.emit(app, printing.shown(str(done)).split("\n"))
-    if done.outcome == "accepted" and app.store.head.branch == done.target:
-        checkout.materialise(app)
-    if done.outcome == "proposed" and proposal is not None and not as_json:
+    elif proposal is not None or not given.quiet:
+        printing.emit(app, shown(str(done)).split("\n"))
+    if done.outcome == "accepted":
+        app.has_moved(done.target)
+    if done.outcome == "proposed" and proposal is not None and not given.as_json:
         printing.echo(
             f"next: `tfgrpo proposal accept {proposal.id}` or "
             f"`tfgrpo proposal reject {proposal.id} --why …`"
         )
+
+
+@click.command(cls=SectionedCommand)
+@options.from_settings("shared", "eval", own=("temperature",), also=("problems", "budget"))
+@click.argument("data", required=False)
+@option("--library", "What is asked.", default="HEAD", type=REVISION)
+@option("--samples", "Attempts per problem, library and side.", type=click.IntRange(2), default=4)
+@option("--problems", "Use only the first N problems.", type=COUNT)
+@option(
+    "--unused TIME",
+    "Instead, name the experiences that were in no prompt for this long, such as 28d.",
+)
+@option(
+    "--propose BRANCH",
+    "Propose to delete what no longer helps from this branch.",
+    name="target",
+    type=BRANCH,
+)
+@option("--budget", "Most to spend on each side: 5.00 (US dollars) or 200000tok.")
+@options.estimate
+@JSON
+@options.CONFIG
+@pass_given
+def regress(app: App, given: Given) -> None:
+    """See whether a library still helps: on another model, or on the same one by now.
+
+    The library and the empty one attempt the problems in DATA under the model of its run and under
+    --model, and what the library adds is compared by problem. What each experience adds is
+    measured on both sides, and those that stopped helping, or hurt, are named. Without --model,
+    the same model is asked afresh and compared with the scores on record. Nothing is deleted:
+    --propose makes a proposal.
+
+    \b
+    Examples:
+      tfgrpo regress heldout.jsonl --model m --samples 2
+      tfgrpo regress --unused 28d
+    """
+    from tfgrpo.cli import live_display
+    from tfgrpo.improvement.regression import RegressRequest, estimate_regression, regression_object
+    from tfgrpo.improvement.regression import regress as compare_sides
+
+    if given.unused is not None:
+        _unused(app, given)
+        return
+    settings, project = options.read_flags(given.settings), app.project(given.config)
+    request = RegressRequest(given.library, given.data, given.samples, settings, given.target)
+    if given.estimate:
+        print_figures(estimate_regression(app.store, project, request), given)
+        return
+    regression = live_display.watched(
+        app.store,
+        lambda report: compare_sides(
+            app.store, project, request, on_progress=ignore if given.as_json else report
+        ),
+        "the same command goes on where it was",
+    )
+    if given.as_json:
+        printing.emit_json(regression_object(regression))
+        return
+    view = regression.view()
+    printing.echo(printing.style(shown(view.title), bold=True))
+    printing.echo_each(printing.table(view.rows, header=view.header))
+    for note in view.notes:
+        printing.echo_each(printing.wrapped(shown(note), indent=5))
+
+
+def _unused(app: App, given: Given) -> None:
+    """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
+    from tfgrpo.improvement.unused_experiences import propose_expiry, unused_experiences
+
+    store, target, since = app.store, given.target, given.unused
+    on_branch = given.library if given.library in store.branches() else store.head.branch
+    branch = target or on_branch or "main"
+    start = parse_time(since, now=time.time_ns() // 1000)
+    with opened(app) as traffic:
+        expired = unused_experiences(store, traffic, branch, start)
+    label = store.library(store.tip(branch)).label_of
+    proposal = propose_expiry(store, branch, expired, since) if expired and target else None
+    if given.as_json:
+        rows = [{"label": label[e.id], "experience": e.id, "text": e.text} for e in expired]
+        printing.emit_json({"unused": rows, "proposal": proposal and proposal.id})
+        return
+    for one in expired:
+        printing.echo(shown(f"[{label[one.id]}] in no prompt since {since}: {one.text}"))
+    if not expired:
+        printing.echo(f"no experience of {branch} is known to be unused since {since}")
+    if proposal is not None:
+        printing.echo(f"proposal {proposal.id} deletes them")

@@ -1,13 +1,17 @@
-"""What is shown of training, evaluation or a fetch: a view on a terminal, elsewhere plain lines."""
+"""What is shown of training, evaluation or a fetch: a view on a terminal, lines elsewhere. A signal
+ends such work as Ctrl-C does: what is in flight is recorded, and it can be resumed."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Self
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Self, TypeVar
 
+import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
@@ -20,13 +24,78 @@ from tfgrpo.evaluation.scoring import EvalProgress
 from tfgrpo.learn.progress import Progress
 from tfgrpo.model.client import Meter
 from tfgrpo.model.fleet import describe_endpoints
-from tfgrpo.notices import DownloadProgress, Notice, ScoresReady, StepFinished, WarningNotice
-from tfgrpo.store.records import Version
+from tfgrpo.notices import (
+    DownloadProgress,
+    Notice,
+    OnProgress,
+    ScoresReady,
+    StepFinished,
+    WarningNotice,
+)
 from tfgrpo.store.store import Store
 from tfgrpo.wording import money as dollars
 from tfgrpo.wording import span
 
+T = TypeVar("T")
 PLAIN_SECONDS = 15.0
+RESUMES = "every answer is saved, run the same command to resume"
+ENDING = ("SIGTERM", "SIGHUP")
+"""What a system sends when it shuts down, and a terminal when it is closed."""
+
+
+class Interrupted(Exception):
+    """The work was ended by a signal. `code` is what the process should exit with."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.code = 128 + number
+
+
+def watched(
+    store: Store, work: Callable[[OnProgress], Coroutine[Any, Any, T]], again: str = RESUMES
+) -> T:
+    """Runs work that tells how it goes; an interruption says `again`, and ends the command."""
+    with Reporter(store) as report:
+        try:
+            return run(work(report))
+        except Interrupted as stop:
+            report.close()
+            printing.echo(f"interrupted; {again}", err=True)
+            click.get_current_context().exit(stop.code)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs work on an event loop of its own, which Ctrl-C, SIGTERM and SIGHUP (unless ignored,
+    as by `nohup`) cancel. Raises Interrupted, and what the work does."""
+    received: list[int] = []
+
+    async def cancellable() -> T:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+
+        def end(number: int) -> None:
+            received.append(number)
+            task.cancel()
+
+        for name in ENDING:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+                loop.add_signal_handler(number, end, number)
+        return await work
+
+    try:
+        return asyncio.run(cancellable())
+    except KeyboardInterrupt:
+        raise Interrupted(signal.SIGINT) from None
+    except asyncio.CancelledError:
+        if not received:
+            raise
+        raise Interrupted(received[0]) from None
+
+
+def no_scores(report: OnProgress) -> OnProgress:
+    """A reporter that leaves out the tables of scores."""
+    return lambda notice: None if isinstance(notice, ScoresReady) else report(notice)
 
 
 def _text(line: str, style: str = "") -> Text:
@@ -47,12 +116,9 @@ class Shown:
     def __init__(self, draw: Callable[[], Group], line: Callable[[], str]) -> None:
         self._console = Console(stderr=True)
         self._terminal = sys.stderr.isatty()  # which forced colours do not make of a file
-        self._draw, self._line = draw, line
+        self._line = line
         self._live = Live(
-            console=self._console,
-            get_renderable=lambda: self._draw(),
-            refresh_per_second=4,
-            transient=True,
+            console=self._console, get_renderable=draw, refresh_per_second=4, transient=True
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._tick, daemon=True)
@@ -64,14 +130,15 @@ class Shown:
         else:
             printing.echo(line, err=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begins to show it."""
         if self._terminal:
             self._live.start()
         else:
             self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Takes it away."""
         self._stop.set()
         if self._terminal:
             self._live.stop()
@@ -84,20 +151,19 @@ class Shown:
 def training(progress: Progress) -> Shown:
     """The view of a training run."""
 
-    def draw() -> Group:
+    def parts() -> tuple[str, str, list[str], str]:
         step = f"step {min(progress.step + 1, progress.steps)}/{progress.steps}"
         time_left = left(progress.seconds_left, progress.dollars_left)
+        return step, _describe_position(progress), _usage_lines(progress.meter), time_left
+
+    def draw() -> Group:
+        step, position, usage, time_left = parts()
         bar = _bar(step, progress.fraction, f"{progress.fraction:4.0%}", time_left)
-        usage = [_text(line, style="dim") for line in _usage_lines(progress.meter)]
-        return Group(bar, _text(_describe_position(progress)), *usage)
+        return Group(bar, _text(position), *(_text(line, style="dim") for line in usage))
 
     def line() -> str:
-        return (
-            f"step {min(progress.step + 1, progress.steps)}/{progress.steps} "
-            f"{progress.fraction:.0%}: {_describe_position(progress)}; "
-            f"{'; '.join(_usage_lines(progress.meter))}; "
-            f"{left(progress.seconds_left, progress.dollars_left)}"
-        )
+        step, *rest, usage, time_left = parts()
+        return f"{step} {progress.fraction:.0%}: " + "; ".join((*rest, *usage, time_left))
 
     return Shown(draw, line)
 
@@ -125,19 +191,16 @@ def _describe_position(progress: Progress) -> str:
 def evaluation(progress: EvalProgress) -> Shown:
     """The view of an evaluation."""
 
+    def parts() -> tuple[str, str, str]:
+        at = f"{progress.done}/{progress.total}"
+        return at, _describe_usage(progress.meter), left(progress.seconds_left)
+
     def draw() -> Group:
+        at, usage, time_left = parts()
         share = progress.done / progress.total if progress.total else 0.0
-        at, time_left = f"{progress.done}/{progress.total}", left(progress.seconds_left)
-        bar = _bar("evaluating", share, at, time_left)
-        return Group(bar, _text(_describe_usage(progress.meter), style="dim"))
+        return Group(_bar("evaluating", share, at, time_left), _text(usage, style="dim"))
 
-    def line() -> str:
-        return (
-            f"evaluating {progress.done}/{progress.total}; {_describe_usage(progress.meter)}; "
-            f"{left(progress.seconds_left)}"
-        )
-
-    return Shown(draw, line)
+    return Shown(draw, lambda: "evaluating " + "; ".join(parts()))
 
 
 def _usage_lines(meter: Meter) -> list[str]:
@@ -150,7 +213,9 @@ def _describe_usage(meter: Meter) -> str:
     cached = f" ({meter.cached_tokens:,} cached)" if meter.cached_tokens else ""
     thought = f" ({meter.reasoning_tokens:,} reasoning)" if meter.reasoning_tokens else ""
     tokens = f"{meter.prompt_tokens:,} tokens in{cached}, {meter.completion_tokens:,} out{thought}"
-    line = f"{meter.calls:,} calls, {tokens}, {_cost(meter)}, {meter.in_flight} in flight"
+    stages = ", ".join(f"{stage} {money(cost)}" for stage, cost in meter.cost_by_stage.items())
+    cost = money(meter.cost) + (f" ({stages})" if meter.cost else "")
+    line = f"{meter.calls:,} calls, {tokens}, {cost}, {meter.in_flight} in flight"
     if meter.estimated:
         line += f", {meter.estimated:,} with estimated tokens"
     if meter.replayed:
@@ -158,13 +223,6 @@ def _describe_usage(meter: Meter) -> str:
     if meter.trouble:
         line += f"; trying again: {printing.shown(meter.trouble[:80])}"
     return line
-
-
-def _cost(meter: Meter) -> str:
-    if not meter.cost:
-        return money(meter.cost)
-    parts = ", ".join(f"{stage} {money(cost)}" for stage, cost in meter.cost_by_stage.items())
-    return f"{money(meter.cost)} ({parts})"
 
 
 def money(amount: float | None) -> str:
@@ -193,16 +251,21 @@ class Reporter:
         if notice is self._progress:  # the view reads it by itself
             return
         match notice:
-            case Progress() | EvalProgress():
-                self._show(notice)
+            case Progress():
+                self._show(training(notice), notice)
+            case EvalProgress():
+                self._show(evaluation(notice), notice)
             case DownloadProgress():
                 self._download.update(notice.name, notice.done, notice.total)
             case WarningNotice() if self._shown is not None:
                 self._shown.say(f"warning: {printing.shown(notice.text)}")
             case WarningNotice():
                 printing.warn([notice.text])
-            case StepFinished() if self._shown is not None:
-                self._shown.say(self._line(notice.version))
+            case StepFinished(version=version) if self._shown is not None:
+                counts = " ".join(
+                    word.text for word in printing.counts(self._store.counts(version))
+                )
+                self._shown.say("  ".join(filter(None, (version.name, counts, version.message))))
             case ScoresReady():
                 self.close()
                 printing.echo_each(scores_lines(notice.scores))
@@ -213,17 +276,13 @@ class Reporter:
         """Takes away what is shown."""
         self._download.close()
         if self._shown is not None:
-            self._shown.__exit__()
+            self._shown.stop()
         self._shown = self._progress = None
 
-    def _show(self, progress: Progress | EvalProgress) -> None:
+    def _show(self, view: Shown, progress: object) -> None:
         self.close()
-        view = training(progress) if isinstance(progress, Progress) else evaluation(progress)
-        self._shown, self._progress = view.__enter__(), progress
-
-    def _line(self, version: Version) -> str:
-        counts = " ".join(word.text for word in printing.counts(self._store.counts(version)))
-        return f"{version.name}  {counts}{'  ' if counts else ''}{version.message}"
+        view.start()
+        self._shown, self._progress = view, progress
 
     def __enter__(self) -> Self:
         return self

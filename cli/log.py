@@ -1,34 +1,28 @@
-"""`tfgrpo log`."""
+"""`tfgrpo log`: the history, and decisions about it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from tfgrpo.cli import graph as graphs
-from tfgrpo.cli import printing as text
-from tfgrpo.cli.event_text import event_lines, version_move_lines
-from tfgrpo.cli.flags import COUNT, JSON, flag, option
+from tfgrpo.cli import printing, version_text
+from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
 from tfgrpo.cli.help import CountedCommand
-from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, pass_app
+from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, Given, pass_given
+from tfgrpo.cli.version_text import event_lines, version_move_lines
+from tfgrpo.display import version_rows
 from tfgrpo.display.event_lines import event_object
 from tfgrpo.display.order_changes import move_objects, moves_of
-from tfgrpo.display.version_rows import (
-    StandingNames,
-    scores,
-    signature_lines,
-    signature_objects,
-    signed,
-    version_object,
-)
 from tfgrpo.store.history import log_filter
-from tfgrpo.store.history.log_filter import subject
-from tfgrpo.store.records import OPS, Event, Op, Version
+from tfgrpo.store.records import OPS, Event, Version
 from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.store.activity.decisions import Decision
 
 
 @click.command(cls=CountedCommand)
@@ -38,24 +32,23 @@ from tfgrpo.store.store import Store
 @flag("--reverse", "Oldest first.")
 @flag("--no-merges", "Leave merges out.")
 @flag("--decorate", "Changes nothing: names are always shown.", expose_value=False)
-@option("--format, --pretty", "Such as '%h %an %s'.", name="format", metavar="FORMAT")
+@option("--format, --pretty FORMAT", "Such as '%h %an %s'.", name="format")
 @flag("--oneline", "One line per version.")
 @flag("--graph", "Draw the branch and merge graph.")
 @flag("-p, --patch", "Show each version's events with word diffs.")
 @option("--run", "Only versions made by this run.", type=RUN)
 @option("--experience", "Only versions with an event of this experience.", type=EXPERIENCE)
-@option(
+@many(
     "--op",
     "Only versions with such an event; repeatable.",
-    name="ops",
-    multiple=True,
+    "ops",
     type=click.Choice(OPS, case_sensitive=False),
 )
-@option("--grep", "Only versions that contain this text.", name="words", metavar="TEXT")
-@option("-S", "Only versions that add or remove this text.", name="counted", metavar="TEXT")
-@option("--author", "Only versions whose author's name has this in it.", metavar="NAME")
-@option("--since", "Only versions since this time.", metavar="TIME")
-@option("--until", "Only versions until this time.", metavar="TIME")
+@option("--grep TEXT", "Only versions that contain this text.", name="words")
+@option("-S TEXT", "Only versions that add or remove this text.", name="counted")
+@option("--author NAME", "Only versions whose author's name has this in it.")
+@option("--since TIME", "Only versions since this time.")
+@option("--until TIME", "Only versions until this time.")
 @flag(
     "--decisions",
     "Show decisions instead (about a name): who approved what, when and why.",
@@ -63,23 +56,8 @@ from tfgrpo.store.store import Store
 )
 @flag("--show-signature", "Check the signatures of each version and its tags.", name="signatures")
 @JSON
-@pass_app
-def log(
-    app: App,
-    /,
-    revision: str | None,
-    number: int | None,
-    all_: bool,
-    reverse: bool,
-    format: str | None,
-    oneline: bool,
-    graph: bool,
-    patch: bool,
-    decided: bool,
-    signatures: bool,
-    as_json: bool,
-    **which: Any,
-) -> None:
+@pass_given
+def log(app: App, given: Given) -> None:
     """Show versions, newest first: the history of REVISION, or the versions in A..B.
 
     +2 ~1 -1 =3 counts the events of a version: experiences added, modified, deleted, and kept
@@ -105,82 +83,70 @@ def log(
       tfgrpo log --all -3
       tfgrpo log --decisions --since 30d
     """
-    if graph and as_json:
+    if given.graph and given.as_json:
         raise click.UsageError(
             "--graph cannot be combined with --json, which has each version's parents"
         )
-    if graph and reverse:
+    if given.graph and given.reverse:
         raise click.UsageError("a graph is drawn from the newest on: --graph or --reverse")
-    only = which["run"] or which["experience"] or which["ops"] or which["counted"]
-    if decided and (graph or oneline or patch or all_ or reverse or format or signatures or only):
+    of_versions = (
+        *("graph", "oneline", "patch", "all_", "reverse", "format", "signatures"),
+        *("run", "experience", "ops", "counted"),
+    )
+    if given.decided and any(getattr(given, name) for name in of_versions):
         raise click.UsageError(
             "--decisions takes -n, --grep, --author, --since, --until and --json"
         )
-    if all_ and revision is not None:
-        raise click.UsageError(f"--all shows every history, so what is {revision} for?")
-    if format is not None:
-        from tfgrpo.cli import log_format
-
-        format = log_format.checked(format)
-        oneline = oneline or format == log_format.NAMED[0]
-        format = None if format in log_format.NAMED else format
-    store = app.store
-    filter = _filter(store, **which)
-    if decided:
-        from tfgrpo.cli import log_decisions as decisions
-
-        decisions.show(app, revision, filter, number, as_json)
+    if given.all_ and given.revision is not None:
+        raise click.UsageError(f"--all shows every history, so what is {given.revision} for?")
+    if given.format is not None:
+        format = version_text.checked(given.format)
+        given.oneline = given.oneline or format == version_text.NAMED[0]
+        given.format = None if format in version_text.NAMED else format
+    store, filter = app.store, _filter(app.store, given)
+    if given.decided:
+        _show_decisions(app, given, filter)
         return
     with store.port.reading():  # and no longer: whoever reads a page may take all day
-        versions = store.log(None if all_ else "HEAD" if revision is None else revision)
-        names = StandingNames(store)
+        at = "HEAD" if given.revision is None else given.revision
+        versions = store.log(None if given.all_ else at)
+        names = version_rows.StandingNames(store)
     marked = log_filter.marked(store, versions, filter)
-    view = LogView(store, names, oneline, filter if patch else None, format, signatures)
-    if graph:
-        text.emit(app, view.drawn(marked, number))
+    patch = filter if given.patch else None
+    view = LogView(store, names, given.oneline, patch, given.format, given.signatures)
+    if given.graph:
+        printing.emit(app, view.drawn(marked, given.number))
         return
-    shown: Iterable[Version] = text.first((one for one, fits in marked if fits), number)
-    if reverse:
+    shown: Iterable[Version] = printing.first((v for v, fits in marked if fits), given.number)
+    if given.reverse:
         shown = list(shown)[::-1]
-    text.answer(app, (view.as_object(version) for version in shown), view.listed(shown), as_json)
+    objects = (view.as_object(version) for version in shown)
+    printing.answer(app, objects, view.listed(shown), given.as_json)
 
 
-def _filter(
-    store: Store,
-    run: str | None,
-    experience: str | None,
-    ops: tuple[Op, ...],
-    since: str | None,
-    until: str | None,
-    no_merges: bool,
-    **words: str | None,
-) -> log_filter.Filter:
-    now = time.time_ns() // 1000
-    parse = log_filter.parse_time
-    return log_filter.Filter(
-        run=None if run is None else _known(store, run),
-        experience=None if experience is None else store.experience_id(experience),
-        ops=frozenset(ops),
-        since=None if since is None else parse(since, now=now),
-        until=None if until is None else parse(until, now=now, end=True),
-        merges=not no_merges,
-        **words,
-    )
-
-
-def _known(store: Store, run: str) -> str:
-    """The name of a run, even if pulled with its versions alone. Raises UnknownRevision."""
-    if store.runs.find(run) is None:
+def _filter(store: Store, given: Given) -> log_filter.Filter:
+    now, parse, run = time.time_ns() // 1000, log_filter.parse_time, given.run
+    if run is not None and store.runs.find(run) is None:
         pulled = any(version.meta.get("run") == run for version in store.log(None))
-        return run if pulled else store.runs.get(run).name
-    return run
+        run = run if pulled else store.runs.get(run).name
+    return log_filter.Filter(
+        run=run,
+        experience=None if given.experience is None else store.experience_id(given.experience),
+        ops=frozenset(given.ops),
+        since=None if given.since is None else parse(given.since, now=now),
+        until=None if given.until is None else parse(given.until, now=now, end=True),
+        merges=not given.no_merges,
+        words=given.words,
+        counted=given.counted,
+        author=given.author,
+    )
 
 
 class LogView(NamedTuple):
     """How versions are shown. `patch` says which events are shown with them; None: none."""
 
     store: Store
-    names: StandingNames
+    names: version_rows.StandingNames
     oneline: bool
     patch: log_filter.Filter | None
     format: str | None = None
@@ -195,8 +161,8 @@ class LogView(NamedTuple):
 
     def drawn(self, marked: Iterable[tuple[Version, bool]], most: int | None) -> Iterator[str]:
         """Yields the versions that fit, beside a drawing of the history that they stand in."""
-        drawing = graphs.Graph()
-        room = max(10, text.width() - 40)
+        drawing = Graph()
+        room = max(10, printing.width() - 40)
         shown = 0
         for version, fits in marked:
             rows = drawing.draw(version.number, version.parents)
@@ -204,7 +170,7 @@ class LogView(NamedTuple):
                 rows, lines = rows[1:], []
             else:
                 shown += 1
-                with text.inset(min(room, max(map(len, rows)))):
+                with printing.inset(min(room, max(map(len, rows)))):
                     lines = self.lines(version)
                 last = shown == most or not drawing.padding()
                 if not self.oneline and not last:
@@ -212,7 +178,7 @@ class LogView(NamedTuple):
             padding = [drawing.padding()] * (len(lines) - len(rows))
             across = max(map(len, rows[: len(lines)]), default=0)
             for row, line in zip_longest([*rows, *padding], lines, fillvalue=""):
-                beside = graphs.coloured(graphs.cut(row.ljust(across) if line else row, room))
+                beside = coloured(cut(row.ljust(across) if line else row, room))
                 yield (beside + line).rstrip()
             if shown == most:
                 return
@@ -220,15 +186,15 @@ class LogView(NamedTuple):
     def lines(self, version: Version) -> list[str]:
         """A version's lines, with its events where they are asked for."""
         if self.format is not None:
-            from tfgrpo.cli import log_format
-
-            lines = log_format.line(self.format, self.store, version, self.names).split("\n")
+            lines = version_text.line(self.format, self.store, version, self.names).split("\n")
         elif self.oneline:
-            lines = [one_line(self.store, version, self.names)]
+            lines = [version_text.one_line(self.store, version, self.names)]
         else:
-            lines = heading(self.store, version, self.names)
+            lines = version_text.heading(self.store, version, self.names)
         if self.signatures and version.number:
-            lines += signed_lines(self.store, version) or [text.style("  no signature", fg="cyan")]
+            lines += version_text.signed_lines(self.store, version) or [
+                printing.style("  no signature", fg="cyan")
+            ]
         events = self._events(version)
         texts = self.store.texts_before(events)
         for event in events:
@@ -242,9 +208,9 @@ class LogView(NamedTuple):
 
     def as_object(self, version: Version) -> dict[str, Any]:
         """A version as JSON for programs."""
-        fields = version_object(self.store, version, self.names)
+        fields = version_rows.version_object(self.store, version, self.names)
         if self.signatures:
-            fields |= signature_objects(self.store, version)
+            fields |= version_rows.signature_objects(self.store, version)
         if self.patch is not None:
             events = self._events(version)
             texts = self.store.texts_before(events)
@@ -260,50 +226,151 @@ class LogView(NamedTuple):
         return [e for e in self.store.events(version) if self.patch.fits_event(e)]
 
 
-def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
-    """A version's lines: name and counts, who and when, message, evaluations."""
-    first = [text.Word(version.name, fg="yellow", bold=True)]
-    first += _named(names[version.number])
-    first += text.counts(store.counts(version), len(moves_of(store, version)))
-    lines = text.wrap(first, indent=2)
-    if version.parent is not None:
-        who = f"{text.when(version.time)} ({text.age(version.time)}) by {signed(store, version)}"
-        lines += text.wrapped(who, dim=True, first="  ", indent=2)
-    lines += text.wrapped(subject(store, version), first="  ", indent=2)
-    for line in scores(store, version):
-        lines += text.wrapped(line, fg="magenta", first="  ", indent=4)
-    return lines
+def _show_decisions(app: App, given: Given, filter: log_filter.Filter) -> None:
+    """Prints the decisions that fit a filter's times, words and author, about a name if given."""
+    from tfgrpo.store.activity.decisions import decisions
+
+    matches = (one for one in reversed(decisions(app.store)) if _fits(one, given.revision, filter))
+    shown = printing.first(matches, given.number)
+    printing.answer(app, map(_decision_object, shown), _listed(shown), given.as_json)
 
 
-def signed_lines(store: Store, version: Version) -> list[str]:
-    """A version's signatures and those of its tags, as lines; none where there is none."""
-    return [
-        line
-        for one in signature_lines(store, version)
-        for line in text.wrap(text.words(text.shown(one), fg="cyan"), first="  ", indent=4)
-    ]
+def _decision_object(decision: Decision) -> dict[str, Any]:
+    """A decision as JSON for programs."""
+    fields = decision._asdict()
+    del fields["row"]
+    return fields | {"time": printing.iso(decision.time)}
 
 
-def one_line(store: Store, version: Version, names: StandingNames) -> str:
-    """A version as one line, cut to the terminal."""
-    digest = version.digest.hex()[:8]
-    line = [text.Word(version.name, fg="yellow"), text.Word(digest, dim=True)]
-    line += text.counts(store.counts(version), len(moves_of(store, version)))
-    line += _named(names[version.number])
-    line += text.words(subject(store, version))
-    with text.inset(2):  # for the mark of a cut
-        lines = text.wrap(line)
-    return lines[0] + (" …" if len(lines) > 1 else "")
+def _fits(decision: Decision, name: str | None, filter: log_filter.Filter) -> bool:
+    from tfgrpo.store.activity.decisions import about
+
+    if not (name is None or about(decision, name)):
+        return False
+    if not (filter.since or 0) <= decision.time <= (filter.until or decision.time):
+        return False
+    searched = (decision.kind, decision.subject, decision.why or "", _value_words(decision.content))
+    return (filter.author or "").casefold() in decision.author.casefold() and any(
+        (filter.words or "").casefold() in words.casefold() for words in searched
+    )
 
 
-def _named(names: list[str]) -> list[text.Word]:
-    if not names:
-        return []
-    line = [text.Word("(", fg="yellow")]
-    for number, name in enumerate(names):
-        head = name.startswith("HEAD")
-        comma = "," if number < len(names) - 1 else ")"
-        words = text.words(name, fg="cyan" if head else "green", bold=head)
-        line += [words[0]._replace(glue=number == 0), *words[1:]]
-        line.append(text.Word(comma, fg="yellow", glue=True))
-    return line
+def _listed(entries: Iterable[Decision]) -> Iterator[str]:
+    for number, decision in enumerate(entries):
+        if number:
+            yield ""
+        yield from _lines(decision)
+
+
+def _lines(decision: Decision) -> Iterator[str]:
+    first = [printing.Word(printing.shown(decision.kind), fg="yellow", bold=True)]
+    first += printing.words(decision.subject, fg="green")
+    action = decision.content.get("action")
+    first += printing.words(str(action), bold=True) if action else []
+    yield from printing.wrap([*first, *printing.words(decision.id, dim=True)], indent=2)
+    who = f"{printing.dated(decision.time)} by {decision.author}"
+    yield from printing.wrapped(who, dim=True, first="  ", indent=2)
+    if decision.why:
+        yield from printing.wrapped(decision.why, first="  ", indent=2)
+    for key, value in decision.content.items():
+        if key != "action":
+            yield from _field(key, value, "  ")
+
+
+def _field(key: str, value: object, before: str) -> Iterator[str]:
+    """Yields a field of a content; one with fields of its own as lines below it."""
+    words = [printing.Word(f"{printing.shown(key)}:", dim=True)]
+    if isinstance(value, dict) and any(isinstance(v, dict) for v in value.values()):
+        yield from printing.wrap(words, first=before)
+        for name, inner in value.items():
+            yield from _field(name, inner, before + "  ")
+        return
+    if isinstance(value, dict):
+        content = ", ".join(f"{k} {_value_words(v)}" for k, v in value.items() if v is not None)
+    else:
+        content = _value_words(value)
+    yield from printing.wrap(
+        [*words, *printing.words(content)], first=before, indent=len(before) + 4
+    )
+
+
+def _value_words(value: object) -> str:
+    """A value of a content as people read it: a text as it is, all else as JSON."""
+    import json
+
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+COLOURS = ("red", "green", "yellow", "blue", "magenta", "cyan")
+
+
+class Graph:
+    """A history drawn as git draws it, newest version first: a column is a line that waits for a
+    version, and two lines that wait for the same one are joined at once. `draw` adds a version.
+
+        *   v5          a merge of two parents
+        |\\
+        | * v4
+        * | v3
+        |/
+        * v2
+    """
+
+    def __init__(self) -> None:
+        self._columns: list[int] = []
+
+    def draw(self, number: int, parents: Sequence[int]) -> list[str]:
+        """The row with the version's star, and the rows in which lines fork and join."""
+        columns = self._columns
+        if number not in columns:
+            columns.append(number)
+        at = columns.index(number)
+        rows = ["".join("* " if i == at else "| " for i in range(len(columns)))]
+        parents = list(dict.fromkeys(parents))
+        right = len(columns) - at - 1
+        columns[at : at + 1] = parents
+        if len(parents) == 2:
+            rows.append("| " * at + "|\\" + " \\" * right)
+        elif not parents and right:
+            rows.append("| " * at + " /" * right)
+        while (joined := self._join()) is not None:
+            rows += joined
+        return rows
+
+    def padding(self) -> str:
+        """The row between two versions: the open lines."""
+        return "| " * len(self._columns)
+
+    def _join(self) -> list[str] | None:
+        """Joins the first line that waits for what one to its left waits for; returns the rows."""
+        columns = self._columns
+        for here, number in enumerate(columns):
+            to = columns.index(number)
+            if to == here:
+                continue
+            right = " /" * (len(columns) - here - 1)
+            del columns[here]
+            if here == to + 1:
+                return ["| " * to + "|/" + right]
+            crossed = "| " * (to + 1) + "|_" * (here - to - 2) + "|/" + right
+            return [crossed, "| " * to + "|/" + "| " * (len(columns) - to - 1)]
+        return None
+
+
+def coloured(row: str) -> str:
+    """A row with each line in its column's colour."""
+    return "".join(
+        printing.style(sign, fg="yellow", bold=True)
+        if sign == "*"
+        else printing.style(sign, fg=COLOURS[(place + 1) // 2 % len(COLOURS)])
+        if sign != " "
+        else sign
+        for place, sign in enumerate(row)
+    )
+
+
+def cut(row: str, room: int) -> str:
+    """A row that takes no more than `room` characters, marked where it was cut."""
+    return row if len(row) <= room else row[: room - 2] + "… "

@@ -4,105 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from tfgrpo.cli import checkout, printing
-from tfgrpo.cli.event_text import events_lines, version_move_lines
-from tfgrpo.cli.flags import JSON, Decorator, flag, option, together
-from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, force_option, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, Decorator, flag, option, together
+from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, Given, pass_given
+from tfgrpo.cli.version_text import events_lines, version_move_lines
 from tfgrpo.display.order_changes import left_in_place, move_objects
 from tfgrpo.rendering.near_duplicates import NearDuplicate, near_duplicates
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.library_order import moves
-from tfgrpo.store.history.merge import (
-    Conflict,
-    Measured,
-    MergeConflict,
-    Resolve,
-    Sides,
-    side,
-    three_way,
-)
 from tfgrpo.store.records import Version
-
-if TYPE_CHECKING:
-    from tfgrpo.cli.start_context import App
 
 
 class MergeTrial(NamedTuple):
     """What a trial of a merge came to (None: it measured nothing), what to say of it, and the same
     for programs."""
 
-    measured: Measured | None
+    measured: merges.Measured | None
     notes: Sequence[str] = ()
     object: Mapping[str, Any] | None = None
 
 
 def tried(
-    app: App, sides: Sides, take: str | None, called: str, given: Mapping[str, Any]
+    app: App, sides: merges.Sides, take: str | None, called: str, given: Mapping[str, Any]
 ) -> MergeTrial:
     """Tries a merge. Raises MergeConflict for what helps alone and harms together, unless a side is
     taken."""
     from tfgrpo.cli import options, prove
     from tfgrpo.cli.cost import dollars
     from tfgrpo.display.measured_merge import changed_texts, figure_lines
-    from tfgrpo.learn.prove import (
-        Wanted,
-        measured_merge,
-        merge_figures,
-        own_changes,
-        plan_trial,
-        stem_of,
-    )
+    from tfgrpo.learn import prove as trials
 
     store, (base, ours, theirs) = app.store, sides
     if base.number in (ours.number, theirs.number):
         return MergeTrial(None, ["one side has nothing of its own: there was nothing to measure"])
     libraries = [store.library(version) for version in sides]
-    decided = None if take is None else side("ours")
-    if three_way(*libraries, resolve=decided).conflicts:
+    decided = None if take is None else merges.side("ours")
+    if merges.three_way(*libraries, resolve=decided).conflicts:
         return MergeTrial(None)
     settings = dict(given)
-    wanted = Wanted((ours, theirs), stem_of(called), base, settings.pop("budget", None))
-    project = options.open_project(app, None)
-    plan = plan_trial(store, project, options.read_flags(settings), wanted)
+    wanted = trials.Wanted(
+        (ours, theirs), trials.stem_of(called), base, settings.pop("budget", None)
+    )
+    project = app.project()
+    plan = trials.plan_trial(store, project, options.read_flags(settings), wanted)
     proof = prove.run_trial(app, project, plan, wanted, quiet=True)
-    together, texts = measured_merge(store, proof, wanted), changed_texts(store, *sides)
+    together, texts = trials.measured_merge(store, proof, wanted), changed_texts(store, *sides)
     conflicts = [pair for pair in together.pairs if pair.kind == "conflict"]
     if conflicts and take not in ("ours", "theirs"):
         many = f"{len(conflicts)} pairs of experiences help" if len(conflicts) > 1 else "two help"
-        raise MergeConflict(
+        raise merges.MergeConflict(
             f"{many} alone and harm together",
             [
-                Conflict(" and ".join(pair.names), None, *(texts[id] for id in pair.names))
+                merges.Conflict(" and ".join(pair.names), None, *(texts[id] for id in pair.names))
                 for pair in conflicts
             ],
             hint="nothing was recorded; --ours leaves theirs out, --theirs ours, and the trial is "
             "not paid for again",
         )
     decided_in_pairs = {id for pair in conflicts for id in pair.names}
-    brought = own_changes(store, wanted)[1] - decided_in_pairs
+    brought = trials.own_changes(store, wanted)[1] - decided_in_pairs
     left_out = {pair.names[1 if take == "ours" else 0]: "conflict" for pair in conflicts}
     for one in proof.tried:
         if one.judged.verdict == "harms" and brought.issuperset(one.ids):
             left_out |= dict.fromkeys(one.ids, "harms")
-    figures = merge_figures(store, proof, together, left_out)
+    figures = trials.merge_figures(store, proof, together, left_out)
     calls, cost = proof.cost.usage.calls, proof.cost
     object = {**figures, "calls": calls, "dollars": None if cost.unknown else cost.dollars}
-    notes = [*figure_lines(figures, texts), f"{printing.plural(calls, 'call')}, {dollars(cost)}"]
-    return MergeTrial(Measured(figures, frozenset(left_out)), notes, object)
+    notes = [
+        *figure_lines(figures, texts),
+        f"{printing.plural(calls, 'call')}, {dollars(cost)}",
+    ]
+    return MergeTrial(merges.Measured(figures, frozenset(left_out)), notes, object)
 
 
-def show_conflicts(error: MergeConflict) -> None:
+def show_conflicts(error: merges.MergeConflict) -> None:
     """Prints what each side says of every experience that has to be decided."""
     for conflict in error.conflicts:
         printing.echo_each(conflict_lines(conflict), err=True)
 
 
-def conflict_lines(conflict: Conflict) -> list[str]:
+def conflict_lines(conflict: merges.Conflict) -> list[str]:
     """The lines about one experience: what it was, and what each side has."""
     lines = [printing.style(f"conflict {conflict.experience}", fg="red", bold=True)]
     for name in ("base", "ours", "theirs"):
@@ -167,9 +153,9 @@ ABORT = click.option(
 resolving = together(
     sides("ours", "theirs", "edit"),
     ABORT,
-    option("-m, --message", "Message for the new version."),
+    MESSAGE,
     JSON,
-    force_option,
+    FORCE,
 )
 
 
@@ -181,17 +167,8 @@ resolving = together(
 @option("--base-url", "With --measure: OpenAI-compatible endpoint.")
 @option("--budget", "With --measure: 5.00 (US dollars) or 200000tok, at most.")
 @resolving
-@pass_app
-def merge(
-    app: App,
-    /,
-    revision: str,
-    measure: bool,
-    take: str | None,
-    message: str | None,
-    as_json: bool,
-    **trial: Any,
-) -> None:
+@pass_given
+def merge(app: App, given: Given) -> None:
     """Merge REVISION into HEAD's branch: three-way by experience, and by word within a text.
 
     If both sides changed the same words, nothing is recorded and the conflicts are listed.
@@ -211,53 +188,45 @@ def merge(
       tfgrpo merge web --theirs
       tfgrpo merge web --measure --data problems.jsonl --model mine
     """
-    store = app.store
-    branch, before = _branch(app)
+    store, revision = app.store, given.revision
+    branch, before = app.branch(hint=SWITCH), app.store.head.version
     theirs = store.resolve(revision)
-    message_text = message or f"merge {revision} into {branch}"
-    resolve, trial_of_it = _resolve(take), MergeTrial(None)
-    if not measure and any(value is not None for value in trial.values()):
+    message = given.message or f"merge {revision} into {branch}"
+    resolve, trial = _resolve(given.take), MergeTrial(None)
+    settings = {name: getattr(given, name) for name in ("data", "model", "base_url", "budget")}
+    if not given.measure and any(value is not None for value in settings.values()):
         raise click.UsageError("--data, --model, --base-url and --budget need --measure")
-    if measure:
-        sides = merges.sides_of(store, "merge", branch, theirs)
-        trial_of_it = _trying(
-            lambda: tried(app, sides, take, f"{branch}-{revision}", trial), as_json
-        )
+    if given.measure:
+        sides, called = merges.sides_of(store, "merge", branch, theirs), f"{branch}-{revision}"
+        trial = _trying(lambda: tried(app, sides, given.take, called, settings), given.as_json)
+    measured = trial.measured
     version = _trying(
         lambda: merges.merge(
-            store,
-            branch,
-            theirs,
-            message=message_text,
-            resolve=resolve,
-            measured=trial_of_it.measured,
+            store, branch, theirs, message=message, resolve=resolve, measured=measured
         ),
-        as_json,
+        given.as_json,
     )
     near = near_duplicates(store.library(before), store.library(version))
-    if as_json:
-        also = {"measured": trial_of_it.object} if measure else {}
-        alike = [pair._asdict() for pair in near]
-        _emit(app, version, branch, before, {"alike": alike, **also})
-    elif version.number == before.number:
+    if given.as_json:
+        also = {"measured": trial.object} if given.measure else {}
+        _emit(app, version, branch, before, {"alike": [pair._asdict() for pair in near], **also})
+        return
+    if version.number == before.number:
         printing.echo(f"already up to date: {branch} contains {revision}")
     elif version.number == theirs.number:
         printing.echo(f"fast-forwarded {branch} from {before.name} to {version.name}")
-        checkout.materialise(app)
+        app.write_library()
     else:
         print_version(app, version, branch)
-    if not as_json:
-        point_out(app, near, version)
-        printing.echo_each(trial_of_it.notes)
+    point_out(app, near, version)
+    printing.echo_each(trial.notes)
 
 
 @click.command("cherry-pick")
 @click.argument("revisions", nargs=-1, required=True, type=RANGE, metavar="REVISION...")
 @resolving
-@pass_app
-def cherry_pick(
-    app: App, revisions: tuple[str, ...], take: str | None, message: str | None, as_json: bool
-) -> None:
+@pass_given
+def cherry_pick(app: App, given: Given) -> None:
     """Apply the changes of versions to HEAD's branch, each as a new version.
 
     They are applied in the order given, those of A..B oldest first, as one operation: one `undo`
@@ -268,16 +237,14 @@ def cherry_pick(
       tfgrpo cherry-pick web
       tfgrpo cherry-pick main..web --ours
     """
-    _apply_each(app, merges.cherry_pick_all, revisions, take, message, as_json)
+    _apply_each(app, merges.cherry_pick_all, given)
 
 
 @click.command()
 @click.argument("revisions", nargs=-1, required=True, type=RANGE, metavar="REVISION...")
 @resolving
-@pass_app
-def revert(
-    app: App, revisions: tuple[str, ...], take: str | None, message: str | None, as_json: bool
-) -> None:
+@pass_given
+def revert(app: App, given: Given) -> None:
     """Reverse the changes of versions, each as a new version. History is not rewritten.
 
     They are reversed in the order given, those of A..B newest first, as one operation. Experiences
@@ -289,35 +256,24 @@ def revert(
       tfgrpo revert v2 -m "the rule was dropped"
       tfgrpo revert HEAD HEAD~1
     """
-    _apply_each(app, merges.revert_all, revisions, take, message, as_json)
+    _apply_each(app, merges.revert_all, given)
 
 
-def _apply_each(
-    app: App,
-    work: Callable[..., list[Version]],
-    revisions: tuple[str, ...],
-    take: str | None,
-    message: str | None,
-    as_json: bool,
-) -> None:
+def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> None:
     """Makes a version of each that is named, all or none, and prints them."""
-    store = app.store
-    branch, before = _branch(app)
-    resolve = _resolve(take)
-    if take == "edit" and len(revisions) > 1:  # nobody else could write while the editor is open
+    branch, before = app.branch(hint=SWITCH), app.store.head.version
+    revisions, resolve = given.revisions, _resolve(given.take)
+    if given.take == "edit" and len(revisions) > 1:  # nobody else could write while it is open
         raise click.UsageError("--edit decides one version at a time")
     versions = _trying(
-        lambda: work(store, branch, revisions, message=message, resolve=resolve), as_json
+        lambda: work(app.store, branch, revisions, message=given.message, resolve=resolve),
+        given.as_json,
     )
-    if as_json:
-        _emit(app, versions[-1], branch, before)
+    if given.as_json:
+        _emit(app, versions[-1], branch, before, {})
         return
     for version in versions:
         print_version(app, version, branch)
-
-
-def _branch(app: App) -> tuple[str, Version]:
-    return app.branch(hint=SWITCH), app.store.head.version
 
 
 def _trying(work: Callable[[], T], as_json: bool) -> T:
@@ -327,7 +283,7 @@ def _trying(work: Callable[[], T], as_json: bool) -> T:
                 return work()
             except StaleVersion:  # another process has just moved the branch: merge with that
                 continue
-    except MergeConflict as error:
+    except merges.MergeConflict as error:
         if as_json:
             printing.emit_json({"conflicts": [conflict._asdict() for conflict in error.conflicts]})
         else:
@@ -335,13 +291,13 @@ def _trying(work: Callable[[], T], as_json: bool) -> T:
         raise
 
 
-def _resolve(take: str | None) -> Resolve | None:
+def _resolve(take: str | None) -> merges.Resolve | None:
     if take is None:
         return None
     return cache(_edited) if take == "edit" else merges.side("ours" if take == "ours" else "theirs")
 
 
-def _edited(conflict: Conflict) -> str | None:
+def _edited(conflict: merges.Conflict) -> str | None:
     """Asks for the text in the user's editor; an empty text means that none is to stand."""
     comment = "\n".join(f"# {line}" for line in conflict_lines(conflict))
     start = conflict.ours or conflict.theirs or ""
@@ -357,7 +313,7 @@ def _edited(conflict: Conflict) -> str | None:
 
 def print_version(app: App, version: Version, branch: str) -> None:
     """Writes the library for inference and prints a version that was just made."""
-    checkout.materialise(app)
+    app.write_library()
     printing.echo(f"{version.name} on {branch}: {version.message}")
     printing.echo_each(events_lines(app.store, version, reasons=False))
     printing.echo_each(version_move_lines(app.store, version))
@@ -374,15 +330,11 @@ def point_out(app: App, near: Sequence[NearDuplicate], version: Version) -> None
 
 
 def _emit(
-    app: App,
-    version: Version,
-    branch: str,
-    before: Version,
-    also: Mapping[str, object] | None = None,
+    app: App, version: Version, branch: str, before: Version, also: Mapping[str, object]
 ) -> None:
     changes = app.store.diff(before, version)
-    checkout.materialise(app)
-    fields: dict[str, object] = {
+    app.write_library()
+    fields = {
         "branch": branch,
         "from": before.name,
         "to": version.name,
@@ -391,4 +343,4 @@ def _emit(
         "conflicts": [],
         "order_conflicts": list(left_in_place(version)),
     }
-    printing.emit_json({**fields, **(also or {})})
+    printing.emit_json({**fields, **also})

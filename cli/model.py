@@ -12,7 +12,7 @@ import click
 from tfgrpo.cli import options, printing
 from tfgrpo.cli.flags import JSON, PORT, option
 from tfgrpo.cli.help import SuggestingGroup
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.start_context import App, Given, pass_given
 from tfgrpo.local.model_list import MODELS, LocalModel, find
 
 if TYPE_CHECKING:
@@ -104,16 +104,8 @@ def _fetched(name: str) -> tuple[LocalModel, Path]:
 @option("--api-key-env", "Environment variable with its API key.")
 @options.CONFIG
 @JSON
-@pass_app
-def check(
-    app: App,
-    /,
-    name: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
-    config: Path | None,
-    as_json: bool,
-) -> None:
+@pass_given
+def check(app: App, given: Given) -> None:
     """Try an endpoint in about ten calls: what it can do, and the settings to use.
 
     Schemas, seeds, tools, log probabilities, caching, limits, long prompts, speed and price are
@@ -130,18 +122,18 @@ def check(
     from tfgrpo.connect import check_model
     from tfgrpo.settings import Settings, build
 
-    project = options.open_project(app, config)
-    given = {"model": name, "base_url": base_url, "api_key_env": api_key_env}
-    project.require_trust(given)
+    project = app.project(given.config)
+    named = {"model": given.name, **given.of("base_url", "api_key_env")}
+    project.require_trust(named)
     table = project.table("model")
-    if not any((*given.values(), table.get("model"), table.get("base_url"))):
+    if not any((*named.values(), table.get("model"), table.get("base_url"))):
         raise click.UsageError("name what to try: --base-url URL, or --model NAME")
-    build(Settings, given, table)  # so that what is wrong is said in the words of the settings
-    work = check_model([given, table], os.environ, project.table("prices"))
+    build(Settings, named, table)  # so that what is wrong is said in the words of the settings
+    work = check_model([named, table], os.environ, project.table("prices"))
     report, notes = asyncio.run(work)
     for note in notes:
         printing.echo(f"note: {note}", err=True)
-    printing.answer(app, report.as_json(), _check_lines(report), as_json)
+    printing.answer(app, report.as_json(), _check_lines(report), given.as_json)
 
 
 def _check_lines(report: EndpointReport) -> Iterator[str]:
@@ -156,20 +148,15 @@ def _check_lines(report: EndpointReport) -> Iterator[str]:
         verdict = printing.style(one.verdict, fg=colours.get(one.verdict))
         detail = f"  {printing.style(printing.shown(one.detail), dim=True)}" if one.detail else ""
         yield f"  {one.name.ljust(wide)}  {verdict}{detail}"
-    cost = money(report.dollars)
     tokens = f"{report.prompt_tokens:,} tokens in, {report.completion_tokens:,} out"
-    yield printing.style(f"{report.calls} calls, {tokens}, {cost}", dim=True)
+    yield printing.style(f"{report.calls} calls, {tokens}, {money(report.dollars)}", dim=True)
     if report.provider is not None and report.provider.note:
         yield ""
-        line = printing.words(f"{report.provider.title}: {report.provider.note}")
-        yield from printing.wrap(line)
-    yield ""
-    yield "settings for tfgrpo.toml:"
-    yield ""
+        yield from printing.wrapped(f"{report.provider.title}: {report.provider.note}")
+    yield from ("", "settings for tfgrpo.toml:", "")
     yield from settings_toml(report.settings).splitlines()
     if report.prices:
-        yield ""
-        yield from settings_toml(report.prices, "prices").splitlines()
+        yield from ("", *settings_toml(report.prices, "prices").splitlines())
 
 
 @model.command()

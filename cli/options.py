@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from tfgrpo.cli.flags import Decorator, flag, option, together
+from tfgrpo.cli.flags import Decorator, flag, option, path, together
 from tfgrpo.cli.start_context import BRANCH, App
-
-if TYPE_CHECKING:
-    from tfgrpo.project import Project
 
 CONFIG = option(
     "--config",
     "Settings file; by default tfgrpo.toml next to the store.",
-    type=click.Path(path_type=Path),
+    type=path(),
 )
 BUDGET = option("--budget", "Stop before spending more than this: 5.00 (US dollars) or 200000tok.")
 INSPECT = option(
-    "--inspect",
+    "--inspect FILE[@TASK]",
     "In place of DATA: a task of inspect_ai, with its samples, solver and scorers.",
-    metavar="FILE[@TASK]",
 )
 FLAGS = {"fields": "field", "run": "agent"}
 """Settings whose options are not called as they are."""
@@ -58,8 +55,9 @@ DEFAULTS = {
 """Defaults that are told in other words than the record's; an empty one is not told."""
 
 
-def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
-    """Gives a command the `shared` settings, and of `train` or `eval` all or its `own`."""
+def from_settings(*kinds: str, own: Collection[str] = (), also: Collection[str] = ()) -> Decorator:
+    """Gives a command the `shared` settings, and of `train` or `eval` all or its `own`, as one
+    mapping `settings`, in which options of its own that are settings `also` are."""
     from json import loads
 
     records = loads(Path(__file__).with_name("setting_options.json").read_text())
@@ -71,8 +69,15 @@ def from_settings(*kinds: str, own: Collection[str] = ()) -> Decorator:
 
     def added(command: Any) -> Any:
         there = {name for one in getattr(command, "__click_params__", ()) for name in one.opts}
-        own = (one for name, one in listed.items() if f"--{name.replace('_', '-')}" not in there)
-        return together(*own)(command)
+        for name in [name for name in listed if f"--{name.replace('_', '-')}" in there]:
+            del listed[name]
+
+        @wraps(command)
+        def called(*args: Any, **given: Any) -> Any:
+            settings = {name: given.pop(name) for name in (*listed, *also)}
+            return command(*args, settings=settings, **given)
+
+        return together(*listed.values())(called)
 
     return added
 
@@ -130,20 +135,6 @@ def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
         f"{revisions[0]} is a version, where a file of problems is expected",
         hint=f"tfgrpo {verb} {files} --library {library}{control}",
     )
-
-
-def open_project(app: App, config: Path | None) -> Project:
-    """The project of the store, or of this folder where there is none."""
-    from tfgrpo import project
-    from tfgrpo.cli import trust
-    from tfgrpo.store.errors import StoreError
-
-    trust.ask_on_a_terminal()
-    try:
-        root = app.root
-    except StoreError:
-        root = Path.cwd()
-    return project.open_project(root, config)
 
 
 def read_flags(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -47,21 +47,12 @@ class Word(NamedTuple):
     strike: bool = False
     glue: bool = False
 
-    def styled(self) -> str:
-        """The word with its colours."""
-        if self.fg or self.dim or self.bold or self.strike:
-            return self.look(self.text)
-        return self.text
-
-    def look(self, text: str) -> str:
-        """A text with the word's colours."""
-        return style(
-            text,
-            fg=self.fg,
-            dim=self.dim or None,
-            bold=self.bold or None,
-            strikethrough=self.strike or None,
-        )
+    def styled(self, part: str | None = None) -> str:
+        """The text, or a part of it, with the word's colours."""
+        text = self.text if part is None else part
+        look = {"fg": self.fg, "dim": self.dim, "bold": self.bold, "strikethrough": self.strike}
+        worn = {name: value for name, value in look.items() if value}
+        return style(text, **worn) if worn else text
 
 
 def width() -> int:
@@ -117,7 +108,7 @@ def colour() -> bool | None:
 def echo(line: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Prints a line. All that commands print goes through here, and only our colours get
     through."""
-    click.echo(safe(line).replace(f";{OURS}m", "m"), err=err, nl=nl, color=colour())
+    click.echo(_coloured(line), err=err, nl=nl, color=colour())
 
 
 def echo_each(lines: Iterable[str], *, err: bool = False) -> None:
@@ -159,7 +150,6 @@ def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]
     fresh = True
     for word in line:
         text, glue, at, size = word.text, word.glue, 0, len(word.text)
-        plain = word.styled() is text
         while at < size or not size:
             space = 0 if fresh or glue else 1
             end = at + room - space
@@ -176,7 +166,7 @@ def wrap(line: Iterable[Word], *, first: str = "", indent: int = 0) -> list[str]
                     end = text.find(" ", at)
                     end = size if end < 0 else end
             piece = text[at:end]
-            current += (" " if space else "") + (piece if plain else word.look(piece))
+            current += (" " if space else "") + word.styled(piece)
             room -= space + end - at
             at, size = end + 1, size or -1
             fresh = glue = False
@@ -195,14 +185,13 @@ def word_diff(before: str, after: str) -> list[Word]:
     coloured = colourful()
     line: list[Word] = []
     for kind, text in pieces(before, after):
+        removed = kind == "removed"
         if kind == "kept":
-            line.extend(words(text))
+            line += words(text)
         elif coloured:
-            removed = kind == "removed"
-            line.extend(words(text, fg="red" if removed else "green", strike=removed))
+            line += words(text, fg="red" if removed else "green", strike=removed)
         else:
-            marks = ("[-", "-]") if kind == "removed" else ("{+", "+}")
-            line.extend(words(f"{marks[0]}{text}{marks[1]}"))
+            line += words(f"[-{text}-]" if removed else f"{{+{text}+}}")
     return line
 
 
@@ -210,6 +199,11 @@ def colourful() -> bool:
     """Whether colours will be seen."""
     wanted = colour()
     return sys.stdout.isatty() if wanted is None else wanted
+
+
+def dated(microseconds: int) -> str:
+    """A time as date and minute, and how long ago that was."""
+    return f"{when(microseconds)} ({age(microseconds)})"
 
 
 def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
@@ -229,19 +223,20 @@ def first(items: Iterable[T], number: int | None) -> Iterator[T]:
 def emit(app: App, lines: Iterable[str]) -> None:
     """Prints lines as they come, through a pager when they are more than the terminal holds."""
     lines = iter(lines)
-    if not app.pager or not sys.stdout.isatty():
-        _echo_all(lines)
-        return
-    lines_held: list[str] = []
-    import shutil
+    if app.pager and sys.stdout.isatty():
+        import shutil
 
-    room = shutil.get_terminal_size().lines - 2
+        room = shutil.get_terminal_size().lines - 2
+        begin = list(islice(lines, room + 1))
+        if len(begin) > room:
+            page(_coloured(line) + "\n" for line in chain(begin, lines))
+        else:
+            echo_each(begin)
+        return
+    strip = not colourful()  # as `echo` does; what is the same for all lines is asked once
     for line in lines:
-        lines_held.append(line)
-        if len(lines_held) > room:
-            page(_chain(lines_held, lines))
-            return
-    echo_each(lines_held)
+        sys.stdout.write((click.unstyle(_coloured(line)) if strip else _coloured(line)) + "\n")
+        sys.stdout.flush()  # what comes next may be long in coming
 
 
 def page(texts: Iterable[str]) -> None:
@@ -273,20 +268,8 @@ def page(texts: Iterable[str]) -> None:
             process.wait()
 
 
-def _echo_all(lines: Iterator[str]) -> None:
-    """Does what `echo` does for each line; what is the same for all of them is asked once."""
-    stream = sys.stdout
-    strip = not colourful()
-    for line in lines:
-        line = safe(line).replace(f";{OURS}m", "m")
-        stream.write((click.unstyle(line) if strip else line) + "\n")
-        stream.flush()  # what comes next may be long in coming
-
-
-def _chain(lines_held: list[str], rest: Iterator[str]) -> Iterator[str]:
-    for lines in (lines_held, rest):
-        for line in lines:
-            yield safe(line).replace(f";{OURS}m", "m") + "\n"
+def _coloured(line: str) -> str:
+    return safe(line).replace(f";{OURS}m", "m")
 
 
 def warn(lines: Iterable[str]) -> None:
@@ -315,14 +298,14 @@ def emit_json_list(values: Iterable[object]) -> None:
 
 
 def answer(app: App, value: object, lines: Iterable[str], as_json: bool) -> None:
-    """Prints what a command answers: as JSON for programs (an iterator as a list whose items come
-    as they are made), or as lines for people."""
+    """Prints what a command answers: as JSON for programs (what a function makes; an iterator as a
+    list whose items come as they are made), or as lines for people."""
     if not as_json:
         emit(app, lines)
     elif isinstance(value, Iterator):
         emit_json_list(value)
     else:
-        emit_json(value)
+        emit_json(value() if callable(value) else value)
 
 
 def emit_csv(rows: Iterable[Mapping[str, object]]) -> None:

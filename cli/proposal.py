@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import checkout, printing
-from tfgrpo.cli.edit import edited, forget, read_file
-from tfgrpo.cli.flags import JSON, flag, option
+from tfgrpo.cli import printing
+from tfgrpo.cli.add_modify_edit import edited, forget, read_file
+from tfgrpo.cli.flags import FORCE, JSON, flag, many, option, path
 from tfgrpo.cli.help import ListingGroup
-from tfgrpo.cli.start_context import App, Given, force_option, pass_app, pass_given
+from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.terminal_safe import shown
 
 if TYPE_CHECKING:
@@ -80,24 +79,19 @@ def show(app: App, id: str, as_json: bool) -> None:
 
 @proposal.command()
 @click.argument("id")
-@option(
-    "--only",
-    "Take only this change; the others are left open; repeatable.",
-    multiple=True,
-    metavar="LABEL",
-)
+@many("--only LABEL", "Take only this change; the others are left open; repeatable.", "only")
 @click.argument("labels", nargs=-1)
 @flag("--edit", "Write the texts in your editor first.", name="in_editor")
 @option(
     "-F, --file",
     "Read this edited file instead of opening an editor.",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=path(exists=True, dir_okay=False),
 )
 @option("--why", "Why; recorded with the decision.")
 @option("--ours", "On conflict, keep the branch's text.", name="take", flag_value="ours")
 @option("--theirs", "On conflict, take the proposal's.", name="take", flag_value="theirs")
 @JSON
-@force_option
+@FORCE
 @pass_given
 def accept(app: App, given: Given) -> None:
     """Bring a proposal into the branch that it was made for, as one version.
@@ -143,23 +137,17 @@ def accept(app: App, given: Given) -> None:
     printing.echo(
         f"accepted {taken} of proposal {done.id}: {done.target} is at {done.version}{more}"
     )
-    if app.store.head.branch == done.target:
-        checkout.materialise(app)
+    app.has_moved(done.target)
 
 
 @proposal.command()
 @click.argument("id")
 @option("--why", "Why; the controller of later trainings is told.", required=True)
-@option(
-    "--only",
-    "Turn only this change down; the others are left open; repeatable.",
-    multiple=True,
-    metavar="LABEL",
-)
+@many("--only LABEL", "Turn only this change down; the others are left open; repeatable.", "only")
 @JSON
-@force_option
-@pass_app
-def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool) -> None:
+@FORCE
+@pass_given
+def reject(app: App, given: Given) -> None:
     """Turn a proposal down. Later trainings do not try again what was turned down.
 
     Once nothing of it is open its branch is called rejected/…; nothing is deleted.
@@ -171,12 +159,12 @@ def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool)
     """
     from tfgrpo.improvement.proposals import reject as reject_proposal
 
-    done = reject_proposal(app.store, id, why=why, only=only or None)
-    if as_json:
+    done = reject_proposal(app.store, given.id, why=given.why, only=given.only or None)
+    if given.as_json:
         printing.emit_json(as_object(done))
         return
     left = f"; {printing.plural(len(done.waiting), 'change')} still open" if done.waiting else ""
-    what = f"{printing.plural(len(only), 'change')} of proposal" if only else "proposal"
+    what = f"{printing.plural(len(given.only), 'change')} of proposal" if given.only else "proposal"
     printing.echo(f"turned down {what} {done.id}: {done.target} is as it was{left}")
 
 
@@ -184,7 +172,7 @@ def reject(app: App, /, id: str, why: str, only: tuple[str, ...], as_json: bool)
 @click.argument("id")
 @option("--why", "Why; recorded.")
 @JSON
-@force_option
+@FORCE
 @pass_app
 def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
     """Take the decision about a proposal back: it waits again.
@@ -208,7 +196,7 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
         change = f"{proposal.target} is at {tip}, without {version}" if version else ""
         printing.echo(f"proposal {proposal.id} waits again" + (f": {change}" if change else ""))
     if version is not None and app.store.head.branch == proposal.target:
-        checkout.materialise(app)
+        app.write_library()
 
 
 def as_object(proposal: Proposal) -> dict[str, Any]:

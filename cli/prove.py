@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from tfgrpo.cli import options, printing
+from tfgrpo.cli.cost import dollars, print_figures
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.help import SectionedCommand
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.start_context import App, Given, pass_given
 from tfgrpo.wording import with_bounds
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=SectionedCommand)
-@options.from_settings("shared")
+@options.from_settings("shared", also=("data", "epochs", "batch_size", "group_size"))
 @click.argument("what", metavar="FILE | REVISION")
 @option("--data", "Problems to prove it on; by default data in [train].")
 @option("--epochs", "Passes over the data, at most.  [12]", type=int)
@@ -33,19 +33,8 @@ if TYPE_CHECKING:
 @options.estimate
 @JSON
 @options.CONFIG
-@pass_app
-def prove(
-    app: App,
-    /,
-    what: str,
-    budget: str | None,
-    new: bool,
-    estimate: bool,
-    details: bool,
-    as_json: bool,
-    config: Path | None,
-    **values: Any,
-) -> None:
+@pass_given
+def prove(app: App, given: Given) -> None:
     """Test each experience of a library on your model and your problems, and keep what helps.
 
     The library is that of a REVISION here, or of a FILE that `import` reads. Each experience is
@@ -63,29 +52,28 @@ def prove(
       tfgrpo prove HEAD --data problems.jsonl --estimate
     """
     from tfgrpo import interchange
-    from tfgrpo.cli import cost, export_import
+    from tfgrpo.cli import export_import
     from tfgrpo.learn.prove import Wanted, bring_in, estimate_trial, offered, plan_trial, stem_of
 
-    store, project = app.store, options.open_project(app, config)
+    store, project, what = app.store, app.project(given.config), given.what
     document = interchange.read(Path(what)) if os.path.isfile(what) else None
     stem = stem_of(Path(what).stem if document else what)
-    base = store.version(0)
-    wanted = Wanted(() if document else (store.resolve(what),), stem, base, budget, new)
-    plan = plan_trial(store, project, options.read_flags(values), wanted)
+    versions = () if document else (store.resolve(what),)
+    wanted = Wanted(versions, stem, store.version(0), given.budget, given.new)
+    plan = plan_trial(store, project, options.read_flags(given.settings), wanted)
     printing.warn(plan.warnings)
-    if document and not as_json:
+    if document and not given.as_json:
         export_import.say_who_signed(app, document)
-    if estimate:
+    if given.estimate:
         library = offered(document) if document else store.library(wanted.versions[0])
-        figures = estimate_trial(store, plan, library)
-        cost.print_figures(figures, details=details, as_json=as_json)
+        print_figures(estimate_trial(store, plan, library), given)
         return
-    if details:
+    if given.details:
         raise click.UsageError("--details needs --estimate")
     if document:
         wanted = wanted._replace(versions=(bring_in(store, document, stem),))
-    proof = run_trial(app, project, plan, wanted, quiet=as_json)
-    if as_json:
+    proof = run_trial(app, project, plan, wanted, quiet=given.as_json)
+    if given.as_json:
         signed = export_import.signature_object(app, document) if document else {}
         printing.emit_json({**proof_object(proof), **signed})
     else:
@@ -96,16 +84,14 @@ def run_trial(
     app: App, project: Project, plan: RunPlan, wanted: Wanted, *, quiet: bool = False
 ) -> Proof:
     """Does a trial, showing how it goes unless `quiet`."""
-    from tfgrpo.cli import interrupts
+    from tfgrpo.cli import live_display
     from tfgrpo.learn.prove import do_trial, ready_trial
-    from tfgrpo.notices import OnProgress, ignore
+    from tfgrpo.notices import ignore
 
     ready = ready_trial(app.store, project, plan, wanted)
-
-    def work(report: OnProgress) -> Coroutine[Any, Any, Proof]:
-        return do_trial(app.store, project, ready, ignore if quiet else report)
-
-    return interrupts.watched(app.store, work, interrupts.RESUMES)
+    return live_display.watched(
+        app.store, lambda report: do_trial(app.store, project, ready, ignore if quiet else report)
+    )
 
 
 def proof_object(proof: Proof) -> dict[str, object]:
@@ -124,17 +110,11 @@ def proof_object(proof: Proof) -> dict[str, object]:
 
 def show(app: App, proof: Proof) -> None:
     """Prints what a proof came to, and where it is."""
-    from tfgrpo.cli.cost import dollars
     from tfgrpo.learn.prove import sorted_results
 
     helps = [one for one in proof.tried if one.judged.verdict == "helps"]
     rows = [
-        (
-            one.judged.verdict,
-            with_bounds(*one.judged[1:4]),
-            str(one.judged.pairs),
-            one.text,
-        )
+        (one.judged.verdict, with_bounds(*one.judged[1:4]), str(one.judged.pairs), one.text)
         for one in sorted_results(proof.tried)
     ]
     printing.emit(app, printing.table(rows, header=("verdict", "effect", "pairs", "experience")))

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tfgrpo.author import default_author, default_signer
-from tfgrpo.store.address import (
-    FILE,
-    FOLDER,
-    anchor,
-    find_file,
-    is_address,
-    named_by,
-    project_folder,
-    project_root,
-)
+from tfgrpo.store import address
 from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:
@@ -30,8 +21,8 @@ if TYPE_CHECKING:
 
     from click.shell_completion import CompletionItem
 
+    from tfgrpo.project import Project
     from tfgrpo.store.store import Store
-
 
 NEW_BRANCH = "`tfgrpo checkout main` switches to one, `tfgrpo checkout -b NAME HEAD` creates one"
 SWITCH = "switch to one with `tfgrpo switch main`"
@@ -44,7 +35,7 @@ class App:
 
     def __init__(self, store: str | None, *, pager: bool = True) -> None:
         self.pager = pager
-        self._named = str(named_by(store)) if store else None
+        self._named = str(address.named_by(store)) if store else None
         self._store: Store | None = None
         self._forced = False
         self.unchecked = False
@@ -54,17 +45,17 @@ class App:
     @property
     def named(self) -> Path | None:
         """The store file that --store names, or what stands for a database on this machine."""
-        return None if self._named is None else anchor(self._named)
+        return None if self._named is None else address.anchor(self._named)
 
     @property
     def is_shared(self) -> bool:
         """Whether the store is in a database."""
-        return self._named is not None and is_address(self._named)
+        return self._named is not None and address.is_address(self._named)
 
     @property
     def path(self) -> Path:
         """The store's file: the one named, else the nearest. Raises StoreError."""
-        return anchor(self.location)
+        return address.anchor(self.location)
 
     @property
     def file(self) -> str:
@@ -74,14 +65,18 @@ class App:
     @property
     def location(self) -> str:
         """What opens the store: its file, or the address of a database without the password."""
-        return self._named or find_file(os.getcwd())
+        return self._named or address.find_file(os.getcwd())
 
     @property
     def new_path(self) -> Path:
         """Where a new store would be made."""
         from pathlib import Path
 
-        return anchor(self._named) if self._named else Path.cwd() / FOLDER / FILE
+        return (
+            address.anchor(self._named)
+            if self._named
+            else Path.cwd() / address.FOLDER / address.FILE
+        )
 
     @property
     def new_file(self) -> str:
@@ -91,11 +86,11 @@ class App:
     @property
     def root(self) -> Path:
         """The folder the store belongs to: where `tfgrpo.toml` is looked for."""
-        return project_root(self.path)
+        return address.project_root(self.path)
 
     def author(self) -> str:
         """Who signs what is recorded; asked for only by what records something."""
-        return default_author(project_folder(self.file))
+        return default_author(address.project_folder(self.file))
 
     @property
     def store(self) -> Store:
@@ -123,7 +118,7 @@ class App:
     def adopt(self, store: Store) -> None:
         """Uses a store that was just made or opened."""
         self._store = store
-        store.signer = default_signer(project_folder(store.file))
+        store.signer = default_signer(address.project_folder(store.file))
         if self._forced:
             self.force()
 
@@ -142,6 +137,33 @@ class App:
             self._store.close()
         self.adopt(Store.init(self.new_file, author=self.author))
         return self.store
+
+    def project(self, config: Path | None = None) -> Project:
+        """The project of the store, or of this folder where there is none; on a terminal it is
+        asked for trust."""
+        from pathlib import Path
+
+        from tfgrpo.cli import trust
+        from tfgrpo.project import open_project
+        from tfgrpo.store.errors import StoreError
+
+        trust.ask_on_a_terminal()
+        try:
+            root = self.root
+        except StoreError:
+            root = Path.cwd()
+        return open_project(root, config)
+
+    def write_library(self, format_: str = "json", output: str | None = None) -> str:
+        """Writes the library at HEAD for inference; returns where."""
+        from tfgrpo.hand_edits import write_library
+
+        return write_library(self.store, format_, output)
+
+    def has_moved(self, branch: str) -> None:
+        """Writes the library anew where HEAD is on a branch that was moved."""
+        if self.store.head.branch == branch:
+            self.write_library()
 
     def force(self) -> None:
         """Lets protected names move for as long as this command runs."""
@@ -162,6 +184,10 @@ pass_app = click.make_pass_decorator(App)
 class Given(SimpleNamespace):
     """The arguments and options of a command, by name."""
 
+    def of(self, *names: str) -> dict[str, Any]:
+        """Some of them."""
+        return {name: getattr(self, name) for name in names}
+
 
 def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
     """Gives a command the store, and its arguments and options as one record."""
@@ -171,22 +197,6 @@ def pass_given(command: Callable[[App, Given], None]) -> Callable[..., None]:
         command(app, Given(**given))
 
     return pass_app(called)
-
-
-def _force(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.ensure_object(App).force()
-
-
-force_option = click.option(
-    "-f",
-    "--force",
-    is_flag=True,
-    expose_value=False,
-    callback=_force,
-    help="Also move protected branches and tags.",
-)
-"""For every verb that moves names and has no other use for --force."""
 
 
 class Finite(click.types.FloatParamType):

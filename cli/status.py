@@ -9,7 +9,7 @@ import click
 
 from tfgrpo.cli import printing as text
 from tfgrpo.cli.flags import JSON, flag, option
-from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.cli.start_context import REVISION, App, Given, pass_given
 from tfgrpo.runs.run_issues import issue_counts, report
 from tfgrpo.store.history.log_filter import subject
 from tfgrpo.store.history.name_moves import protected
@@ -36,10 +36,8 @@ if TYPE_CHECKING:
     default=5,
 )
 @JSON
-@pass_app
-def status(
-    app: App, revision: str | None, short: bool, verbose: bool, number: int, as_json: bool
-) -> None:
+@pass_given
+def status(app: App, given: Given) -> None:
     """Show where HEAD is, whether its branch is protected, how far it is from its remote's branch
     as of the last fetch, the size of the library, what an agent's Python runs in here, and any
     running or unfinished runs. With -v, REVISION is what the figures are of.
@@ -50,17 +48,17 @@ def status(
       tfgrpo status -v --json
       tfgrpo status -v v1
     """
-    if revision is not None and not verbose:
+    if given.revision is not None and not given.verbose:
         raise click.UsageError(
-            f"what is {revision}? `tfgrpo status -v {revision}` has a library in figures, "
-            f"`tfgrpo show {revision}` its texts"
+            f"what is {given.revision}? `tfgrpo status -v {given.revision}` has a library in "
+            f"figures, `tfgrpo show {given.revision}` its texts"
         )
     store = app.store
     figures = None
-    if verbose:
+    if given.verbose:
         from tfgrpo.store.history.blame import stats
 
-        figures = stats(store, store.resolve(revision or "HEAD"))
+        figures = stats(store, store.resolve(given.revision or "HEAD"))
     head = store.head
     library = store.library(head.version)
     runs = [(run, store.runs.state(run)) for run in store.runs.listed()]
@@ -72,7 +70,7 @@ def status(
     guarded = protected(store, "branch")
     apart = apart_from_remote(store, head.branch) if head.branch else None
     sandbox = known_strength()
-    if as_json:
+    if given.as_json:
         text.emit_json(
             {
                 "store": app.location,
@@ -97,7 +95,7 @@ def status(
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
     note = ", protected: it moves only with --force" if head.branch in guarded else ""
     text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{note}")
-    if short:
+    if given.short:
         return
     text.echo_each(text.wrapped(subject(store, head.version), first="  ", indent=2))
     if apart is not None:
@@ -124,7 +122,7 @@ def status(
         text.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
     if figures is not None:
         text.echo()
-        text.emit(app, _figures(store, figures, number))
+        text.emit(app, _figures(store, figures, given.number))
 
 
 def _apart(apart: Apart) -> str:

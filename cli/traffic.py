@@ -1,4 +1,4 @@
-"""`tfgrpo traffic` and `tfgrpo feedback`: what a library does in production."""
+"""`tfgrpo traffic` and `feedback`: what a library does in production."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from tfgrpo.author import default_author
-from tfgrpo.cli import options, printing, traffic_figures
-from tfgrpo.cli.flags import COUNT, JSON, flag, option
-from tfgrpo.cli.start_context import FINITE, App, pass_app
-from tfgrpo.cli.traffic_figures import token_count
+from tfgrpo.cli import printing
+from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
+from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
 from tfgrpo.proxy.withheld_words import clean_feedback
 from tfgrpo.store.activity.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
+
+if TYPE_CHECKING:
+    from tfgrpo.store.activity.traffic import Cost, LiveFigures, MeasuredCall
 
 
 @click.command()
@@ -31,13 +34,7 @@ from tfgrpo.wording import money
 @option("--subject", "Only calls for this subject (a conversation or user).")
 @option("--arm", "Only calls in this arm of an experiment: NAME/candidate.")
 @option("--key", "Only calls with this virtual key, by its name.")
-@option(
-    "--tag",
-    "Only calls with this tag; repeatable.",
-    name="tags",
-    multiple=True,
-    metavar="NAME=VALUE",
-)
+@many("--tag NAME=VALUE", "Only calls with this tag; repeatable.", "tags")
 @option("--trace", "Only calls of this trace, by its id.")
 @flag("--failed", "Only calls that failed.")
 @flag("--feedback", "Only calls with feedback.", name="with_feedback")
@@ -45,15 +42,11 @@ from tfgrpo.wording import money
 @option("-n, --number", "Most.  [50; 5 experiences]", type=COUNT)
 @flag("--figures", "Show what the calls came to instead, in figures.")
 @option(
-    "--by",
-    "Figures by version, arm, day, user, key, model, provider, or a tag's name.",
-    metavar="DIMENSION",
+    "--by DIMENSION", "Figures by version, arm, day, user, key, model, provider, or a tag's name."
 )
 @JSON
-@pass_app
-def traffic(
-    app: App, /, call: str | None, since: str, subject: str | None, as_json: bool, **flags: Any
-) -> None:
+@pass_given
+def traffic(app: App, given: Given) -> None:
     """List the calls that went through the proxy, or show one with its feedback.
 
     With --figures or --by: calls, errors, tokens, latency, cost and feedback, by version, arm and
@@ -68,39 +61,38 @@ def traffic(
       tfgrpo traffic --figures
       tfgrpo traffic --by day --tag team=blue
     """
-    from tfgrpo.store.activity.traffic import CallFilter, keyed
+    from tfgrpo.store.activity.traffic import CallFilter, keyed, recent_call
     from tfgrpo.store.history.log_filter import parse_time
 
-    by, number = flags.pop("by"), flags.pop("number")
-    start = parse_time(since, now=time.time_ns() // 1000)
-    flags["tags"] = tuple(map(parse_tag, flags["tags"]))
-    in_figures = flags.pop("figures") or by
+    start, number = parse_time(given.since, now=time.time_ns() // 1000), given.number
+    given.tags = tuple(map(parse_tag, given.tags))
+    in_figures = given.figures or given.by
     if in_figures:
         _refuse_others(("figures", "by", "since", "tags", "number"), "has no place with --figures")
-    elif call is not None:
+    elif given.call is not None:
         _refuse_others(("call",), "filters the list: it cannot be given with CALL")
     cost = dollars_of(app)
     with opened(app) as log:
         if in_figures:
-            calls = log.measured(start, flags["tags"])
-            if by:
-                traffic_figures.show_by(app, calls, by, cost, as_json)
+            calls = log.measured(start, given.tags)
+            if given.by:
+                show_by(app, calls, given.by, cost, given.as_json)
             else:
-                traffic_figures.show(app, calls, log.lost(), cost, number or 5, as_json)
-            return
-        if call is not None:
-            if as_json:
-                printing.emit_json(_whole(log, call, cost))
-            else:
-                printing.emit(app, _shown(log, call, cost))
-            return
-        who = (
-            None
-            if subject is None
-            else keyed(log.secret(), subject.encode(errors="surrogatepass")).hex()
-        )
-        calls = log.calls(CallFilter(since=start, subject=who, **flags), number or 50)
-        printing.answer(app, [_object(one, cost) for one in calls], _listed(calls, cost), as_json)
+                show(app, calls, log.lost(), cost, number or 5, given.as_json)
+        elif given.call is not None:
+            call = recent_call(log, given.call)
+            printing.answer(
+                app, lambda: _whole(log, call, cost), _shown(log, call, cost), given.as_json
+            )
+        else:
+            who = given.subject
+            if who is not None:
+                who = keyed(log.secret(), who.encode(errors="surrogatepass")).hex()
+            names = ("version", "library", "model", "arm", "key", "tags", "trace", "failed")
+            more = given.of(*names, "with_feedback", "below")
+            calls = log.calls(CallFilter(since=start, subject=who, **more), number or 50)
+            objects = [_object(one, cost) for one in calls]
+            printing.answer(app, objects, _listed(calls, cost), given.as_json)
 
 
 @click.command()
@@ -110,14 +102,11 @@ def traffic(
 @option("--label", "A word for what is wrong or right.")
 @option("--comment", "Anything else.")
 @option(
-    "--scale",
+    "--scale LABEL=LOW..HIGH",
     "Set the scale of a label's scores instead; the label `score` is for those without one.",
-    metavar="LABEL=LOW..HIGH",
 )
-@pass_app
-def feedback(
-    app: App, /, call: str | None, score: str | None, scale: str | None, **given: str | None
-) -> None:
+@pass_given
+def feedback(app: App, given: Given) -> None:
     """Record what became known of a call: any number of times, late as well.
 
     An application sends the same to the proxy as POST /feedback. A score is from 0 to 1 unless
@@ -132,17 +121,17 @@ def feedback(
     from tfgrpo.store.activity.traffic import checked_feedback, recent_call
 
     words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
-    if score is not None:
-        words["score"] = _score(score)
-    if scale is not None:
-        if call is not None or words:
+    if given.score is not None:
+        words["score"] = _score(given.score)
+    if given.scale is not None:
+        if given.call is not None or words:
             raise click.UsageError("--scale stands alone: it is no feedback on a call")
-        _set_scale(app, scale)
+        _set_scale(app, given.scale)
         return
-    if call is None:
+    if given.call is None:
         raise click.UsageError("name the CALL that the feedback is on")
     with opened(app) as log:
-        about = recent_call(log, call)
+        about = recent_call(log, given.call)
         id, now = about.id, time.time_ns() // 1000
         who, scales = default_author(), log.scales()
         checked = checked_feedback(id, words, author=who, time=now, scales=scales)
@@ -155,12 +144,12 @@ def _set_scale(app: App, setting: str) -> None:
     from tfgrpo.store.activity.traffic import Scale, checked_scale
 
     label, _, ends = setting.rpartition("=")
-    low, between, high = ends.partition("..")
+    low, _, high = ends.partition("..")
     try:
         scale = Scale(float(low), float(high))
     except ValueError:
-        between = ""
-    if not between or not label:
+        label = ""
+    if not label:
         raise click.UsageError(f"{setting!r} is no scale: write one as stars=1..5")
     with opened(app) as log:
         log.set_scale("" if label == "score" else label, checked_scale(label, scale))
@@ -188,7 +177,7 @@ def dollars_of(app: App) -> Cost:
     """What tells the price of a call."""
     from tfgrpo.costs.accounts import Dollars
 
-    return Dollars(options.open_project(app, None).table("prices")).of
+    return Dollars(app.project().table("prices")).of
 
 
 def parse_tag(given: str) -> tuple[str, str]:
@@ -220,10 +209,7 @@ def _call(call: CallRecord, cost: Cost) -> dict[str, Any]:
     return fields | {"dollars": cost(call)}
 
 
-def _whole(log: Traffic, id: str, cost: Cost) -> dict[str, Any]:
-    from tfgrpo.store.activity.traffic import recent_call
-
-    call = recent_call(log, id)
+def _whole(log: Traffic, call: CallRecord, cost: Cost) -> dict[str, Any]:
     content = log.content(call.id)
     return _call(call, cost) | {
         "content": None if content is None else content._asdict(),
@@ -232,28 +218,17 @@ def _whole(log: Traffic, id: str, cost: Cost) -> dict[str, Any]:
 
 
 def _listed(calls: list[ListedCall], cost: Cost) -> Iterator[str]:
-    rows = [
-        (
-            one.call.id[:17],
-            printing.age(one.call.time),
-            f"{one.call.library or ''} {one.call.version or ''}".strip(),
-            shown(one.call.arm or ""),
-            shown(one.call.model or ""),
-            str(one.call.status),
-            _tokens(one.call),
-            _price(one.call, cost),
-            f"{one.call.latency / 1000:.0f} ms",
-            "" if one.score is None else f"{one.score:.2f}",
-        )
-        for one in calls
-    ]
+    rows = []
+    for one in calls:
+        call, dollars = one.call, cost(one.call)
+        library = f"{call.library or ''} {call.version or ''}".strip()
+        price = "" if dollars is None else money(dollars)
+        score = "" if one.score is None else f"{one.score:.2f}"
+        begin = (call.id[:17], printing.age(call.time), library, shown(call.arm or ""))
+        middle = (shown(call.model or ""), str(call.status), _tokens(call), price)
+        rows.append((*begin, *middle, f"{call.latency / 1000:.0f} ms", score))
     header = ("call", "age", "library", "arm", "model", "status", "tokens", "cost", "took", "score")
     yield from printing.table(rows, header=header)
-
-
-def _price(call: CallRecord, cost: Cost) -> str:
-    dollars = cost(call)
-    return "" if dollars is None else money(dollars)
 
 
 def _tokens(call: CallRecord) -> str:
@@ -268,10 +243,7 @@ def _counted(call: CallRecord) -> str:
     return f"{token_count(call.prompt_tokens)} tokens in, {token_count(call.completion_tokens)} out"
 
 
-def _shown(log: Traffic, id: str, cost: Cost) -> Iterator[str]:
-    from tfgrpo.store.activity.traffic import recent_call
-
-    call = recent_call(log, id)
+def _shown(log: Traffic, call: CallRecord, cost: Cost) -> Iterator[str]:
     yield f"{printing.style(call.id, fg='yellow')}  {printing.when(call.time)}  {call.route}"
     yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
     yield (
@@ -309,3 +281,73 @@ def _feedback(one: Feedback) -> str:
         if value:
             parts.append(f"{name} {shown(value)}")
     return f"feedback {printing.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"
+
+
+def show(
+    app: App, calls: list[MeasuredCall], lost: int, cost: Cost, number: int, as_json: bool
+) -> None:
+    """Prints calls in figures: by version, by arm, and by `number` experiences of their prompts."""
+    from tfgrpo.store.activity.traffic import by_dimension, by_experience
+
+    store = app.store
+
+    def library_of(digest: str) -> list[str]:
+        try:
+            return [experience.id for experience in store.library(digest)]
+        except TfgrpoError:  # of another store, or redacted away
+            return []
+
+    parts = {
+        "versions": by_dimension(calls, "version", cost),
+        "arms": sorted(by_dimension(calls, "arm", cost)),
+        "experiences": by_experience(calls, library_of),
+    }
+    if as_json:
+        listed = {name: [one._asdict() for one in part] for name, part in parts.items()}
+        printing.emit_json({**listed, "lost": lost})
+        return
+    texts = {e.id: shown(e.text)[:40] for e in store.library("HEAD")}
+
+    def lines() -> Iterator[str]:
+        yield from _table("version", parts["versions"], {})
+        if parts["arms"]:
+            yield from _table("arm", parts["arms"], {})
+        yield from _table("experience", parts["experiences"][:number], texts)
+        if lost:
+            yield f"{printing.plural(lost, 'call')} lost with workers that were killed"
+
+    printing.emit(app, lines())
+
+
+def show_by(app: App, calls: list[MeasuredCall], by: str, cost: Cost, as_json: bool) -> None:
+    """Prints calls in figures by one dimension."""
+    from tfgrpo.store.activity.traffic import by_dimension
+
+    groups = by_dimension(calls, by, cost)
+    printing.answer(app, [one._asdict() for one in groups], _table(shown(by), groups, {}), as_json)
+
+
+def _table(title: str, figures: list[LiveFigures], names: dict[str, str]) -> Iterator[str]:
+    rows = []
+    for one in figures:
+        times = (f"{one.p50 / 1000:.0f}", f"{one.p95 / 1000:.0f}", f"{one.added / 1000:.2f}")
+        tokens = map(token_count, (one.prompt_tokens, one.completion_tokens))
+        price = "" if one.dollars is None else _sum(one)
+        score = "" if one.score is None else f"{one.score:.3f} ({one.scored})"
+        counts = (str(one.calls), str(one.errors))
+        rows.append((names.get(one.name, one.name), *counts, *tokens, *times, price, score))
+    head = ("calls", "errors", "tokens in", "out", "p50 ms", "p95", "added", "cost", "score")
+    yield from printing.table(rows, header=(title, *head))
+
+
+def _sum(one: LiveFigures) -> str:
+    """What calls cost together: more than the sum that is known, where some prices are not."""
+    known = one.calls - one.unpriced
+    if not known:
+        return "unknown"
+    return money(one.dollars) + (f" + {one.unpriced} unknown" if one.unpriced else "")
+
+
+def token_count(tokens: int | None) -> str:
+    """How many tokens, or that nobody knows."""
+    return "?" if tokens is None else str(tokens)

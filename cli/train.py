@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import checkout, cost, options, printing
-from tfgrpo.cli.flags import flag, option
+from tfgrpo.cli import cost, options, printing
+from tfgrpo.cli.flags import FORCE, flag, option
 from tfgrpo.cli.help import SectionedCommand
-from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
+from tfgrpo.cli.start_context import RUN, App, Given, pass_given
 from tfgrpo.learn.next_commands import next_steps
 from tfgrpo.store.errors import StoreError
 from tfgrpo.wording import span
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 @options.from_settings("shared", "train")
 @click.argument("data", required=False)
 @option("--run", "Name of the run; by default run in [train], or the name of DATA.", name="name")
-@option("--resume", "Resume this run, with its recorded settings.", type=RUN, metavar="RUN")
+@option("--resume RUN", "Resume this run, with its recorded settings.", type=RUN)
 @flag("--new", "Start a new run even if one like it exists.")
 @flag("--keep-going", "Go on even if the first attempts are all right, or all wrong.")
 @flag(
@@ -43,25 +42,10 @@ if TYPE_CHECKING:
 @options.estimate
 @flag("--json", "With --estimate: output JSON.", name="as_json")
 @options.BUDGET
-@force_option
+@FORCE
 @options.CONFIG
-@pass_app
-def train(
-    app: App,
-    /,
-    data: str | None,
-    name: str | None,
-    resume: str | None,
-    new: bool,
-    keep_going: bool,
-    workers: bool,
-    estimate: bool,
-    details: bool,
-    as_json: bool,
-    budget: str | None,
-    config: Path | None,
-    **values: Any,
-) -> None:
+@pass_given
+def train(app: App, given: Given) -> None:
     """Learn a library from the problems in DATA, a JSONL file of problems and answers.
 
     Each step rolls out a group of attempts for every problem in a batch, scores them, asks which
@@ -78,13 +62,13 @@ def train(
       tfgrpo train problems.jsonl --epochs 1 --batch-size 8
       tfgrpo train problems.jsonl --model mine --base-url http://127.0.0.1:8000/v1
     """
-    if as_json and not estimate:
+    if given.as_json and not given.estimate:
         raise click.UsageError(
             "--json needs --estimate; `tfgrpo runs --json` prints a finished run"
         )
-    if workers:
+    if given.workers:
         queue_address(app.location)  # which a file has none of
-    if details and not estimate:
+    if given.details and not given.estimate:
         raise click.UsageError("--details needs --estimate")
     from tfgrpo.learn.run_estimate import estimate_run
     from tfgrpo.learn.run_setup import RunChoice, plan_choice, ready_run, run_budget
@@ -92,23 +76,22 @@ def train(
     there = _has_store(app)
     if not there:
         app.pretend()
-    project = options.open_project(app, config)
-    given = {"data": data, **options.read_flags(values)}
-    choice = RunChoice(name, resume, new, budget, keep_going)
-    if estimate:
-        plan, run = plan_choice(app.store, project, given, choice)
+    project = app.project(given.config)
+    settings = {"data": given.data, **options.read_flags(given.settings)}
+    choice = RunChoice(given.name, given.resume, given.new, given.budget, given.keep_going)
+    if given.estimate:
+        plan, run = plan_choice(app.store, project, settings, choice)
         printing.warn(plan.warnings)
         if plan.chosen:
             printing.echo(plan.chosen, err=True)
-        run_budget(app.store, project, budget, plan.prices)
-        figures = estimate_run(app.store, plan, run)
-        cost.print_figures(figures, details=details, as_json=as_json)
+        run_budget(app.store, project, given.budget, plan.prices)
+        cost.print_figures(estimate_run(app.store, plan, run), given)
         return
     make = None if there else app.make_store
-    ready = ready_run(app.store, project, given, choice, new_store=make)
+    ready = ready_run(app.store, project, settings, choice, new_store=make)
     if not there:
         printing.echo(f"made an empty library at {app.location}")
-    _work(app, project, ready, workers=workers)
+    _work(app, project, ready, workers=given.workers)
 
 
 def _has_store(app: App) -> bool:
@@ -123,23 +106,19 @@ def _has_store(app: App) -> bool:
 
 
 def _work(app: App, project: Project, ready: ReadyRun, *, workers: bool) -> None:
-    from tfgrpo.cli import interrupts, live_display
+    from tfgrpo.cli import live_display
     from tfgrpo.learn.loop import plan_steps
     from tfgrpo.learn.run import run_to_end
+    from tfgrpo.workers.hand_out import run_with_workers
 
     run = ready.run
     if app.store.runs.state(run) == "finished":
         printing.echo(f"run {run.name} is finished; --new begins another")
     with live_display.Reporter(app.store) as report:
         try:
-            if workers:
-                from tfgrpo.workers.hand_out import run_with_workers
-
-                work = run_with_workers(app.store, project, ready, on_progress=report)
-            else:
-                work = run_to_end(app.store, project, ready, on_progress=report)
-            result = interrupts.run(work)
-        except interrupts.Interrupted as stop:
+            begin = run_with_workers if workers else run_to_end
+            result = live_display.run(begin(app.store, project, ready, on_progress=report))
+        except live_display.Interrupted as stop:
             report.close()
             if not app.store.runs.is_on_record(run):
                 printing.echo("interrupted before the first answer: nothing is on record")
@@ -185,7 +164,7 @@ def _tell(app: App, result: TrainResult) -> None:
     if result.nothing_learned is not None:
         learned = f"the library is as it was, after {versions}"
     if store.head.branch == run.branch and store.head.version.number == final.number:
-        path = checkout.materialise(app)
+        path = app.write_library()
         printing.echo(f"{learned}; {name} is checked out ({span(result.seconds)})")
         printing.echo(f"wrote {path}")
     else:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import flag
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.flags import flag, path
+from tfgrpo.cli.start_context import App, Given, pass_given
 
 if TYPE_CHECKING:
     from tfgrpo.trust.permissions import Permissions
 
 
 @click.command()
-@click.argument("place", required=False, metavar="[FOLDER | FILE]", type=click.Path(path_type=Path))
+@click.argument("place", required=False, metavar="[FOLDER | FILE]", type=path())
 @flag("--show", "Show what would be allowed; change nothing.")
 @flag("--revoke", "Take back all trust in the folder.")
 @flag("-y, --yes", "Do not ask.")
 @flag("--json", "With --show: output JSON.", name="as_json")
-@pass_app
-def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_json: bool) -> None:
+@pass_given
+def trust(app: App, given: Given) -> None:
     """Allow a folder to do what its settings, rubrics, runs and remotes say.
 
     Settings can run code or send something away: a model's address, the variable with its key, a
@@ -42,16 +42,16 @@ def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_
       tfgrpo trust --show
       tfgrpo trust --yes
     """
-    if as_json and not show:
+    if given.as_json and not given.show:
         raise click.UsageError("--json needs --show")
     from tfgrpo.trust import trusted_folders
 
-    folder, sources = _sources(app, place)
-    if revoke:
+    folder, sources = _sources(app, given.place)
+    if given.revoke:
         entries = trusted_folders.revoke(folder)
         printing.echo(f"revoked {entries} {'entry' if entries == 1 else 'entries'} of {folder}")
         return
-    if as_json:
+    if given.as_json:
         printing.emit_json([_object(one) for one in sources])
         return
     if not sources:
@@ -59,9 +59,9 @@ def trust(app: App, place: Path | None, show: bool, revoke: bool, yes: bool, as_
         return
     printing.emit(app, [line for one in sources for line in _lines(one)])
     unknown = [one for one in sources if not trusted_folders.is_trusted(one)]
-    if show or not unknown:
+    if given.show or not unknown:
         return
-    if not yes and sys.stdin.isatty() and not printing.confirm("Trust this?"):
+    if not given.yes and sys.stdin.isatty() and not printing.confirm("Trust this?"):
         printing.echo("nothing was allowed")
         click.get_current_context().exit(1)
     trusted_folders.remember(*unknown)
@@ -87,7 +87,7 @@ def _ask(permissions: Permissions) -> bool:
 
 def _sources(app: App, place: Path | None) -> tuple[Path, list[Permissions]]:
     """A folder, and what its parts need that need anything."""
-    from tfgrpo.cli.proxy import FILE as PROXY
+    from tfgrpo.cli.proxy_key import FILE as PROXY
     from tfgrpo.project import file_permissions, store_permissions
     from tfgrpo.settings import FILE
     from tfgrpo.store.address import project_root, store_path

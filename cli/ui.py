@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import PORT, flag, option
+from tfgrpo.cli.flags import PORT, flag, many, option, path
 from tfgrpo.cli.start_context import App, Given, pass_given
 from tfgrpo.store.errors import TfgrpoError, install_hint
 
@@ -32,42 +32,22 @@ def needed_for_pages() -> Iterator[None]:
 @option("--host", "Address to listen on; any but loopback needs a --login.", default="127.0.0.1")
 @option("--port", "Port to listen on; 0 takes any that is free.", type=PORT, default=7433)
 @flag("--read-only", "Show everything, record nothing.")
-@option(
-    "--login",
-    "Let this person in, with an address of their own; repeatable.",
-    name="logins",
-    multiple=True,
-    metavar="NAME",
-)
-@option(
-    "--reader",
-    "Let this person look, and record nothing; repeatable.",
-    name="readers",
-    multiple=True,
-    metavar="NAME",
-)
-@option(
-    "--name",
-    "A host name by which browsers ask for this server; repeatable.",
-    name="names",
-    multiple=True,
-    metavar="HOST",
-)
+@many("--login NAME", "Let this person in, with an address of their own; repeatable.", "logins")
+@many("--reader NAME", "Let this person look, and record nothing; repeatable.", "readers")
+@many("--name HOST", "A host name by which browsers ask for this server; repeatable.", "names")
 @flag("--open", "Open the page in your browser.", name="open_")
 @option(
-    "--export",
+    "--export DIR",
     "Write the pages as files into this new folder instead.",
     name="export",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
+    type=path(file_okay=False),
 )
 @flag("--no-content", "Leave out what was asked and said in attempts and calls.")
-@option(
-    "--notify",
+@many(
+    "--notify URL",
     "Tell this webhook or mail server when a proposal waits, a run fails or harm is shown; "
     "repeatable.",
-    multiple=True,
-    metavar="URL",
+    "notify",
 )
 @pass_given
 def ui(app: App, given: Given) -> None:

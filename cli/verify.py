@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tfgrpo.cli import options, printing
-from tfgrpo.cli.flags import COUNT, JSON, flag, option
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.flags import COUNT, JSON, flag, many, option, path
+from tfgrpo.cli.start_context import App, Given, pass_given
 
 if TYPE_CHECKING:
     from tfgrpo.domains.base import Domain
@@ -23,24 +22,21 @@ SHOWN = 28
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=path())
 @option(
     "--domain",
     "Domain whose verifier to use: a name or package.module:object; by default that in "
     "[train] of tfgrpo.toml, else math.",
 )
-@option(
-    "--field",
+@many(
+    "--field OURS=THEIRS",
     "Field names in FILE for gold, pred, expected, problem or id, such as gold=answer.",
-    name="fields",
-    multiple=True,
-    metavar="OURS=THEIRS",
+    "fields",
 )
 @flag("--answers", "Treat every pred as a bare answer, not a full response.")
 @option(
-    "--pattern",
+    "--pattern REGEX",
     "Extract the answer with this regex: the last match's first group, such as '^A: (.*)'.",
-    metavar="REGEX",
 )
 @flag("--all", "Show every verdict, not only unexpected ones.", name="everything")
 @option("--timeout", "Seconds per case.", type=click.FloatRange(0, min_open=True), default=10.0)
@@ -50,22 +46,8 @@ SHOWN = 28
 @option("--base-url", "Base URL of that model.")
 @option("--api-key-env", "Environment variable with its API key.")
 @JSON
-@pass_app
-def verify(
-    app: App,
-    /,
-    file: Path,
-    domain: str | None,
-    fields: Sequence[str],
-    answers: bool,
-    pattern: str | None,
-    everything: bool,
-    timeout: float,
-    workers: int,
-    config: Path | None,
-    as_json: bool,
-    **model: str | None,
-) -> None:
+@pass_given
+def verify(app: App, given: Given) -> None:
     """Run the cases in FILE through a domain's verifier, before you pay for a run.
 
     Each row has a ground truth (gold), a response (pred) and, optionally, the expected verdict
@@ -81,21 +63,22 @@ def verify(
     from tfgrpo.evaluation.verifier_cases import agreement, read_cases
     from tfgrpo.session import SessionOptions
 
-    project = options.open_project(app, config)
-    spec = domain or project.table("train").get("domain")
+    project = app.project(given.config)
+    spec = given.domain or project.table("train").get("domain")
     judging_domain = project.domain(spec)
-    named = options.read_flags({"fields": fields}).get("fields")
-    cases = read_cases(file, judging_domain, named, answers=answers, pattern=pattern)
+    named = options.read_flags({"fields": given.fields}).get("fields")
+    how = given.of("answers", "pattern")
+    cases = read_cases(given.file, judging_domain, named, **how)
     problems = [case.problem for case in cases]
     judging_domain, _ = with_data(judging_domain, str(spec), problems)
     printing.warn(judging_domain.remarks(problems) if judging_domain.remarks else ())
-    limits = SessionOptions(verifier_seconds=timeout, verifier_workers=workers)
-    judged = _judged(app, cases, judging_domain, limits, config, model)
+    limits = SessionOptions(verifier_seconds=given.timeout, verifier_workers=given.workers)
+    judged = _judged(app, cases, judging_domain, limits, given)
     right, known = agreement(judged)
-    if as_json:
+    if given.as_json:
         printing.emit_json(
             {
-                "file": str(file),
+                "file": str(given.file),
                 "domain": judging_domain.name,
                 "cases": len(judged),
                 "verdicts": _counts(judged),
@@ -104,11 +87,13 @@ def verify(
             }
         )
         return
-    printing.echo(f"{file}: {printing.plural(len(judged), 'case')}, domain {judging_domain.name}")
+    size = printing.plural(len(judged), "case")
+    printing.echo(f"{given.file}: {size}, domain {judging_domain.name}")
     printing.echo("  " + ", ".join(f"{count} {word}" for word, count in _counts(judged).items()))
     if known:
         printing.echo(f"  agreement {right} of {known} ({100 * right / known:.1f} %)")
-    odd = judged if everything or not known else [case for case in judged if case.agrees is False]
+    everything = given.everything or not known
+    odd = [case for case in judged if everything or case.agrees is False]
     if odd:
         printing.echo()
         printing.emit(app, _table(odd, bool(known)))
@@ -119,8 +104,7 @@ def _judged(
     cases: Sequence[Case],
     domain: Domain,
     limits: SessionOptions,
-    config: Path | None,
-    model: dict[str, str | None],
+    given: Given,
 ) -> list[JudgedCase]:
     import asyncio
 
@@ -135,7 +119,7 @@ def _judged(
     from tfgrpo.session import open_session
     from tfgrpo.settings import Settings, build
 
-    project = options.open_project(app, config)
+    project, model = app.project(given.config), given.of("model", "base_url", "api_key_env")
     project.require_trust(model)
     layers = [model, project.table("model")]
     named, notes = named_models(layers, os.environ, project.listed(layers))

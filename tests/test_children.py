@@ -263,7 +263,7 @@ tell_of("pager")
     ),
     "an editor, which is the user's": (
         """
-from tfgrpo.cli.edit import edit_file
+from tfgrpo.cli.add_modify_edit import edit_file
 os.environ["VISUAL"] = fake("editor")
 (FOLDER / "library.md").write_text("- one")
 edit_file(FOLDER / "library.md")

@@ -252,7 +252,7 @@ WRITERS = {
     "tfgrpo/tools/corpus.py": "a folder whose files were synchronised takes its place",
     "tfgrpo/tools/session_bounds.py": "what sandboxed code has left, to be removed; files of the "
     "kernel",
-    "cli/fsck.py": "an account of a crash, in the folder for temporary files",
+    "cli/fsck_redact.py": "an account of a crash, in the folder for temporary files",
 }
 """Who writes files in a way of their own, and why a loss of power or a kill does no harm there."""
 

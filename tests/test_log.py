@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from store_helpers import add, clock
 
-from tfgrpo.cli.graph import Graph
+from tfgrpo.cli.log import Graph
 from tfgrpo.store import Operation, Store, Version, derived_id
 from tfgrpo.store.history.log_filter import Filter, UnknownTime, marked, parse_time, select
 

@@ -74,7 +74,7 @@ def test_a_time_that_is_over_ends_it_with_nothing_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tfgrpo.production.experiment_end.LOOK", 0.01)
-    monkeypatch.setattr("tfgrpo.cli.rollout._seconds", lambda until: 0.05)
+    monkeypatch.setattr("tfgrpo.cli.experiment._seconds", lambda until: 0.05)
     at = str(proposed.path)
     for name in (NAME, f"{NAME}-2"):
         done = CliRunner().invoke(tfgrpo, ["--store", at, "rollout", "p1", "--until", "1h"])

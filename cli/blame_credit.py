@@ -1,8 +1,8 @@
-"""`tfgrpo credit`."""
+"""`tfgrpo blame` and `credit`: where each experience comes from, and what it does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +10,74 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.display.event_lines import credit_words
 from tfgrpo.evaluation.figures_json import interval_object
 
 if TYPE_CHECKING:
+    from tfgrpo.display.library_figures import KnownExperience
     from tfgrpo.evaluation.credit import Credited
     from tfgrpo.evaluation.presence_effects import Credit
+
+
+@click.command()
+@click.argument("revision", default="HEAD", type=REVISION)
+@JSON
+@pass_app
+def blame(app: App, revision: str, as_json: bool) -> None:
+    """Show who last changed each experience: version, run, step and problem, and how often it was
+    confirmed.
+
+    =3 means that three KEEPs have confirmed it since. Its effect on the reward is shown if a run
+    has measured it.
+
+    \b
+    Examples:
+      tfgrpo blame
+      tfgrpo blame v1 --json
+    """
+    from tfgrpo.display.library_figures import effect_object, known_experiences
+    from tfgrpo.display.version_rows import recorder_object
+
+    store = app.store
+    known = known_experiences(store, store.resolve(revision))
+    if as_json:
+        printing.emit_json(
+            [
+                {
+                    "id": b.experience.id,
+                    "text": b.experience.text,
+                    "version": b.version.name,
+                    "author": b.version.author,
+                    **recorder_object(store, b.version),
+                    "time": b.version.when.isoformat(),
+                    "keeps": b.keeps,
+                    "evidence": b.event.evidence,
+                    "credit": effect_object(effect),
+                }
+                for _, b, effect in known
+            ]
+        )
+    else:
+        printing.emit(app, _lines(known))
+
+
+def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
+    for name, b, effect in known:
+        label = printing.style(f"[{name}]", fg="cyan") + " "
+        yield from printing.wrapped(b.experience.text, first=label, indent=6)
+        line = [
+            printing.Word(b.version.name, fg="yellow"),
+            printing.Word(printing.SIGNS[b.event.op], fg=printing.COLOURS[b.event.op]),
+        ]
+        if b.keeps:
+            line.append(printing.Word(f"={b.keeps}", fg="cyan"))
+        line += printing.words(
+            f"{credit_words(b.event, b.version)}, {printing.age(b.version.time)}", dim=True
+        )
+        yield from printing.wrap(line, first=" " * 6, indent=6)
+        if effect is not None:
+            yield from printing.wrap(words(effect), first=" " * 6 + "effect ", indent=6)
+
 
 UNCONFIRMED = 10
 """Steps without a confirmation from which on an experience is named."""
@@ -54,16 +117,20 @@ def credit(app: App, revision: str, by_kind: bool, as_json: bool) -> None:
         if not kinds:
             printing.echo("no kinds are known: train with `--field kind=FIELD`")
         for kind, listed in kinds.items():
-            printing.emit(app, [printing.style(printing.shown(kind), bold=True), *_lines(listed)])
+            printing.emit(
+                app, [printing.style(printing.shown(kind), bold=True), *_credit_lines(listed)]
+            )
         return
     credited = credits(app.store, version)
     if as_json:
         printing.emit_json([_object(one) for one in credited])
     else:
-        printing.emit(app, [*_lines(credited), *_advice(credited, unconfirmed(app.store, version))])
+        printing.emit(
+            app, [*_credit_lines(credited), *_advice(credited, unconfirmed(app.store, version))]
+        )
 
 
-def _lines(credited: Sequence[Credited]) -> Iterator[str]:
+def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
     if not any(one.credit for one in credited):
         yield "no credit is known: no run of this library has measured it"
         return

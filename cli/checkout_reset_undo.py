@@ -1,4 +1,4 @@
-"""`switch`, `reset`, `undo`, `redo`, `reflog`: moving names, and taking moves back."""
+"""`checkout`, `switch`, `reset`, `undo`, `redo`, `reflog`: moving names, and taking moves back."""
 
 from __future__ import annotations
 
@@ -6,16 +6,78 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tfgrpo.cli import checkout, printing
-from tfgrpo.cli.flags import COUNT, JSON, flag, option
+from tfgrpo.cli import printing
+from tfgrpo.cli.flags import COUNT, FORCE, JSON, flag, option
 from tfgrpo.cli.help import CountedCommand
 from tfgrpo.cli.start_context import BRANCH as BRANCH_NAME
-from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, force_option, pass_app
+from tfgrpo.cli.start_context import NAME, REVISION, SWITCH, App, Given, pass_app, pass_given
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history import name_moves as undos
 from tfgrpo.store.history.name_moves import PROTECTED
 from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG, moves_of
 from tfgrpo.store.records import RefMove
+
+format_option = option(
+    "--format",
+    "json: label to text; md: Markdown with ids; prompt: the text that goes into a prompt.",
+    name="format_",
+    type=click.Choice(["json", "md", "prompt"]),
+    default="json",
+)
+
+
+@click.command()
+@click.argument("revision", type=REVISION)
+@option("-b, --branch", "Create this branch at REVISION and switch to it.")
+@format_option
+@option("-o, --output", "Where to write, - for standard output; by default next to the store.")
+@pass_given
+def checkout(app: App, given: Given) -> None:
+    """Move HEAD to REVISION and write its library to a file for inference.
+
+    The library is written to .tfgrpo/experiences.json (or .md, .txt) unless --output is given.
+    On a branch, later versions are added to it; any other revision detaches HEAD. - is the branch
+    that HEAD was on before.
+
+    \b
+    Examples:
+      tfgrpo checkout v1
+      tfgrpo checkout main --format prompt -o -
+    """
+    store = app.store
+    if given.output not in (None, "-"):
+        from tfgrpo.store.atomic_write import check_place
+
+        check_place(given.output)  # before HEAD has moved
+    if given.revision == "-":
+        from tfgrpo.store.history.name_moves import previous_branch
+
+        given.revision = previous_branch(store)
+    if given.branch is not None:
+        store.create_branch(given.branch, given.revision)
+        given.revision = given.branch
+    before = store.head
+    head = store.checkout(given.revision)
+    library = store.library(head.version)
+    line = f"HEAD is at {head.version.name}"
+    if given.revision != head.version.name and head.branch is None:
+        line += f" ({given.revision})"
+    line += f", {printing.plural(len(library), 'experience')}"
+    line += f", on branch {head.branch}" if head.branch else ""
+    printing.echo(line, err=given.output == "-")
+    if head.branch is None:
+        back = before.branch or "main"
+        printing.echo(
+            f"HEAD is detached: `tfgrpo checkout {back}` returns to the branch, "
+            f"`tfgrpo checkout -b NAME {given.revision}` starts a new one here",
+            err=given.output == "-",
+        )
+    if given.output == "-":
+        from tfgrpo import interchange
+
+        printing.write_out("".join(interchange.export(store, "HEAD", given.format_)))
+    else:
+        printing.echo(f"wrote {app.write_library(given.format_, given.output)}")
 
 
 @click.command()
@@ -49,7 +111,7 @@ def switch(app: App, branch: str, revision: str | None, create: bool) -> None:
             hint=f"`tfgrpo switch -c {branch}` creates it; `tfgrpo checkout` takes any revision",
         )
     head = store.checkout(branch)
-    checkout.materialise(app)
+    app.write_library()
     size = printing.plural(len(store.library(head.version)), "experience")
     printing.echo(f"on branch {branch}, at {head.version.name}, {size}")
 
@@ -71,7 +133,7 @@ class _ResetCommand(click.Command):
 
 @click.command(cls=_ResetCommand)
 @click.argument("revision", type=REVISION)
-@force_option
+@FORCE
 @pass_app
 def reset(app: App, revision: str) -> None:
     """Move HEAD's branch to REVISION, forwards or backwards. Nothing is deleted, so there is no
@@ -84,7 +146,7 @@ def reset(app: App, revision: str) -> None:
     """
     branch, before = app.branch("there is no branch to move", SWITCH), app.store.head.version
     version = app.store.move_branch(branch, revision)
-    checkout.materialise(app)
+    app.write_library()
     size = printing.plural(len(app.store.library(version)), "experience")
     printing.echo(
         f"moved {branch} from {before.name} to {version.name}, {size}; `tfgrpo undo` reverses it"
@@ -92,7 +154,7 @@ def reset(app: App, revision: str) -> None:
 
 
 @click.command()
-@force_option
+@FORCE
 @pass_app
 def undo(app: App) -> None:
     """Undo the last operation of any kind: a version, a checkout, a tag, a reset.
@@ -108,7 +170,7 @@ def undo(app: App) -> None:
 
 
 @click.command()
-@force_option
+@FORCE
 @pass_app
 def redo(app: App) -> None:
     """Redo what the last undo reversed.
@@ -133,7 +195,7 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
         else:
             at = place(move.previous, move.previous_symbol)
             printing.echo(f"  {short(move.name)} is back at {at}")
-    checkout.materialise(app)
+    app.write_library()
     head = app.store.head
     where = f"on branch {head.branch}" if head.branch else "detached"
     printing.echo(f"HEAD is {where}, at {head.version.name}")

@@ -1,4 +1,4 @@
-"""`tfgrpo init`."""
+"""`tfgrpo init` and `store`: a new store, and who may do what in one that is shared."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import click
 
 from tfgrpo.author import default_author
 from tfgrpo.cli import printing
-from tfgrpo.cli.flags import option
-from tfgrpo.cli.start_context import App, pass_app
+from tfgrpo.cli.flags import JSON, many, option, path
+from tfgrpo.cli.help import SuggestingGroup
+from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.store.address import project_root
+from tfgrpo.store.opening import members_of
+from tfgrpo.store.port import Level
 
 if TYPE_CHECKING:
-    from tfgrpo.data.column_roles import ColumnGuess, Kind
+    from tfgrpo.data.column_roles import ColumnGuess
     from tfgrpo.init_from_data import DataPlan, OwnData
 
 
 @click.command()
 @option(
-    "--from",
+    "--from FILE",
     "Look at your own data (CSV, JSONL, Excel and others), split it, and write tfgrpo.toml.",
     name="source",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
+    type=path(),
 )
-@option("--problem", "With --from: the field that is asked.", metavar="FIELD")
-@option(
-    "--answer",
+@option("--problem FIELD", "With --from: the field that is asked.")
+@many(
+    "--answer FIELD",
     "With --from: the field that is the answer; several make one JSON object.",
-    name="answers",
-    multiple=True,
-    metavar="FIELD",
+    "answers",
 )
 @option(
     "--kind",
@@ -44,16 +44,8 @@ if TYPE_CHECKING:
 @option("--model", "With --from: local:NAME, or the name of a model at --base-url.")
 @option("--base-url", "With --from: OpenAI-compatible endpoint.")
 @option("--api-key-env", "With --from: environment variable with the API key.")
-@pass_app
-def init(
-    app: App,
-    /,
-    source: Path | None,
-    problem: str | None,
-    answers: tuple[str, ...],
-    kind: str | None,
-    **model: str | None,
-) -> None:
+@pass_given
+def init(app: App, given: Given) -> None:
     """Create a store here, with an empty library on the branch main.
 
     The store is one SQLite file, .tfgrpo/store.db. Every other command finds it from this folder
@@ -70,10 +62,10 @@ def init(
       tfgrpo --store shared/team.db init
       tfgrpo init --from tickets.csv
     """
-    given = any((problem, answers, kind, *model.values()))
-    if source is None and given:
-        raise click.UsageError("these options need --from FILE")
-    if source is None:
+    model = given.of("model", "base_url", "api_key_env")
+    if given.source is None:
+        if any((given.problem, given.answers, given.kind, *model.values())):
+            raise click.UsageError("these options need --from FILE")
         _make_store(app)
         return
     from tfgrpo.init_from_data import OwnData, write_files
@@ -81,8 +73,8 @@ def init(
     from tfgrpo.settings import FILE
     from tfgrpo.trust.trusted_folders import remember_own
 
-    own = OwnData(problem, answers, cast("Kind | None", kind), **model)
-    plan, own = _planned(source, own)
+    own = OwnData(given.problem, given.answers, given.kind, **model)
+    plan, own = _planned(given.source, own)
     folder = project_root(app.new_path)  # settings lie beside the store
     written = write_files(folder, plan)
     for permissions in file_permissions(folder / FILE):  # at the word of whoever asks for it
@@ -145,3 +137,73 @@ def _planned(source: Path, own: OwnData) -> tuple[DataPlan, OwnData]:
                 url = printing.prompt("Where is it (empty: OpenAI)?", "")
                 own = replace(own, base_url=url or None)
     return plan_files(source, rows, own), own
+
+
+LEVELS = ("reader", "trainer", "reviewer", "owner")
+
+
+@click.group(cls=SuggestingGroup)
+def store() -> None:
+    """List, add, change or remove the members of a store in a database.
+
+    A member is a user of the database. A reader reads; a trainer also records runs, versions and
+    moves of names that are not protected; a reviewer moves protected names as well, decides and
+    redacts; an owner does all of it and says who may do what. Nobody may change or delete what is
+    recorded.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team store members
+      tfgrpo --store postgresql://ann@db/team store grant bob --as trainer
+    """
+
+
+@store.command()
+@JSON
+@pass_app
+def members(app: App, as_json: bool) -> None:
+    """List the members, each with a level.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team store members
+      tfgrpo --store postgresql://ann@db/team store members --json
+    """
+    there = members_of(app.store.port).all()
+    if as_json:
+        printing.emit_json([member._asdict() for member in there])
+        return
+    width = max((len(member.name) for member in there), default=0)
+    for member in there:
+        printing.echo(f"{member.name:{width}}  {member.level}")
+
+
+@store.command()
+@click.argument("user")
+@option("--as", "What they may do.", name="level", type=click.Choice(LEVELS), required=True)
+@pass_app
+def grant(app: App, user: str, level: str) -> None:
+    """Let USER of the database do what a level may, and nothing more.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team store grant bob --as reviewer
+      tfgrpo --store postgresql://ann@db/team store grant eve --as reader
+    """
+    members_of(app.store.port).grant(user, cast("Level", level))
+    printing.echo(f"{user} is a {level} now" if level != "owner" else f"{user} is an owner now")
+
+
+@store.command()
+@click.argument("user")
+@pass_app
+def revoke(app: App, user: str) -> None:
+    """Take away whatever USER may do in the store. What they recorded stays.
+
+    \b
+    Examples:
+      tfgrpo --store postgresql://ann@db/team store revoke bob
+      tfgrpo --store postgresql://ann@db/team?library=support store revoke eve
+    """
+    members_of(app.store.port).revoke(user)
+    printing.echo(f"{user} is no member any more")

@@ -1,0 +1,184 @@
+"""Events and versions as lines: what an event did, why and who taught it; `log --format`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from tfgrpo.cli import printing
+from tfgrpo.display.event_lines import credit_words, evidence_words
+from tfgrpo.display.order_changes import left_in_place, moves_of
+from tfgrpo.display.version_rows import StandingNames, scores, signature_lines, signed
+from tfgrpo.store.history.log_filter import subject
+from tfgrpo.store.records import Event, Library, Version
+from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tfgrpo.store.history.blame import Origin
+    from tfgrpo.store.history.library_order import Move
+    from tfgrpo.store.store import Store
+
+
+def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
+    """An event's lines: what, why, and who taught it; `origin` is where a merge got it from."""
+    head = [
+        printing.Word(printing.SIGNS[event.op], fg=printing.COLOURS[event.op], bold=True),
+        printing.Word(event.experience, dim=True),
+    ]
+    if event.redacted:
+        body = printing.words("[redacted]", dim=True)
+    elif event.op == "MODIFY" and before is not None and event.text is not None:
+        body = printing.word_diff(before, event.text)
+    elif event.op == "KEEP":
+        body = printing.words(before or "", fg="cyan")
+    elif event.op == "DELETE":
+        body = printing.words(before or "", fg="red")
+    else:
+        body = printing.words(event.text or "", fg="green")
+    lines = printing.wrap([*head, *body], indent=15)
+    if event.reason:
+        lines += printing.wrapped(f"because {event.reason}", first=" " * 15, indent=15)
+    evidence = evidence_words(event)
+    if origin is not None and origin.event.row != event.row:
+        evidence = f"{origin.version.name}: {credit_words(origin.event, origin.version)}"
+    if evidence:
+        lines += printing.wrapped(evidence, dim=True, first=" " * 15, indent=15)
+    return lines
+
+
+def events_lines(store: Store, version: Version, *, reasons: bool = True) -> Iterator[str]:
+    """Yields the lines of a version's events."""
+    events = store.events(version)
+    texts = store.texts_before(events)
+    for event in events:
+        shown = event if reasons else event._replace(reason=None)
+        yield from event_lines(shown, texts.get(event.row))
+
+
+def version_move_lines(store: Store, version: Version) -> list[str]:
+    """The lines that say what a version moved, and what a merge left in place."""
+    moves = moves_of(store, version)
+    lines = move_lines(store.library(version), moves) if moves else []
+    if left := left_in_place(version):
+        where = f"moved on both sides, and where ours has it: {', '.join(left)}"
+        lines += printing.wrapped(where, indent=2)
+    return lines
+
+
+def move_lines(library: Library, moves: Iterable[Move]) -> list[str]:
+    """The lines that say which experiences of a library stand elsewhere than before."""
+    lines = []
+    for one in moves:
+        words = [
+            printing.Word(printing.MOVED, fg="blue", bold=True),
+            printing.Word(one.experience, dim=True),
+            *printing.words(f"[G{one.before} → G{one.after}]", fg="cyan"),
+            *printing.words(library.by_id[one.experience].text),
+        ]
+        lines += printing.wrap(words, indent=15)
+    return lines
+
+
+NAMED = ("oneline", "short", "medium", "full", "fuller")
+"""Git's own formats: the first is `--oneline`, the others are what a log shows anyway."""
+PLACEHOLDER = re.compile(r"%(C\([^)]*\)|C[a-z]+|[ac][nedIirt]|[HhPpsBbdDnv%]|.)")
+PLACEHOLDERS = "%v (v12), %H, %h (digest), %P, %p (parents), %s (subject), %an, %ad, %ar, %d, %n"
+
+
+def checked(format: str) -> str:
+    """A format without `format:` before it. Raises UsageError for one that is none."""
+    plain = re.sub(r"\At?format:", "", format)
+    unknown = [match[0] for match in PLACEHOLDER.finditer(plain) if not _is_known(match[1])]
+    if unknown or ("%" not in plain and plain not in NAMED):
+        wrong = unknown[0] if unknown else repr(format)
+        raise click.UsageError(f"--format: {wrong} is none; there are {PLACEHOLDERS}")
+    return plain
+
+
+def line(format: str, store: Store, version: Version, names: StandingNames) -> str:
+    """A version by a format that was checked."""
+    standing = ", ".join(names[version.number])
+    parents = [store.version(number).digest.hex() for number in version.parents]
+    values = {
+        "v": version.name,
+        "H": version.digest.hex(),
+        "h": version.digest.hex()[:8],
+        "P": " ".join(parents),
+        "p": " ".join(parent[:8] for parent in parents),
+        "s": subject(store, version),
+        "B": subject(store, version),
+        "b": "",
+        "D": standing,
+        "d": f" ({standing})" if standing else "",
+        "n": "\n",
+        "%": "%",
+        "an": signed(store, version),
+        "ae": "",
+        "ad": printing.when(version.time),
+        "ai": printing.when(version.time),
+        "aI": printing.iso(version.time),
+        "ar": printing.age(version.time),
+        "at": str(version.time // 1_000_000),
+    }
+    values |= {"c" + name[1:]: value for name, value in values.items() if name[0] == "a"}
+    filled = PLACEHOLDER.sub(lambda match: values.get(match[1], ""), format)
+    return "\n".join(printing.shown(part) for part in filled.split("\n"))
+
+
+def _is_known(name: str) -> bool:
+    return len(name) > 1 or name in "HhPpsBbdDnv%"
+
+
+def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
+    """A version's lines: name and counts, who and when, message, evaluations."""
+    first = [printing.Word(version.name, fg="yellow", bold=True)]
+    first += _named(names[version.number])
+    first += printing.counts(store.counts(version), len(moves_of(store, version)))
+    lines = printing.wrap(first, indent=2)
+    if version.parent is not None:
+        who = f"{printing.dated(version.time)} by {signed(store, version)}"
+        lines += printing.wrapped(who, dim=True, first="  ", indent=2)
+    lines += printing.wrapped(subject(store, version), first="  ", indent=2)
+    for line in scores(store, version):
+        lines += printing.wrapped(line, fg="magenta", first="  ", indent=4)
+    return lines
+
+
+def signed_lines(store: Store, version: Version) -> list[str]:
+    """A version's signatures and those of its tags, as lines; none where there is none."""
+    return [
+        line
+        for one in signature_lines(store, version)
+        for line in printing.wrap(
+            printing.words(printing.shown(one), fg="cyan"), first="  ", indent=4
+        )
+    ]
+
+
+def one_line(store: Store, version: Version, names: StandingNames) -> str:
+    """A version as one line, cut to the terminal."""
+    digest = version.digest.hex()[:8]
+    line = [printing.Word(version.name, fg="yellow"), printing.Word(digest, dim=True)]
+    line += printing.counts(store.counts(version), len(moves_of(store, version)))
+    line += _named(names[version.number])
+    line += printing.words(subject(store, version))
+    with printing.inset(2):  # for the mark of a cut
+        lines = printing.wrap(line)
+    return lines[0] + (" …" if len(lines) > 1 else "")
+
+
+def _named(names: list[str]) -> list[printing.Word]:
+    if not names:
+        return []
+    line = [printing.Word("(", fg="yellow")]
+    for number, name in enumerate(names):
+        head = name.startswith("HEAD")
+        comma = "," if number < len(names) - 1 else ")"
+        words = printing.words(name, fg="cyan" if head else "green", bold=head)
+        line += [words[0]._replace(glue=number == 0), *words[1:]]
+        line.append(printing.Word(comma, fg="yellow", glue=True))
+    return line
