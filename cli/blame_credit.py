@@ -40,40 +40,31 @@ def blame(app: App, revision: str, as_json: bool) -> None:
 
     store = app.store
     known = known_experiences(store, store.resolve(revision))
-    if as_json:
-        printing.emit_json(
-            [
-                {
-                    "id": b.experience.id,
-                    "text": b.experience.text,
-                    "version": b.version.name,
-                    "author": b.version.author,
-                    **recorder_object(store, b.version),
-                    "time": b.version.when.isoformat(),
-                    "keeps": b.keeps,
-                    "evidence": b.event.evidence,
-                    "credit": effect_object(effect),
-                }
-                for _, b, effect in known
-            ]
-        )
-    else:
-        printing.emit(app, _lines(known))
+    objects = [
+        {
+            "id": b.experience.id,
+            "text": b.experience.text,
+            "version": b.version.name,
+            "author": b.version.author,
+            **recorder_object(store, b.version),
+            "time": b.version.when.isoformat(),
+            "keeps": b.keeps,
+            "evidence": b.event.evidence,
+            "credit": effect_object(effect),
+        }
+        for _, b, effect in known
+    ]
+    printing.answer(app, objects, _lines(known), as_json)
 
 
 def _lines(known: Iterable[KnownExperience]) -> Iterator[str]:
     for name, b, effect in known:
         label = printing.style(f"[{name}]", fg="cyan") + " "
         yield from printing.wrapped(b.experience.text, first=label, indent=6)
-        line = [
-            printing.Word(b.version.name, fg="yellow"),
-            printing.Word(printing.SIGNS[b.event.op], fg=printing.COLOURS[b.event.op]),
-        ]
-        if b.keeps:
-            line.append(printing.Word(f"={b.keeps}", fg="cyan"))
-        line += printing.words(
-            f"{credit_words(b.event, b.version)}, {printing.age(b.version.time)}", dim=True
-        )
+        line = [printing.Word(b.version.name, fg="yellow"), printing.sign(b.event.op)]
+        line += [printing.Word(f"={b.keeps}", fg="cyan")] if b.keeps else []
+        who = f"{credit_words(b.event, b.version)}, {printing.age(b.version.time)}"
+        line += printing.words(who, dim=True)
         yield from printing.wrap(line, first=" " * 6, indent=6)
         if effect is not None:
             yield from printing.wrap(words(effect), first=" " * 6 + "effect ", indent=6)
@@ -165,13 +156,13 @@ def words(credit: Credit | None) -> list[printing.Word]:
 
 def _object(one: Credited) -> dict[str, Any]:
     known = one.credit
-    fields = {"label": one.label, "id": one.experience.id, "text": one.experience.text}
+    fields: dict[str, Any] = {
+        "label": one.label,
+        "id": one.experience.id,
+        "text": one.experience.text,
+    }
     if known is None:
         return fields | {"verdict": None}
-    return fields | {
-        "verdict": known.verdict,
-        "effect": interval_object(known.effect, known.low, known.high),
-        "shrunk": known.shrunk,
-        "present": known.present,
-        "absent": known.absent,
-    }
+    effect = interval_object(known.effect, known.low, known.high)
+    fields |= {"verdict": known.verdict, "effect": effect, "shrunk": known.shrunk}
+    return fields | {"present": known.present, "absent": known.absent}

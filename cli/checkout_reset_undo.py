@@ -62,9 +62,9 @@ def checkout(app: App, given: Given) -> None:
     line = f"HEAD is at {head.version.name}"
     if given.revision != head.version.name and head.branch is None:
         line += f" ({given.revision})"
-    line += f", {printing.plural(len(library), 'experience')}"
-    line += f", on branch {head.branch}" if head.branch else ""
-    printing.echo(line, err=given.output == "-")
+    on_branch = f", on branch {head.branch}" if head.branch else ""
+    size = printing.plural(len(library), "experience")
+    printing.echo(f"{line}, {size}{on_branch}", err=given.output == "-")
     if head.branch is None:
         back = before.branch or "main"
         printing.echo(
@@ -202,10 +202,8 @@ def _print_moves(app: App, verb: str, moves: Sequence[RefMove]) -> None:
     verb_of, _, subject = action.partition(" proposal ")
     if verb == "undid" and verb_of in ("accept", "review"):
         id = subject.partition(":")[0]
-        printing.echo(
-            f"what was decided of proposal {id} stays on record; `tfgrpo proposal reopen {id}` "
-            "takes that back too"
-        )
+        reopen = f"`tfgrpo proposal reopen {id}` takes that back too"
+        printing.echo(f"what was decided of proposal {id} stays on record; {reopen}")
 
 
 @click.command(cls=CountedCommand)

@@ -40,7 +40,7 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
       tfgrpo cost
       tfgrpo cost --json
     """
-    from tfgrpo.costs.report import cost_report
+    from tfgrpo.costs.report import cached_share, cost_report
 
     project = app.project(config)
     run = app.store.runs.get(name) if name is not None else None
@@ -61,22 +61,17 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
         named = [((when,), sums) for when, sums in report.by_step().items()]
         lines += _table(("step",), named, None)
     if report.by_endpoint:
-        rows = [((at, _share(sums)), sums) for at, sums in report.by_endpoint.items()]
+        rows = [
+            ((at, f"{100 * cached_share(sums):.0f} %"), sums)
+            for at, sums in report.by_endpoint.items()
+        ]
         lines += ["", *_table(("endpoint", "cached"), rows, None)]
     if total.unknown:
         lines.append(f"the price of {', '.join(total.unknown)} is unknown: [prices] in tfgrpo.toml")
     if report.estimated:
-        lines.append(
-            f"the server did not report token usage for {report.estimated:,} calls: "
-            "theirs is estimated"
-        )
+        calls = f"the server did not report token usage for {report.estimated:,} calls"
+        lines.append(f"{calls}: theirs is estimated")
     printing.emit(app, lines)
-
-
-def _share(sums: Total) -> str:
-    from tfgrpo.costs.report import cached_share
-
-    return f"{cached_share(sums):.0%}".replace("%", " %")
 
 
 def _table(
@@ -97,29 +92,21 @@ def _table(
 
 
 def _cells(sums: Total) -> list[str]:
-    usage = sums.usage
-    numbers = (
-        usage.calls,
-        usage.calls + sums.retries,
-        usage.prompt_tokens,
-        usage.cached_tokens,
-        usage.completion_tokens,
-        usage.reasoning_tokens,
-    )
-    return [*(f"{n:,}" for n in numbers), f"{usage.seconds:,.0f}", dollars(sums)]
+    used = sums.usage
+    prompts = (used.prompt_tokens, used.cached_tokens)
+    numbers = (used.calls, used.calls + sums.retries, *prompts, used.completion_tokens)
+    counts = [f"{n:,}" for n in (*numbers, used.reasoning_tokens)]
+    return [*counts, f"{used.seconds:,.0f}", dollars(sums)]
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> list[str]:
     """A table whose columns stand to the right, but for the first `left` ones."""
-    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
-    padded = [
-        [
-            cell if i < left else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        ]
-        for row in (header, *rows)
-    ]
-    return printing.table(padded[1:], header=padded[0])
+    columns = list(zip(header, *rows, strict=True))
+    for at, cells in enumerate(columns[left:], left):
+        wide = max(map(len, cells))
+        columns[at] = tuple(cell.rjust(wide) for cell in cells)
+    first, *others = zip(*columns, strict=True)
+    return printing.table(others, header=first)
 
 
 def dollars(sums: Total) -> str:
@@ -140,32 +127,32 @@ def print_figures(estimate: RunEstimate | str, given: Given) -> None:
         else:
             printing.echo(printing.shown(estimate))
         return
-    figures = (("expected", estimate.expected), ("at most", estimate.most))
     expected, most = summed(estimate.expected), summed(estimate.most)
     if given.as_json:
-        keys = ("expected", "most")
-        objects = [[_planned_object(one) for one in stages] for _, stages in figures]
-        more = {
-            "left_out": list(estimate.left_out),
-            "steps": estimate.steps,
-            "seconds": round(expected.seconds),
-            "most_seconds": round(most.seconds),
-            "steps_done": estimate.steps_done,
-            "spent_tokens": estimate.spent_tokens,
-            "spent_dollars": estimate.spent_dollars,
-        }
-        printing.emit_json({**dict(zip(keys, objects, strict=True)), **more})
+        spent = ("steps_done", "spent_tokens", "spent_dollars")
+        printing.emit_json(
+            {
+                "expected": [_planned_object(one) for one in estimate.expected],
+                "most": [_planned_object(one) for one in estimate.most],
+                "left_out": list(estimate.left_out),
+                "steps": estimate.steps,
+                "seconds": round(expected.seconds),
+                "most_seconds": round(most.seconds),
+                **{name: getattr(estimate, name) for name in spent},
+            }
+        )
         return
     if estimate.about:
         printing.echo(f"{printing.shown(estimate.about)}:")
     if given.details:
-        for title, stages in figures:
+        for title, stages in (("expected", estimate.expected), ("at most", estimate.most)):
             rows = [_estimated(one) for one in (*stages, summed(stages))]
             printing.echo_each(aligned((title, "calls", "prompt", "completion", "cost"), rows, 1))
             printing.echo()
     printing.echo_each(printing.wrapped(_sentence(estimate, details=given.details)))
     if given.details:
-        printing.echo(f"{_source(estimate)}; nothing has been spent")
+        source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
+        printing.echo(f"answers are taken to be as long as {source}; nothing has been spent")
     for missing in estimate.left_out:
         printing.echo_each(printing.wrapped(f"not counted: {missing}", indent=2))
     if most.dollars is None:
@@ -201,11 +188,6 @@ def _sentence(estimate: RunEstimate, *, details: bool) -> str:
     return sentence if details else f"{sentence}; --details for more"
 
 
-def _source(estimate: RunEstimate) -> str:
-    source = "this store has seen them" if estimate.lengths_seen else "a rule of thumb says"
-    return f"answers are taken to be as long as {source}"
-
-
 def _round(amount: float) -> float:
     """An amount with two digits that count: nothing more is known of it."""
     if amount <= 0:
@@ -220,13 +202,9 @@ def _estimated(one: StageEstimate) -> list[str]:
 
 
 def _planned_object(one: StageEstimate) -> dict[str, Any]:
-    return {
-        "stage": one.stage,
-        "calls": ceil(one.calls),
-        "prompt_tokens": ceil(one.prompt_tokens),
-        "completion_tokens": ceil(one.completion_tokens),
-        "dollars": one.dollars,
-    }
+    names = ("calls", "prompt_tokens", "completion_tokens")
+    counts = {name: ceil(getattr(one, name)) for name in names}
+    return {"stage": one.stage, **counts, "dollars": one.dollars}
 
 
 def _short(tokens: float) -> str:

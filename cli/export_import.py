@@ -14,7 +14,7 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, flag, option, path
 from tfgrpo.cli.help import SuggestingGroup
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_app, pass_given
-from tfgrpo.cli.version_text import event_lines
+from tfgrpo.cli.version_text import change_object, event_lines
 from tfgrpo.interchange.formats.card import WHY_LEFT_OUT, checked, examples_in
 from tfgrpo.interchange.reference_config import translated
 from tfgrpo.store import atomic_write
@@ -243,9 +243,7 @@ def _preview(app: App, document: Document, branch: str, given: Given) -> None:
     would = f"would {', '.join(parts)}" if parts else "would record nothing"
     printing.echo(f"read as {document.format}: {would} on {branch}{also}")
     for operation in operations:
-        sign = printing.Word(
-            printing.SIGNS[operation.op], fg=printing.COLOURS[operation.op], bold=True
-        )
+        sign = printing.sign(operation.op, bold=True)
         body = printing.words(operation.text or operation.experience or "")
         printing.echo_each(printing.wrap([sign, *body], indent=2))
     _show_skipped(document, most=None)
@@ -273,7 +271,7 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
             "from": before.name,
             "to": after.name,
             "versions": [version.name for version in imported.versions],
-            "changes": [{"op": c.op, **c._asdict()} for c in store.diff(before, after)],
+            **change_object(before, after, store.diff(before, after)),
             "known": imported.known,
             "left": imported.left,
             "skipped": [entry._asdict() for entry in document.skipped],

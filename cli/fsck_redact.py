@@ -203,7 +203,7 @@ def _lines(plan: RedactionPlan, around: redaction.Surroundings, *, would: bool) 
     for event in plan.events:
         parts = [name for name in ("text", "reason") if getattr(event, name) is not None]
         line = [
-            printing.Word(printing.SIGNS[event.op], fg=printing.COLOURS[event.op], bold=True),
+            printing.sign(event.op, bold=True),
             printing.Word(event.experience, dim=True),
             *printing.words(f"v{event.version}, its {' and '.join(parts)}"),
         ]

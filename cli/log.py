@@ -16,7 +16,7 @@ from tfgrpo.cli.start_context import EXPERIENCE, RANGE, RUN, App, Given, pass_gi
 from tfgrpo.cli.version_text import event_lines, version_move_lines
 from tfgrpo.display import version_rows
 from tfgrpo.display.event_lines import event_object
-from tfgrpo.display.order_changes import move_objects, moves_of
+from tfgrpo.display.version_rows import move_objects, moves_of
 from tfgrpo.store.history import log_filter
 from tfgrpo.store.records import OPS, Event, Version
 from tfgrpo.store.store import Store

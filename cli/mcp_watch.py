@@ -10,8 +10,7 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, flag, option
-from tfgrpo.cli.start_context import REVISION, App, Given, pass_given
-from tfgrpo.store.errors import TfgrpoError, install_hint
+from tfgrpo.cli.start_context import REVISION, App, Given, needed, pass_given
 
 
 @click.command()
@@ -45,13 +44,9 @@ def mcp(app: App, given: Given) -> None:
       tfgrpo mcp prod
       tfgrpo mcp prod --http --port 8485
     """
-    try:
+    with needed("mcp", "MCP needs the package mcp", "mcp", "mcp_types", "anyio", "uvicorn"):
         from tfgrpo.serving import mcp_transport
         from tfgrpo.serving.library_server import LibraryServer
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio", "uvicorn"):
-            raise
-        raise TfgrpoError("MCP needs the package mcp", hint=install_hint("mcp")) from None
     from tfgrpo.domains.live_library import live
     from tfgrpo.serving.mcp_lookups import Lookups
 

@@ -11,8 +11,8 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import FORCE, JSON, MESSAGE, Decorator, flag, option, together
 from tfgrpo.cli.start_context import RANGE, REVISION, SWITCH, App, Given, pass_given
-from tfgrpo.cli.version_text import events_lines, version_move_lines
-from tfgrpo.display.order_changes import left_in_place, move_objects
+from tfgrpo.cli.version_text import change_object, events_lines, version_move_lines
+from tfgrpo.display.version_rows import left_in_place, move_objects
 from tfgrpo.rendering.near_duplicates import NearDuplicate, near_duplicates
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges
@@ -336,9 +336,7 @@ def _emit(
     app.write_library()
     fields = {
         "branch": branch,
-        "from": before.name,
-        "to": version.name,
-        "changes": [{"op": c.op, **c._asdict()} for c in changes],
+        **change_object(before, version, changes),
         "moves": move_objects(moves(app.store, before, version)),
         "conflicts": [],
         "order_conflicts": list(left_in_place(version)),

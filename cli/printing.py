@@ -206,6 +206,11 @@ def dated(microseconds: int) -> str:
     return f"{when(microseconds)} ({age(microseconds)})"
 
 
+def sign(op: Op, *, bold: bool = False) -> Word:
+    """What stands for an operation, in its colour."""
+    return Word(SIGNS[op], fg=COLOURS[op], bold=bold)
+
+
 def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
     """`+2 ~1 =3 ↕1`; kinds that do not occur are left out."""
     return [
@@ -213,6 +218,12 @@ def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
         for op, sign in SIGNS.items()
         if numbers.get(op)
     ] + ([Word(f"{MOVED}{moved}", fg="blue")] if moved else [])
+
+
+def apart(lines: Iterable[str]) -> Iterator[str]:
+    """Lines after a blank one; nothing where there are none."""
+    for number, line in enumerate(lines):
+        yield from ("", line) if not number else (line,)
 
 
 def first(items: Iterable[T], number: int | None) -> Iterator[T]:

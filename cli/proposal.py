@@ -51,12 +51,9 @@ def list_(app: App, everything: bool, as_json: bool) -> None:
     from tfgrpo.improvement.proposals import list_proposals
 
     waiting = list_proposals(app.store, None if everything else "open")
-    if as_json:
-        printing.emit_json([as_object(one) for one in waiting])
-    elif waiting:
-        printing.emit(app, _listed(waiting))
-    else:
-        printing.echo("no proposal waits for a decision")
+    objects = [as_object(one) for one in waiting]
+    lines = _listed(waiting) if waiting else ["no proposal waits for a decision"]
+    printing.answer(app, objects, lines, as_json)
 
 
 @proposal.command()
@@ -74,7 +71,7 @@ def show(app: App, id: str, as_json: bool) -> None:
     from tfgrpo.improvement.proposals import get_proposal
 
     one = get_proposal(app.store, id)
-    printing.emit_json(as_object(one)) if as_json else printing.emit(app, _shown(one))
+    printing.answer(app, as_object(one), _shown(one), as_json)
 
 
 @proposal.command()
@@ -123,20 +120,16 @@ def accept(app: App, given: Given) -> None:
     with words as content:
         if content is not None:
             chosen, edits = _chosen(before, content)
-        done = accept_proposal(
-            app.store, given.id, only=chosen, edits=edits, why=given.why, take=given.take
-        )
+        how = given.of("why", "take")
+        done = accept_proposal(app.store, given.id, only=chosen, edits=edits, **how)
     if given.file is not None:
         forget(app, given.file)
     if given.as_json:
         printing.emit_json(as_object(done))
         return
-    left = len(done.waiting)
-    more = f"; {printing.plural(left, 'change')} still open" if left else ""
-    taken = printing.plural(len(done.accepted) if chosen is None else len(chosen), "change")
-    printing.echo(
-        f"accepted {taken} of proposal {done.id}: {done.target} is at {done.version}{more}"
-    )
+    taken = printing.plural(len(done.accepted if chosen is None else chosen), "change")
+    where = f"{done.target} is at {done.version}{_left(done)}"
+    printing.echo(f"accepted {taken} of proposal {done.id}: {where}")
     app.has_moved(done.target)
 
 
@@ -163,9 +156,8 @@ def reject(app: App, given: Given) -> None:
     if given.as_json:
         printing.emit_json(as_object(done))
         return
-    left = f"; {printing.plural(len(done.waiting), 'change')} still open" if done.waiting else ""
     what = f"{printing.plural(len(given.only), 'change')} of proposal" if given.only else "proposal"
-    printing.echo(f"turned down {what} {done.id}: {done.target} is as it was{left}")
+    printing.echo(f"turned down {what} {done.id}: {done.target} is as it was{_left(done)}")
 
 
 @proposal.command()
@@ -199,6 +191,11 @@ def reopen(app: App, id: str, why: str | None, as_json: bool) -> None:
         app.write_library()
 
 
+def _left(proposal: Proposal) -> str:
+    count = len(proposal.waiting)
+    return f"; {printing.plural(count, 'change')} still open" if count else ""
+
+
 def as_object(proposal: Proposal) -> dict[str, Any]:
     """A proposal as JSON for programs, with its times as text."""
     from tfgrpo.improvement.proposals import proposal_object
@@ -228,17 +225,11 @@ def _chosen(before: Mapping[str, str], content: str) -> tuple[list[str], dict[st
 
 
 def _listed(proposals: list[Proposal]) -> Iterator[str]:
-    rows = [
-        (
-            one.id,
-            one.state,
-            printing.age(one.made),
-            one.target,
-            one.summary,
-            "not measured" if one.measured is None else str(one.measured),
-        )
-        for one in proposals
-    ]
+    rows = []
+    for one in proposals:
+        effect = "not measured" if one.measured is None else str(one.measured)
+        made = printing.age(one.made)
+        rows.append((one.id, one.state, made, one.target, one.summary, effect))
     yield from printing.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
 
 

@@ -15,9 +15,9 @@ import click
 from tfgrpo.cli import printing, trust
 from tfgrpo.cli.flags import COUNT, JSON, PORT, flag, many, option, path, together
 from tfgrpo.cli.help import SuggestingGroup
-from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.cli.start_context import REVISION, App, needed, pass_app
 from tfgrpo.store.activity import key_ledger
-from tfgrpo.store.errors import SettingsError, TfgrpoError, install_hint
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.log_filter import parse_time
 from tfgrpo.store.opening import open_ledger
 from tfgrpo.terminal_safe import shown
@@ -110,12 +110,8 @@ def proxy(app: App, /, workers: int, config: Path | None, **flags: Any) -> None:
       tfgrpo proxy
       tfgrpo proxy --library prod --upstream http://127.0.0.1:8000/v1
     """
-    try:
+    with needed("proxy", "the proxy needs {}", "httptools"):
         from tfgrpo.proxy.worker_processes import run
-    except ModuleNotFoundError as error:
-        if error.name != "httptools":
-            raise
-        raise TfgrpoError("the proxy needs httptools", hint=install_hint("proxy")) from None
     trust.ask_on_a_terminal()
     settings = settings_of(app, config, flags)
 

@@ -12,8 +12,8 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.evaluate import latest_pair
 from tfgrpo.cli.flags import COUNT, JSON, flag, option, path
 from tfgrpo.cli.show_diff import issue_lines
-from tfgrpo.cli.start_context import REVISION, RUN, App, Given, pass_app, pass_given
-from tfgrpo.cli.ui import needed_for_pages
+from tfgrpo.cli.start_context import REVISION, RUN, App, Given, needed, pass_app, pass_given
+from tfgrpo.cli.ui import PAGES
 from tfgrpo.evaluation.sealed_problems import Seal
 from tfgrpo.runs.own_estimate import gain_words
 from tfgrpo.runs.run_issues import issue_counts
@@ -99,21 +99,19 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
         words = [printing.Word(version.name, fg="yellow"), *printing.counts(store.counts(version))]
         yield from printing.wrap([*words, *printing.words(version.message)], indent=4)
     if record.gain is not None:
-        yield ""
-        yield from printing.wrapped(gain_words(record.gain), indent=4)
+        yield from printing.apart(printing.wrapped(gain_words(record.gain), indent=4))
     if issue_counts(record.report):
-        yield ""
-        yield issue_counts(record.report)
+        yield from ("", issue_counts(record.report))
     for issue in record.report.issues:
         first = printing.style(issue.version.name, fg="yellow") + " "
         yield from issue_lines(issue, first=first)
     if record.usage:
-        yield ""
         rows = [
-            (stage, f"{u.calls:,}", f"{u.prompt_tokens:,}", f"{u.completion_tokens:,}")
+            (stage, *(f"{n:,}" for n in (u.calls, u.prompt_tokens, u.completion_tokens)))
             for stage, u in record.usage.items()
         ]
-        yield from printing.table(rows, header=("stage", "calls", "tokens in", "tokens out"))
+        header = ("stage", "calls", "tokens in", "tokens out")
+        yield from printing.apart(printing.table(rows, header=header))
     for state in record.states:
         detail = f": {state.words}" if state.detail else ""
         yield printing.style(f"{printing.when(state.time)} {state.state}{detail}", dim=True)
@@ -121,15 +119,12 @@ def _lines(store: Store, record: RunRecord) -> Iterator[str]:
 
 def _seal_lines(seal: Seal) -> Iterator[str]:
     when = "not opened yet" if seal.opened is None else f"opened {printing.when(seal.opened)}"
-    state = (
-        "nothing was scored on it before that since the run began"
-        if seal.intact
-        else f"broken: {printing.plural(seal.during, 'score')} made while the run went on"
-    )
-    earlier = (
-        f"; {printing.plural(seal.before, 'score')} made before the run" if seal.before else ""
-    )
-    words = f"{seal.dataset}, digest {seal.digest[:16]}: {when}; {state}{earlier}"
+    state = f"broken: {printing.plural(seal.during, 'score')} made while the run went on"
+    if seal.intact:
+        state = "nothing was scored on it before that since the run began"
+    if seal.before:
+        state += f"; {printing.plural(seal.before, 'score')} made before the run"
+    words = f"{seal.dataset}, digest {seal.digest[:16]}: {when}; {state}"
     yield from printing.wrapped(words, first="  sealed ", indent=4)
 
 
@@ -326,7 +321,7 @@ def plot(app: App, name: str | None, output: Path | None, html: Path | None, as_
         raise click.UsageError("give only one of --output, --html and --json")
     run = _run(app, name, "there is no run to plot")
     if html is not None:
-        with needed_for_pages():
+        with needed(*PAGES):
             from tfgrpo.ui.export_pages import page_alone
 
         page_of_run = page_alone(app.path.absolute(), f"/run/{run.name}", author=app.author())

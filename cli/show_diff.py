@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
 from tfgrpo.cli import printing, version_text
 from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import RANGE, REVISION, WHAT, App, Given, pass_app, pass_given
-from tfgrpo.cli.version_text import event_lines, move_lines, version_move_lines
-from tfgrpo.display.event_lines import ShownEvent, event_object, events_of, life_of
+from tfgrpo.cli.version_text import change_object, event_lines, move_lines, version_move_lines
+from tfgrpo.display.event_lines import event_object, events_of, life_of
 from tfgrpo.display.measured_merge import measured_lines
-from tfgrpo.display.order_changes import move_objects, moves_of
-from tfgrpo.display.version_rows import StandingNames, signature_objects, signed, version_object
+from tfgrpo.display.version_rows import (
+    StandingNames,
+    move_objects,
+    moves_of,
+    signature_objects,
+    signed,
+    version_object,
+)
 from tfgrpo.runs.run_issues import Issue, issues, repaired
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import UnknownRevision
@@ -50,31 +57,26 @@ def show(app: App, what: str, as_json: bool) -> None:
         except UnknownRevision as no_experience:
             label = what[:1] == "G" and what[1:].isdigit()
             raise (no_experience if label else unknown) from None
-        show_experience(app, store, experience, as_json)
+        events = [event_object(event) for event in store.history(experience)]
+        fields = {"experience": experience, "events": events}
+        printing.answer(app, fields, _life(store, experience), as_json)
         return
     for defect in defects(store, version):
         raise damage_error(f"{defect.where} {defect.what}")
     library = store.library(version)
-    if as_json:
-        fields = version_object(store, version, StandingNames(store))
-        fields |= signature_objects(store, version)
-        fields["events"] = [
-            event_object(shown.event, shown.origin) for shown in events_of(store, version)
-        ]
-        fields["library"] = library_object(library)
-        fields["moves"] = move_objects(moves_of(store, version))
-        printing.emit_json(fields)
-    else:
-        printing.emit(app, _version_lines(store, version, library))
+    lines = _version_lines(store, version, library)
+    printing.answer(app, lambda: _object(store, version, library), lines, as_json)
 
 
-def show_experience(app: App, store: Store, experience: str, as_json: bool) -> None:
-    """Prints an experience's whole life."""
-    if as_json:
-        events = store.history(experience)
-        printing.emit_json({"experience": experience, "events": [event_object(e) for e in events]})
-    else:
-        printing.emit(app, _life(store, experience, life_of(store, experience)))
+def _object(store: Store, version: Version, library: Library) -> dict[str, Any]:
+    labels = library.labels.items()
+    return {
+        **version_object(store, version, StandingNames(store)),
+        **signature_objects(store, version),
+        "events": [event_object(shown.event, shown.origin) for shown in events_of(store, version)],
+        "library": [{"label": at, "id": id, "text": library.by_id[id].text} for at, id in labels],
+        "moves": move_objects(moves_of(store, version)),
+    }
 
 
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
@@ -83,26 +85,19 @@ def _version_lines(store: Store, version: Version, library: Library) -> Iterator
     yield from version_text.signed_lines(store, version)
     yield printing.style(f"  {version.digest.hex()}", dim=True)
     for shown in events_of(store, version):
-        yield ""
-        yield from event_lines(shown.event, shown.before, shown.origin)
-    if moves := version_move_lines(store, version):
-        yield ""
-        yield from moves
-    if measured := measured_lines(store, version):
-        yield ""
-        for line in measured:
-            yield from printing.wrapped(line, indent=2)
+        yield from printing.apart(event_lines(shown.event, shown.before, shown.origin))
+    yield from printing.apart(version_move_lines(store, version))
+    measured = (printing.wrapped(line, indent=2) for line in measured_lines(store, version))
+    yield from printing.apart(line for lines in measured for line in lines)
     for issue in issues(version):
-        yield ""
-        yield from issue_lines(issue)
+        yield from printing.apart(issue_lines(issue))
     if count := repaired(version):
-        yield ""
-        yield printing.plural(count, "answer") + " had to be repaired to be read"
-    yield ""
-    yield printing.style(f"the library at {version.name}", bold=True) + (
-        f": {printing.plural(len(library), 'experience')}" if library else ": empty"
-    )
-    yield from library_lines(library)
+        yield from ("", printing.plural(count, "answer") + " had to be repaired to be read")
+    size = printing.plural(len(library), "experience") if library else "empty"
+    yield from ("", printing.style(f"the library at {version.name}", bold=True) + f": {size}")
+    for label, id in library.labels.items():
+        first = printing.style(f"[{label}]", fg="cyan") + " "
+        yield from printing.wrapped(library.by_id[id].text, first=first, indent=len(label) + 3)
 
 
 def issue_lines(issue: Issue, *, first: str = "") -> Iterator[str]:
@@ -113,32 +108,17 @@ def issue_lines(issue: Issue, *, first: str = "") -> Iterator[str]:
     yield from printing.wrapped(issue.reason, dim=True, first="  ", indent=2)
 
 
-def library_lines(library: Library) -> Iterator[str]:
-    """Yields `[G0] text` for each experience, hung under its label."""
-    for label, id in library.labels.items():
-        first = printing.style(f"[{label}]", fg="cyan") + " "
-        yield from printing.wrapped(library.by_id[id].text, first=first, indent=len(label) + 3)
-
-
-def _life(store: Store, experience: str, life: Iterable[ShownEvent]) -> Iterator[str]:
+def _life(store: Store, experience: str) -> Iterator[str]:
     labels = store.library("HEAD").label_of
     here = f"[{labels[experience]}] at HEAD" if experience in labels else "not in HEAD's library"
     yield printing.style(f"experience {experience}", bold=True) + f", {here}"
-    for shown in life:
+    for shown in life_of(store, experience):
         version = shown.version
         yield ""
         who = f"{printing.dated(version.time)} by {signed(store, version)}"
         first = printing.style(version.name, fg="yellow") + " "
         yield from printing.wrapped(who, first=first, indent=2, dim=True)
         yield from event_lines(shown.event, shown.before, shown.origin)
-
-
-def library_object(library: Library) -> list[dict[str, str]]:
-    """A library as JSON for programs, in order."""
-    return [
-        {"label": label, "id": id, "text": library.by_id[id].text}
-        for label, id in library.labels.items()
-    ]
 
 
 @click.command()
@@ -172,26 +152,17 @@ def diff(app: App, given: Given) -> None:
             low, high = resolve_range(store, given.a)
             before, after = low or high, high
         else:
-            before, after = (
-                store.resolve(given.a),
-                store.resolve("HEAD" if given.b is None else given.b),
-            )
+            before = store.resolve(given.a)
+            after = store.resolve("HEAD" if given.b is None else given.b)
     changes, moved = store.diff(before, after), moves(store, before, after)
     if given.quiet:
         given.exit_code = True
     elif given.as_json:
-        printing.emit_json(
-            {
-                "from": before.name,
-                "to": after.name,
-                "changes": [{"op": c.op, **c._asdict()} for c in changes],
-                "moves": move_objects(moved),
-            }
-        )
+        fields = change_object(before, after, changes)
+        printing.emit_json({**fields, "moves": move_objects(moved)})
     elif given.name_only:
-        printing.emit(
-            app, dict.fromkeys([c.experience for c in changes] + [m.experience for m in moved])
-        )
+        ids = [c.experience for c in changes] + [m.experience for m in moved]
+        printing.emit(app, dict.fromkeys(ids))
     elif given.stat:
         printing.echo(_total(before, after, changes, len(moved)))
     else:
@@ -209,14 +180,13 @@ def _lines(
 ) -> Iterator[str]:
     for change in changes:
         yield from _change(change)
-    if moved:
-        yield from move_lines(store.library(after), moved)
+    yield from move_lines(store.library(after), moved) if moved else ()
     yield _total(before, after, changes, len(moved))
 
 
 def _change(change: Change) -> list[str]:
     op = change.op
-    sign = printing.Word(printing.SIGNS[op], fg=printing.COLOURS[op], bold=True)
+    sign = printing.sign(op, bold=True)
     if change.before is None:
         body = printing.words(change.after or "", fg="green")
     elif change.after is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,10 @@ import click
 
 from tfgrpo.author import default_author, default_signer
 from tfgrpo.store import address
-from tfgrpo.store.errors import InvalidOperation
+from tfgrpo.store.errors import InvalidOperation, TfgrpoError, install_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from click.shell_completion import CompletionItem
@@ -176,6 +176,18 @@ class App:
         self._until_closed.close()
         if self._store is not None:
             self._store.close()
+
+
+@contextmanager
+def needed(extra: str, words: str, *packages: str) -> Iterator[None]:
+    """Turns a missing package of an extra into an error in these words, with what installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
+            raise
+        raise TfgrpoError(words.format(package), hint=install_hint(extra)) from None
 
 
 pass_app = click.make_pass_decorator(App)

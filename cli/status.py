@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tfgrpo.cli import printing as text
+from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, flag, option
 from tfgrpo.cli.start_context import REVISION, App, Given, pass_given
 from tfgrpo.runs.run_issues import issue_counts, report
@@ -71,7 +71,8 @@ def status(app: App, given: Given) -> None:
     apart = apart_from_remote(store, head.branch) if head.branch else None
     sandbox = known_strength()
     if given.as_json:
-        text.emit_json(
+        issues = ("refused", "failed", "repaired")
+        printing.emit_json(
             {
                 "store": app.location,
                 "head": head.version.name,
@@ -83,8 +84,8 @@ def status(app: App, given: Given) -> None:
                 "bytes": store.port.counts.size(),
                 "run": name,
                 "accounts": {
-                    run: {"refused": a.refused, "failed": a.failed, "repaired": a.repaired}
-                    for run, a in accounts.items()
+                    run: {issue: getattr(account, issue) for issue in issues}
+                    for run, account in accounts.items()
                 },
                 "unfinished": [{"run": run.name, "state": state} for run, state in unfinished],
                 "sandbox": {"level": sandbox.level, "lacks": list(sandbox.lacks)},
@@ -94,35 +95,36 @@ def status(app: App, given: Given) -> None:
         return
     where = f"on branch {head.branch}" if head.branch else "HEAD is detached"
     note = ", protected: it moves only with --force" if head.branch in guarded else ""
-    text.echo(f"{where}, at {text.style(head.version.name, fg='yellow')}{note}")
+    printing.echo(f"{where}, at {printing.style(head.version.name, fg='yellow')}{note}")
     if given.short:
         return
-    text.echo_each(text.wrapped(subject(store, head.version), first="  ", indent=2))
+    printing.echo_each(printing.wrapped(subject(store, head.version), first="  ", indent=2))
     if apart is not None:
-        text.echo(f"  {_apart(apart)}")
-    size = text.plural(len(library), "experience")
+        printing.echo(f"  {_apart(apart)}")
+    size = printing.plural(len(library), "experience")
     letters = sum(len(e.text) for e in library)
-    text.echo(f"  {size}, {letters} characters; {text.plural(len(runs), 'run')}")
-    text.echo(f"  store: {app.location}, {store.port.counts.size() / 1e6:.1f} MB")
-    text.echo_each(text.wrapped(f"sandbox for agents' Python: {sandbox}", first="  ", indent=4))
+    printing.echo(f"  {size}, {letters} characters; {printing.plural(len(runs), 'run')}")
+    printing.echo(f"  store: {app.location}, {store.port.counts.size() / 1e6:.1f} MB")
+    printing.echo_each(
+        printing.wrapped(f"sandbox for agents' Python: {sandbox}", first="  ", indent=4)
+    )
     if head.branch is None:
-        text.echo("  `tfgrpo checkout main` returns to the branch main")
+        printing.echo("  `tfgrpo checkout main` returns to the branch main")
     for run_name, account in accounts.items():
         if issue_counts(account):
-            text.echo(
-                f"run {run_name}: {issue_counts(account)}; `tfgrpo runs {run_name}` lists them"
-            )
+            lists = f"`tfgrpo runs {run_name}` lists them"
+            printing.echo(f"run {run_name}: {issue_counts(account)}; {lists}")
     for run, state in unfinished:
         states = store.runs.states(run)
-        text.echo(f"run {run.name} is {state}")
+        printing.echo(f"run {run.name} is {state}")
         if state == "running":
             continue
         if states and states[-1].detail:
-            text.echo(f"  {states[-1].words}")
-        text.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
+            printing.echo(f"  {states[-1].words}")
+        printing.echo(f"  resume it with `tfgrpo train --resume {run.name}`")
     if figures is not None:
-        text.echo()
-        text.emit(app, _figures(store, figures, given.number))
+        printing.echo()
+        printing.emit(app, _figures(store, figures, given.number))
 
 
 def _apart(apart: Apart) -> str:
@@ -130,29 +132,28 @@ def _apart(apart: Apart) -> str:
     ahead, behind = apart.ahead, apart.behind
     if not ahead and not behind:
         return f"the same as {apart.name} when last fetched"
-    if not behind:
-        return f"{text.plural(ahead, 'version')} ahead of {apart.name}: `tfgrpo push` sends them"
     if not ahead:
-        return f"{text.plural(behind, 'version')} behind {apart.name}: `tfgrpo pull` brings them"
-    return (
-        f"{text.plural(ahead, 'version')} ahead of {apart.name} and {behind} behind: `tfgrpo pull` "
-        "merges them"
-    )
+        late = printing.plural(behind, "version")
+        return f"{late} behind {apart.name}: `tfgrpo pull` brings them"
+    merges = f" and {behind} behind: `tfgrpo pull` merges them"
+    then = merges if behind else ": `tfgrpo push` sends them"
+    return f"{printing.plural(ahead, 'version')} ahead of {apart.name}{then}"
 
 
 def _figures(store: Store, stats: Stats, number: int) -> Iterator[str]:
-    size = text.plural(len(stats.experiences), "experience")
+    size = printing.plural(len(stats.experiences), "experience")
     letters = sum(len(c.experience.text) for c in stats.experiences)
-    yield f"{text.style(stats.version.name, fg='yellow', bold=True)}: {size}, {letters} characters"
-    share = f"{stats.snapshot_share:.1%} of it in {text.plural(stats.snapshots, 'snapshot')}"
-    yield (
-        f"file     {stats.bytes / 1e6:.2f} MB, {share if stats.snapshots else 'no snapshots'}; "
-        f"{text.plural(stats.file_versions, 'version')}, {text.plural(stats.file_events, 'event')}"
-    )
-    counted = " ".join(word.styled() for word in text.counts(stats.events)) or "no events"
-    since = "" if stats.first is None else f", since {text.when(stats.first.time)}"
-    age = "" if stats.first is None else f" ({text.age(stats.first.time)})"
-    yield f"history  {text.plural(stats.versions, 'version')} with {counted}{since}{age}"
+    name = printing.style(stats.version.name, fg="yellow", bold=True)
+    yield f"{name}: {size}, {letters} characters"
+    share = f"{stats.snapshot_share:.1%} of it in {printing.plural(stats.snapshots, 'snapshot')}"
+    share = share if stats.snapshots else "no snapshots"
+    versions = printing.plural(stats.file_versions, "version")
+    events = printing.plural(stats.file_events, "event")
+    yield f"file     {stats.bytes / 1e6:.2f} MB, {share}; {versions}, {events}"
+    counted = " ".join(word.styled() for word in printing.counts(stats.events)) or "no events"
+    since = "" if stats.first is None else f", since {printing.when(stats.first.time)}"
+    age = "" if stats.first is None else f" ({printing.age(stats.first.time)})"
+    yield f"history  {printing.plural(stats.versions, 'version')} with {counted}{since}{age}"
     most = [c for c in stats.most_confirmed if c.keeps][:number]
     least = [c for c in stats.least_confirmed if c not in most][:number]
     label = {c.experience.id: f"G{i}" for i, c in enumerate(stats.experiences)}
@@ -162,20 +163,15 @@ def _figures(store: Store, stats: Stats, number: int) -> Iterator[str]:
         ("most often changed", "~", stats.churn[:number]),
     ):
         if listed:
-            yield text.style(title, bold=True)
+            yield printing.style(title, bold=True)
             yield from _listed(listed, sign, label)
     if stats.steps:
-        rows = [
-            (
-                s.run,
-                str(s.step + 1),
-                s.version.name,
-                text.age(s.version.time),
-                " ".join(word.text for word in text.counts(s.events)),
-            )
-            for s in stats.steps
-        ]
-        yield from text.table(rows, header=("run", "step", "version", "age", "events"))
+        rows = []
+        for s in stats.steps:
+            counted = " ".join(word.text for word in printing.counts(s.events))
+            age = printing.age(s.version.time)
+            rows.append((s.run, str(s.step + 1), s.version.name, age, counted))
+        yield from printing.table(rows, header=("run", "step", "version", "age", "events"))
 
 
 def _listed(listed: Sequence[Confirmed], sign: str, label: dict[str, str]) -> Iterator[str]:
@@ -183,33 +179,29 @@ def _listed(listed: Sequence[Confirmed], sign: str, label: dict[str, str]) -> It
         count = confirmed.keeps if sign == "=" else confirmed.modified
         version = confirmed.version
         line = [
-            text.Word(f"{sign}{count}", fg="cyan" if sign == "=" else "yellow"),
-            text.Word(f"[{label[confirmed.experience.id]}]", fg="cyan"),
-            *text.words(confirmed.experience.text),
-            *text.words(f"({version.name}, {text.age(version.time)})", dim=True),
+            printing.Word(f"{sign}{count}", fg="cyan" if sign == "=" else "yellow"),
+            printing.Word(f"[{label[confirmed.experience.id]}]", fg="cyan"),
+            *printing.words(confirmed.experience.text),
+            *printing.words(f"({version.name}, {printing.age(version.time)})", dim=True),
         ]
-        yield from text.wrap(line, first="  ", indent=6)
+        yield from printing.wrap(line, first="  ", indent=6)
 
 
 def _object(stats: Stats) -> dict[str, Any]:
+    experiences, steps = [], []
+    for c in stats.experiences:
+        texts = {"id": c.experience.id, "text": c.experience.text}
+        experiences.append({**texts, "keeps": c.keeps, "modified": c.modified})
+    for s in stats.steps:
+        place = {"run": s.run, "step": s.step + 1, "version": s.version.name}
+        steps.append({**place, "events": s.events})
     return {
         "version": stats.version.name,
-        "experiences": [
-            {
-                "id": c.experience.id,
-                "text": c.experience.text,
-                "keeps": c.keeps,
-                "modified": c.modified,
-            }
-            for c in stats.experiences
-        ],
+        "experiences": experiences,
         "versions": stats.versions,
         "events": stats.events,
         "since": None if stats.first is None else stats.first.when.isoformat(),
-        "steps": [
-            {"run": s.run, "step": s.step + 1, "version": s.version.name, "events": s.events}
-            for s in stats.steps
-        ],
+        "steps": steps,
         "file": {
             "bytes": stats.bytes,
             "versions": stats.file_versions,

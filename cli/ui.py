@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import PORT, flag, many, option, path
-from tfgrpo.cli.start_context import App, Given, pass_given
-from tfgrpo.store.errors import TfgrpoError, install_hint
+from tfgrpo.cli.start_context import App, Given, needed, pass_given
 
-NEEDED = ("jinja2", "markupsafe", "starlette", "uvicorn")
-
-
-@contextmanager
-def needed_for_pages() -> Iterator[None]:
-    """Turns a missing package of the extra into an error that names what installs it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name not in NEEDED:
-            raise
-        raise TfgrpoError(f"the pages need {error.name}", hint=install_hint("ui")) from None
+PAGES = ("ui", "the pages need {}", "jinja2", "markupsafe", "starlette", "uvicorn")
 
 
 @click.command()
@@ -67,7 +53,7 @@ def ui(app: App, given: Given) -> None:
       tfgrpo ui --export report --no-content
       tfgrpo ui --notify 'smtp://ana@mail.example.com?to=ana@example.com'
     """
-    with needed_for_pages():
+    with needed(*PAGES):
         from tfgrpo.ui.notifications import teller
         from tfgrpo.ui.site import serve
         from tfgrpo.ui.ui_settings import UiSettings, is_loopback, reachable
@@ -84,27 +70,21 @@ def ui(app: App, given: Given) -> None:
     for url in given.notify:
         teller(url)
     app.store.close()  # what cannot be opened is an error before anything is listened to
+    hosts = reachable(given.host, given.names)
     settings = UiSettings(
         app.path.absolute(),
         people,
-        given.host,
-        given.port,
-        given.read_only,
-        given.names,
-        not given.no_content,
-        frozenset(looking),
-        given.notify,
-        f"http://{reachable(given.host, given.names)[0]}:{given.port}" if given.port else "",
+        content=not given.no_content,
+        readers=frozenset(looking),
+        public=f"http://{hosts[0]}:{given.port}" if given.port else "",
+        **given.of("host", "port", "read_only", "names", "notify"),
     )
 
     def ready(at: int) -> None:
-        places = [f"[{one}]" if ":" in one else one for one in reachable(given.host, given.names)]
+        places = [f"[{one}]" if ":" in one else one for one in hosts]
         for token, name in people.items():
-            who = (
-                f"  ({name}{', only looks' * (token in looking)})"
-                if given.logins or given.readers
-                else ""
-            )
+            who = f"  ({name}{', only looks' * (token in looking)})"
+            who = who if given.logins or given.readers else ""
             for place in places:
                 printing.echo(f"http://{place}:{at}/?token={token}{who}", err=True)
         if given.open_:
@@ -120,9 +100,7 @@ def _export(app: App, folder: Path, *, content: bool) -> None:
 
     app.store.close()
     done = export_site(app.path.absolute(), folder, author=app.author(), content=content)
-    size = f"{done.bytes / 1e6:.1f} MB"
-    printing.echo(
-        f"wrote {printing.plural(done.pages, 'page')} to {folder / 'index.html'} ({size})"
-    )
+    pages, size = printing.plural(done.pages, "page"), f"{done.bytes / 1e6:.1f} MB"
+    printing.echo(f"wrote {pages} to {folder / 'index.html'} ({size})")
     if done.left:
         printing.echo(f"{done.left:,} links lead to pages that were left out: there are too many")

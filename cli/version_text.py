@@ -9,10 +9,16 @@ import click
 
 from tfgrpo.cli import printing
 from tfgrpo.display.event_lines import credit_words, evidence_words
-from tfgrpo.display.order_changes import left_in_place, moves_of
-from tfgrpo.display.version_rows import StandingNames, scores, signature_lines, signed
+from tfgrpo.display.version_rows import (
+    StandingNames,
+    left_in_place,
+    moves_of,
+    scores,
+    signature_lines,
+    signed,
+)
 from tfgrpo.store.history.log_filter import subject
-from tfgrpo.store.records import Event, Library, Version
+from tfgrpo.store.records import Change, Event, Library, Version
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -23,10 +29,16 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 
+def change_object(before: Version, after: Version, changes: Iterable[Change]) -> dict[str, object]:
+    """What changed between two versions, as JSON for programs."""
+    listed = [{"op": change.op, **change._asdict()} for change in changes]
+    return {"from": before.name, "to": after.name, "changes": listed}
+
+
 def event_lines(event: Event, before: str | None, origin: Origin | None = None) -> list[str]:
     """An event's lines: what, why, and who taught it; `origin` is where a merge got it from."""
     head = [
-        printing.Word(printing.SIGNS[event.op], fg=printing.COLOURS[event.op], bold=True),
+        printing.sign(event.op, bold=True),
         printing.Word(event.experience, dim=True),
     ]
     if event.redacted:
@@ -150,13 +162,10 @@ def heading(store: Store, version: Version, names: StandingNames) -> list[str]:
 
 def signed_lines(store: Store, version: Version) -> list[str]:
     """A version's signatures and those of its tags, as lines; none where there is none."""
-    return [
-        line
-        for one in signature_lines(store, version)
-        for line in printing.wrap(
-            printing.words(printing.shown(one), fg="cyan"), first="  ", indent=4
-        )
-    ]
+    lines = []
+    for one in signature_lines(store, version):
+        lines += printing.wrapped(printing.shown(one), fg="cyan", first="  ", indent=4)
+    return lines
 
 
 def one_line(store: Store, version: Version, names: StandingNames) -> str:

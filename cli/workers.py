@@ -79,8 +79,8 @@ def run(app: App, given: Given) -> None:
     if store is None:
         return
     app.adopt(store)
-    own = {"base_url": given.base_url, "api_key_env": given.api_key_env}
-    models = {name: value for name, value in own.items() if value is not None}
+    own = given.of("base_url", "api_key_env").items()
+    models = {name: value for name, value in own if value is not None}
     options = WorkerOptions(given.slots, given.heartbeat, given.grace, models)
     member = Worker(store, project, options, printing.echo)
 
@@ -90,9 +90,8 @@ def run(app: App, given: Given) -> None:
             loop.add_signal_handler(number, member.stop)
         started_by = parent()
         watching = started_by and asyncio.create_task(end_with(started_by, member.stop))
-        printing.echo(
-            f"worker {member.name}: {printing.plural(given.slots, 'slot')}; Ctrl-C ends it"
-        )
+        slots = printing.plural(given.slots, "slot")
+        printing.echo(f"worker {member.name}: {slots}; Ctrl-C ends it")
         await member.run(address)
         if watching:
             watching.cancel()
@@ -126,32 +125,21 @@ def list_(app: App, as_json: bool) -> None:
     """
 
     crew = read_crew(queue_address(app.location))
-    if as_json:
-        printing.emit_json(crew.object())
-    elif not crew.members:
-        printing.echo("no worker in the last hour; start one with `tfgrpo workers run`")
-    else:
-        printing.emit(app, _lines(crew))
+    printing.answer(app, crew.object, _lines(crew), as_json)
 
 
 def _lines(crew: Crew) -> Iterator[str]:
+    if not crew.members:
+        yield "no worker in the last hour; start one with `tfgrpo workers run`"
+        return
     rows = []
     for one in crew.members:
         figures = one.figures
-        rows.append(
-            (
-                one.name,
-                state_of(one),
-                span(one.age),
-                f"{len(figures.get('doing', ()))}/{one.slots}",
-                str(figures.get("groups", 0)),
-                f"{figures.get('rate', 0.0):.0f}",
-                str(figures.get("calls", 0)),
-                str(figures.get("in_flight", 0)),
-                str(figures.get("failed", 0)),
-                str(figures.get("handed_back", 0)),
-            )
-        )
+        doing, rate = len(figures.get("doing", ())), f"{figures.get('rate', 0.0):.0f}"
+        names = ("groups", "calls", "in_flight", "failed", "handed_back")
+        groups, *more = (str(figures.get(name, 0)) for name in names)
+        begin = (one.name, state_of(one), span(one.age), f"{doing}/{one.slots}")
+        rows.append((*begin, groups, rate, *more))
     header = ("worker", "state", "for", "slots", "groups", "per min", "calls", "in flight")
     yield from printing.table(rows, header=(*header, "failed", "back"))
     for run in crew.runs:

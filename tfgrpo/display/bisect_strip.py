@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
 from tfgrpo.store.history import bisect
@@ -88,10 +89,8 @@ def _ends(search: BisectSearch) -> tuple[int, list[int]]:
     bad: int | None = None
     good: list[int] = []
     for mark in search.marks:
-        if mark.verdict == "bad":
-            bad = mark.version
-        elif mark.verdict == "good":
-            good.append(mark.version)
+        bad = mark.version if mark.verdict == "bad" else bad
+        good += [mark.version] if mark.verdict == "good" else []
         if bad is not None and good:
             return bad, good
     raise ValueError("a search with both ends has both")
@@ -99,14 +98,12 @@ def _ends(search: BisectSearch) -> tuple[int, list[int]]:
 
 def _stretches(parts: Sequence[StripPart]) -> Iterator[StripPart]:
     """Yields the parts, neighbours of which nothing was said and the same is known as one."""
-    held: StripPart | None = None
-    for part in parts:
+
+    def alike(part: StripPart) -> object:
         alone = part.mark is not None or part.state in ("next", "first bad")
-        if held is not None and not alone and held.mark is None and held.state == part.state:
-            held = held._replace(last=part.last, versions=held.versions + 1)
-            continue
-        if held is not None:
-            yield held
-        held = part
-    if held is not None:
-        yield held
+        return part.first if alone else part.state
+
+    for _, neighbours in groupby(parts, alike):
+        first, *others = neighbours
+        last = others[-1].last if others else first.last
+        yield first._replace(last=last, versions=1 + len(others))

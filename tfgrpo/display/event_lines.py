@@ -104,23 +104,9 @@ def credit_words(event: Event, version: Version) -> str:
 
 def event_object(event: Event, origin: Origin | None = None) -> dict[str, Any]:
     """An event as JSON for programs; `origin` for one that was brought over."""
-    copied = origin is not None and origin.event.row != event.row
-    return {
-        "version": f"v{event.version}",
-        "op": event.op,
-        "experience": event.experience,
-        "text": event.text,
-        "reason": event.reason,
-        "evidence": event.evidence,
-        "redacted": event.redacted,
-    } | (
-        {
-            "origin": {
-                "version": origin.version.name,
-                "author": origin.version.author,
-                "evidence": origin.event.evidence,
-            }
-        }
-        if copied and origin is not None
-        else {}
-    )
+    names = ("op", "experience", "text", "reason", "evidence", "redacted")
+    fields = {"version": f"v{event.version}", **{name: getattr(event, name) for name in names}}
+    if origin is not None and origin.event.row != event.row:
+        first = {"version": origin.version.name, "author": origin.version.author}
+        fields["origin"] = {**first, "evidence": origin.event.evidence}
+    return fields

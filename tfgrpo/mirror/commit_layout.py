@@ -40,13 +40,10 @@ class Rendering:
 
     def at(self, version: Version) -> str:
         """The library at a version as a Markdown list of one line an experience."""
-        if self._at is not None and version.number == self._at.number:
+        at = self._at
+        if at is not None and version.number == at.number:
             return self._text
-        if (
-            self._at is not None
-            and version.parent == self._at.number
-            and source(version) == source(self._at)
-        ):
+        if at is not None and version.parent == at.number and source(version) == source(at):
             for row in self._store.port.events(version.position - version.events, version.position):
                 self._apply(row)
         else:
@@ -89,23 +86,14 @@ def record(
         "meta": json.loads(meta) if meta else None,
     }
     lines = [head]
-    lines += [
-        {
-            "op": row.op,
-            "experience": row.experience,
-            "text": row.text,
-            "reason": row.reason,
-            "evidence": json.loads(row.evidence) if row.evidence else None,
-            "seal": row.seal.hex() if row.seal else None,
-            "salt": row.salt.hex() if row.salt else None,
-        }
-        | (
-            {"redactions": [r._asdict() for r in redacted]}
-            if (redacted := redactions.get(row.row))
-            else {}
-        )
-        for row in rows
-    ]
+    for row in rows:
+        line = {name: getattr(row, name) for name in ("op", "experience", "text", "reason")}
+        line["evidence"] = json.loads(row.evidence) if row.evidence else None
+        line["seal"] = row.seal.hex() if row.seal else None
+        line["salt"] = row.salt.hex() if row.salt else None
+        if redacted := redactions.get(row.row):
+            line["redactions"] = [one._asdict() for one in redacted]
+        lines.append(line)
     return b"".join(canonical(line) + b"\n" for line in lines)
 
 

@@ -85,10 +85,8 @@ class _GitReader:
                 hint="create a mirror with `tfgrpo mirror git DIR`",
             )
         for foreign in self._records.values():
-            commit_id = (
-                layout.made_of(json.loads(foreign.meta)) if foreign and foreign.meta else None
-            )
-            if foreign and commit_id:
+            meta = json.loads(foreign.meta) if foreign and foreign.meta else None
+            if foreign and (commit_id := layout.made_of(meta)):
                 self._of_hand[commit_id] = foreign
         libraries = self._git.objects([f"{id}:{layout.LIBRARY}" for id in commits])
         for commit, library in zip(commits.values(), libraries, strict=True):
@@ -152,8 +150,9 @@ class _GitReader:
             others = parents[1:]
         if commit.id in self._of_hand:
             return self._adopt(self._of_hand[commit.id], commit)
-        before = self._read_before(commit.id)
-        return before or self._by_hand(commit, base, others, text)
+        if self._here is None:  # made of commits by hand on an earlier reading
+            self._here = layout.made_by_hand(self._store)
+        return self._here.get(commit.id) or self._by_hand(commit, base, others, text)
 
     def _adopt(self, foreign: PackedVersion, commit: _Commit) -> Version:
         known = self._receiver.has(foreign.digest)
@@ -165,12 +164,6 @@ class _GitReader:
             self.adopted.append(version)
         return version
 
-    def _read_before(self, commit: str) -> Version | None:
-        """The version that the store made of a commit by hand on an earlier reading."""
-        if self._here is None:
-            self._here = layout.made_by_hand(self._store)
-        return self._here.get(commit)
-
     def _by_hand(
         self, commit: _Commit, base: Version, others: list[Version], text: str | None
     ) -> Version:
@@ -179,30 +172,14 @@ class _GitReader:
                 f"commit {commit.id[:12]} has no {layout.LIBRARY}",
                 hint="restore the file; to delete an experience, delete its line",
             )
-        merged = [
-            other
-            for other in others
-            if common_ancestor(self._store, base, other).number != other.number
-        ]
+        merged = [o for o in others if common_ancestor(self._store, base, o).number != o.number]
         subject = commit.message.partition("\n")[0] or "(no message)"
         evidence = canonical({"source": layout.LIBRARY, "format": "git", "commit": commit.id})
         events = []
         for op, id, text_after in _changes(commit, text, self._store.library(base)):
             salt = os.urandom(SALT_BYTES)
-            sealed = seal(salt, text_after, subject)
-            events.append(
-                PackedEvent(
-                    op=op,
-                    experience=id,
-                    text=text_after,
-                    reason=subject,
-                    evidence=evidence.decode(),
-                    seal=sealed,
-                    salt=salt,
-                    schema=EVENT_SCHEMA,
-                    redactions=(),
-                )
-            )
+            sealed, why = seal(salt, text_after, subject), (subject, evidence.decode())
+            events.append(PackedEvent(op, id, text_after, *why, sealed, salt, EVENT_SCHEMA, ()))
         imported = {"import": {"format": "git", "commit": commit.id}}
         meta = canonical(imported | dict(inherited(base))).decode()
         parents = (base.digest, *(other.digest for other in merged[:1]))
@@ -277,16 +254,11 @@ def _names(
         except InvalidName:
             unnamed.append(name)
             continue
-        forward = kind == BRANCH and at is not None
-        if at is None or (
-            forward and common_ancestor(store, store.version(at), version).number == at
-        ):
+        base = None if at is None else common_ancestor(store, store.version(at), version).number
+        if at is None or (kind == BRANCH and base == at):
             moves.append((kind + name, version.number, None))
             moved.append((name, version))
-        elif (
-            common_ancestor(store, store.version(at), version).number != version.number
-            or kind == TAG
-        ):
+        elif kind == TAG or base != version.number:
             apart.append((name, version))
     if moves:
         store.move_names(moves, "import git")

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from tfgrpo.store import child_processes
 from tfgrpo.store.errors import TfgrpoError
@@ -64,22 +64,15 @@ class Git:
         self.folder = folder
         root = folder.absolute()
         self.bare = not (root / ".git").exists()
-        _check_own(folder, root if self.bare else root / ".git")
-        self._where = (
-            [f"--git-dir={root}"]
-            if self.bare
-            else [
-                f"--git-dir={root / '.git'}",
-                f"--work-tree={root}",
-            ]
-        )
+        own = root if self.bare else root / ".git"
+        _check_own(folder, own)
+        self._where = [f"--git-dir={own}", *([] if self.bare else [f"--work-tree={root}"])]
 
     @staticmethod
     def is_repository(folder: Path) -> bool:
         """Whether a folder is a repository itself; one above it does not count."""
-        return (folder / ".git").exists() or all(
-            (folder / name).exists() for name in ("HEAD", "objects", "refs")
-        )
+        parts = ("HEAD", "objects", "refs")
+        return (folder / ".git").exists() or all((folder / part).exists() for part in parts)
 
     @classmethod
     def init(cls, folder: Path, branch: str) -> Git:
@@ -87,9 +80,8 @@ class Git:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise MirrorError(
-                f"cannot make {folder}: {error.strerror}", hint="check the permissions"
-            ) from error
+            wrong = f"cannot make {folder}: {error.strerror}"
+            raise MirrorError(wrong, hint="check the permissions") from error
         _run(["init", "-q", "--template=", "--", str(folder.absolute())], None)
         git = cls(folder)
         git("symbolic-ref", "HEAD", f"refs/heads/{branch}")
@@ -260,13 +252,8 @@ def _start(
     arguments: Sequence[str], stdin: int | IO[bytes], stdout: int | IO[bytes], stderr: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     try:
-        return child_processes.start(
-            ["git", *QUIET, *arguments],
-            environment(),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-        )
+        streams: dict[str, Any] = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
+        return child_processes.start(["git", *QUIET, *arguments], environment(), **streams)
     except FileNotFoundError:
         raise MirrorError("git is not installed", hint="install git, 2.28 or newer") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from tfgrpo.mirror import commit_layout
 from tfgrpo.mirror.git_commands import Git, MirrorError, update_refs
@@ -64,9 +64,8 @@ def mirror(store: Store, folder: Path, revision: str | None = None) -> Mirrored:
             f"{folder} has uncommitted changes",
             hint="commit them there, or `git stash` them, and run this again",
         )
-    stale = (
-        [] if revision else _stale_refs(store, refs, ref_names, head, set(writer.commits.values()))
-    )
+    ours = set(writer.commits.values())
+    stale = [] if revision else _stale_refs(store, refs, ref_names, head, ours)
     update_refs(git, [(ref, "", refs[ref]) for ref in stale])
     update_refs(git, moves)
     if brought:
@@ -168,11 +167,7 @@ def _refuse_unread(
 
 
 def _stale_refs(
-    store: Store,
-    refs: Mapping[str, str],
-    ref_names: Mapping[str, int],
-    head: str,
-    ours: set[str],
+    store: Store, refs: Mapping[str, str], ref_names: Mapping[str, int], head: str, ours: set[str]
 ) -> list[str]:
     """Refs whose names the store had and has no longer; others are somebody else's."""
     stale = []
@@ -198,7 +193,8 @@ class _GitWriter:
     def write(self, numbers: list[int]) -> None:
         """Writes the versions of these numbers, ascending."""
         store = self._store
-        by_hand = self._by_hand(numbers)
+        made_of = {n: commit_layout.made_of(store.version(n).meta) for n in numbers}
+        by_hand = {n: one for n, one in made_of.items() if one and self._git.exists(one)}
         with self._git.importing() as stream:
             # All libraries first: git packs each as what differs from the file before it.
             for mark, number in enumerate(numbers, len(numbers) + 1):
@@ -208,23 +204,21 @@ class _GitWriter:
                 blob = len(numbers) + mark
                 stream.writelines(self._commit(store.version(number), mark, blob, by_hand))
                 self._marks[number] = mark
-            self._ask(stream)
+            stream.writelines(b"get-mark :%d\n" % mark for mark in self._marks.values())
         answers = iter(self._git.answers)
         for number in numbers:
             self.commits[store.version(number).digest.hex()] = next(answers)
         update_refs(self._git, [(SCRATCH, "", "")])
 
-    def _ask(self, stream: IO[bytes]) -> None:
-        stream.writelines(b"get-mark :%d\n" % mark for mark in self._marks.values())
-
-    def _by_hand(self, numbers: list[int]) -> dict[int, str]:
-        commits = {n: commit_layout.made_of(self._store.version(n).meta) for n in numbers}
-        return {n: commit for n, commit in commits.items() if commit and self._git.exists(commit)}
-
     def _parents(self, version: Version, by_hand: str | None) -> list[str]:
         """The commits that a version's commit stands on. The commit by hand that it was made of
         comes first, and takes its parent's place where it stands on that one itself."""
-        names = [self._name(self._store.version(n)) for n in version.parents]
+        names = [
+            f":{self._marks[n]}"
+            if n in self._marks
+            else self.commits[self._store.version(n).digest.hex()]
+            for n in version.parents
+        ]
         if by_hand is None:
             return names
         others = [n for n in names if n[0] == ":" or not self._git.is_ancestor(n, by_hand)]
@@ -235,7 +229,8 @@ class _GitWriter:
     ) -> Iterator[bytes]:
         port = self._store.port
         rows = list(port.events(version.position - version.events, version.position))
-        self.redacted += sum(row.seal is not None and row.salt is None for row in rows)
+        gone = [row.row for row in rows if row.seal is not None and row.salt is None]
+        self.redacted += len(gone)
         digests = [self._store.version(n).digest for n in version.parents]
         who = commit_layout.ident(version.author, version.time)
         yield b"commit %s\nmark :%d\n" % (SCRATCH.encode(), mark)
@@ -249,13 +244,8 @@ class _GitWriter:
         yield b"M 100644 :%d %s\n" % (library, commit_layout.LIBRARY.encode())
         meta = next(port.chain([version.number])).meta
         yield b"M 100644 inline %s\n" % commit_layout.EVENTS.encode()
-        redacted_rows = [row.row for row in rows if row.seal is not None and row.salt is None]
-        redactions = {row: port.redactions.of(row) for row in redacted_rows}
+        redactions = {row: port.redactions.of(row) for row in gone}
         yield from _data(commit_layout.record(version, digests, meta, rows, redactions))
-
-    def _name(self, version: Version) -> str:
-        mark = self._marks.get(version.number)
-        return f":{mark}" if mark else self.commits[version.digest.hex()]
 
 
 def _data(content: bytes) -> Iterator[bytes]:

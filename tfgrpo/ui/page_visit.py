@@ -11,8 +11,8 @@ from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from tfgrpo.display.event_ranges import Histories
 from tfgrpo.display.graph_layout import HistoryLayout
+from tfgrpo.display.library_figures import Histories
 from tfgrpo.store.errors import (
     AmbiguousRevision,
     StaleVersion,

@@ -21,8 +21,8 @@ from starlette.routing import Mount
 from starlette.routing import Route as Answered
 from starlette.staticfiles import StaticFiles
 
-from tfgrpo.display.event_ranges import Histories
 from tfgrpo.display.graph_layout import HistoryLayout
+from tfgrpo.display.library_figures import Histories
 from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.store.store import Store
 from tfgrpo.ui.figure_cache import Memory

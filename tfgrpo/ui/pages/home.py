@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from starlette.responses import Response
 
-from tfgrpo.display.order_changes import change_counts
-from tfgrpo.display.version_rows import StandingNames
+from tfgrpo.display.version_rows import StandingNames, change_counts
 from tfgrpo.improvement.proposals import list_proposals
 from tfgrpo.production.experiment import RUNNING, experiments
 from tfgrpo.store.activity.runs import Run

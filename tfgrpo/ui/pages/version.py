@@ -10,8 +10,15 @@ from starlette.responses import Response
 
 from tfgrpo.display.event_lines import events_of
 from tfgrpo.display.measured_merge import measured_lines
-from tfgrpo.display.order_changes import change_counts, left_in_place, moves_of
-from tfgrpo.display.version_rows import StandingNames, scores, signature_lines, signed
+from tfgrpo.display.version_rows import (
+    StandingNames,
+    change_counts,
+    left_in_place,
+    moves_of,
+    scores,
+    signature_lines,
+    signed,
+)
 from tfgrpo.runs.run_issues import issues
 from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.log_filter import subject
