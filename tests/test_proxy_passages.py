@@ -20,8 +20,7 @@ from test_proxy_clients import PYTHON, needs, ran
 from test_traffic import recorded, run
 from tls_front import AUTHORITY, Front, TlsFront, both_ways
 
-from tfgrpo.proxy.outbound_proxy import outbound_proxy
-from tfgrpo.proxy.proxy_settings import ProxySettings, parse_upstream, with_key
+from tfgrpo.proxy.proxy_settings import ProxySettings, outbound_proxy, parse_upstream, with_key
 from tfgrpo.store import Store
 from tfgrpo.store.errors import SettingsError
 

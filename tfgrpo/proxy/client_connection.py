@@ -18,8 +18,9 @@ from tfgrpo.proxy.http_message import (
     Request,
     error_body,
     own_answer,
+    pause,
 )
-from tfgrpo.proxy.own_routes import OwnExchange
+from tfgrpo.proxy.own_routes import OWN, OwnExchange
 from tfgrpo.proxy.passed_socket import PassedSocket, is_socket
 from tfgrpo.rendering.request_placement import place_of
 
@@ -55,7 +56,7 @@ class ClientConnection(asyncio.Protocol):
         self._head = b""
         self._missing = 0
         self._held = False
-        self._kind: type[PassedSocket] | None = None
+        self._kind: type[Exchange | OwnExchange] | None = None
         """What is made of the request where it changes the protocol."""
         self._half_closed = False
         """Whether the client has closed its side: it asks no more, and may still read."""
@@ -157,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
         self._look(LOOK)
         return True
 
-    def _look(self, pause: float) -> None:
+    def _look(self, seconds: float) -> None:
         """Looks again and again whether a client that sends no more still reads: the loop does not
         tell of a connection that is not read from."""
         if self.transport is None:
@@ -166,9 +167,9 @@ class ClientConnection(asyncio.Protocol):
         poll.register(self.transport.get_extra_info("socket").fileno(), 0)
         if poll.poll(0):  # it was reset
             self.transport.abort()
-            return
-        loop = asyncio.get_running_loop()
-        loop.call_later(pause, self._look, min(2 * pause, LONGEST))
+        else:
+            loop = asyncio.get_running_loop()
+            loop.call_later(seconds, self._look, min(2 * seconds, LONGEST))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.proxy.connections.discard(self)
@@ -213,8 +214,7 @@ class ClientConnection(asyncio.Protocol):
         ):
             raise BadRequest(431, "the head of the request is too long")
         if parser.should_upgrade():
-            passed = is_socket(request) and self.exchange is None
-            if not passed or self.proxy.is_own(request.path):
+            if not is_socket(request) or self.exchange is not None or request.path in OWN:
                 raise BadRequest(501, "the proxy does not change to this protocol")
             self._kind = PassedSocket
         self._request, self._head_bytes = request, 0
@@ -224,7 +224,7 @@ class ClientConnection(asyncio.Protocol):
             if b"expect" in request.index and self.exchange is None and self.transport:
                 self.transport.write(INTERIM)
             whole = self.exchange is not None or place_of(request.method, request.path)
-            if not whole and not self.proxy.is_own(request.path):
+            if not whole and request.path not in OWN:
                 request.began = perf_counter()
                 self.exchange = self._streamed = self.proxy.exchange(self.proxy, self, request)
                 self._streamed.start(None)
@@ -261,8 +261,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _begin(self, request: Request, body: bytes) -> None:
         request.began = perf_counter()
-        own = self.proxy.is_own(request.path)
-        kind = self._kind or (OwnExchange if own else self.proxy.exchange)
+        kind = self._kind or (OwnExchange if request.path in OWN else self.proxy.exchange)
         self.exchange = kind(self.proxy, self, request)
         self.exchange.start(body)
 
@@ -273,13 +272,9 @@ class ClientConnection(asyncio.Protocol):
 
     def hold(self, paused: bool) -> None:
         """Takes no more from the client for the moment, or does so again."""
-        if paused == self._held or self.transport is None or self.transport.is_closing():
-            return
-        self._held = paused
-        if paused:
-            self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
+        if paused != self._held and self.transport is not None and not self.transport.is_closing():
+            self._held = paused
+            pause(self.transport, paused)
 
     def finished(self, request: Request) -> None:
         """An answer was sent whole: goes on to the next request."""

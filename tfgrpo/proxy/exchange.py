@@ -19,17 +19,17 @@ from tfgrpo.proxy.http_message import (
     answer_head,
     error_body,
     own_answer,
+    pause,
     request_head,
 )
-from tfgrpo.proxy.library_choice import Chosen, UnknownLibrary
-from tfgrpo.proxy.provider_connection import UpstreamConnection
+from tfgrpo.proxy.library_choice import UnknownLibrary
+from tfgrpo.proxy.provider_connection import Asker, UpstreamConnection
 from tfgrpo.proxy.recorded_call import CUT, Call
 from tfgrpo.proxy.subject_kinds import Asking, Undecided
 from tfgrpo.rendering.json_splice import Edit, NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.rendering.request_placement import (
     BEDROCK,
     GOOGLE,
-    Members,
     conversation,
     metadata,
     named_by,
@@ -48,10 +48,11 @@ VANISHED = 499
 """The status on record where the client was gone before its answer."""
 NAMED_BY_PATH = (GOOGLE, BEDROCK)
 """The APIs whose paths name the model."""
+FAILED = "this failed in the proxy; its log has the traceback"
 ENDING = "the proxy was told to end, and the answer took longer than it waits"
 
 
-class Exchange:
+class Exchange(Asker):
     """A request under way."""
 
     __slots__ = (
@@ -103,9 +104,8 @@ class Exchange:
             work = self._decide(undecided.asking, body)
             self._connecting = asyncio.get_running_loop().create_task(work)
             return
-        except Exception:  # nobody else would see it, and the client would get no answer
-            log.exception("a request for %s failed", request.path)
-            self._refuse(500, "this failed in the proxy; its log has the traceback")
+        except Exception:
+            self._fail()
             return
         self.proxy.begin(self.call)
         self._send()
@@ -178,8 +178,7 @@ class Exchange:
             raise BadRequest(400, f"the body has the key {error} twice") from None
         header = request.index.get(b"x-tfgrpo-subject")
         who = header.decode("latin-1") if header is not None else subject(members)
-        if who is None:
-            who = conversation(members)
+        who = conversation(members) if who is None else who
         call.read(members, who)
         if request.api in NAMED_BY_PATH:
             call.model, call.streamed = named_by(request.path) or (call.model, call.streamed)
@@ -192,35 +191,27 @@ class Exchange:
             words, headers = opening(members), request.index
             asking = Asking(classifier, who, words, headers, self.upstream, request.api)
             name = self.proxy.kinds.library(asking, name)
-        chosen = self._chosen(name, members)
+        try:
+            source = self.proxy.chooser.source(name)
+        except UnknownLibrary as error:
+            raise BadRequest(404, str(error)) from None
         edits: list[Edit] = []
         if model is not None:
             member = members["model"]
             edits.append((member.start + 1, member.end - 1, escaped(model)))
             call.model = model
-        if chosen is not None:
-            call.chosen = chosen
-            if chosen.addition is not None:
-                try:
-                    edits += place(text, members, chosen.addition)
-                except RecursionError:
-                    raise BadRequest(400, "the body is nested too deep") from None
-                except RepeatedKey as error:
-                    raise BadRequest(400, f"a message has the key {error} twice") from None
+        if source is not None:
+            call.chosen = source.chosen(lambda: question(members), call.subject or call.id)
+            try:
+                if call.chosen.addition is not None:
+                    edits += place(text, members, call.chosen.addition)
+            except RecursionError:
+                raise BadRequest(400, "the body is nested too deep") from None
+            except RepeatedKey as error:
+                raise BadRequest(400, f"a message has the key {error} twice") from None
         if not edits:
             return body
-        changed = edited(plain, text, edits)
-        return gzip.compress(changed, 1) if encoding == b"gzip" else changed
-
-    def _chosen(self, name: str, members: Members) -> Chosen | None:
-        try:
-            source = self.proxy.chooser.source(name)
-        except UnknownLibrary as error:
-            raise BadRequest(404, str(error)) from None
-        if source is None:
-            return None
-        call = self.call
-        return source.chosen(lambda: question(members), call.subject or call.id)
+        return packed(edited(plain, text, edits), encoding)
 
     # the connection upstream:
 
@@ -235,16 +226,19 @@ class Exchange:
     async def _connect(self) -> None:
         try:
             connection = await self.proxy.pool.connect(self.upstream)
-        except (OSError, TimeoutError) as error:
-            if not self._over:
-                late = isinstance(error, TimeoutError)
-                why = "it did not answer in time" if late else str(error)
-                self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
+        except OSError as error:
+            self._unreached(error)
             return
         if self._over:
             connection.leave()
         else:
             self._sent(connection)
+
+    def _unreached(self, error: OSError) -> None:
+        if not self._over:
+            late = isinstance(error, TimeoutError)
+            why = "it did not answer in time" if late else str(error)
+            self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
 
     def _sent(self, connection: UpstreamConnection) -> None:
         self._connection = connection
@@ -302,11 +296,8 @@ class Exchange:
         self._connection = None
         if self._over:
             return
-        if self._framing is not None:  # what was begun cannot be taken back: it breaks off here too
-            self.flush()
-            self.call.status, self.call.error = CUT, why
-            self._finish()
-            self.client.cut()
+        if self.begun:
+            self._break_off(why)
         elif untouched and self._tried == 1 and not self._streaming and self.request.repeatable:
             self._send()
         else:
@@ -319,13 +310,7 @@ class Exchange:
 
     def slow(self, paused: bool) -> None:
         """The client takes no more for the moment, or does so again."""
-        transport = self._connection.transport if self._connection is not None else None
-        if transport is None or transport.is_closing():
-            return
-        if paused:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
+        pause(None if self._connection is None else self._connection.transport, paused)
 
     def abandoned(self) -> None:
         """The client is gone: the provider need not go on."""
@@ -344,25 +329,37 @@ class Exchange:
 
     def cut_short(self) -> None:
         """The proxy ends before the answer has: that is not the client's doing."""
+        self._end_early(503, ENDING)
+
+    def _end_early(self, status: int, why: str) -> None:
         if self._over:
             return
         self._leave()
-        if not self.begun:
+        if self.begun:
+            self._break_off(why)
+        else:
             self.request.keep_alive = False
-            self._refuse(503, ENDING)
-            return
+            self._refuse(status, why)
+
+    def _break_off(self, why: str) -> None:
+        """What was begun of an answer cannot be taken back: it breaks off here too."""
         self.flush()
-        self.call.status, self.call.error = CUT, ENDING
+        self.call.status, self.call.error = CUT, why
         self._finish()
         self.client.cut()
+
+    def _fail(self) -> None:
+        """Tells of an exception that nobody else would see; the client would get no answer."""
+        log.exception("a request for %s failed", self.request.path)
+        self._refuse(500, FAILED)
 
     def _refuse(self, status: int, message: str, after: float | None = None) -> None:
         self.call.status, self.call.error = status, message
         keep = self.request.keep_alive and not self._streaming
         self.request.keep_alive = keep
-        body = error_body(message)
         self._finish()
-        self.client.write(own_answer(status, body, closing=not keep, after=after))
+        answer = own_answer(status, error_body(message), closing=not keep, after=after)
+        self.client.write(answer)
         self.client.finished(self.request)
 
     def _finish(self) -> None:
@@ -373,6 +370,11 @@ class Exchange:
         self.proxy.open -= 1
         self.call.ended = perf_counter()
         self.proxy.record(self.call)
+
+
+def packed(body: bytes, encoding: bytes) -> bytes:
+    """Returns a body as it is sent under that Content-Encoding."""
+    return gzip.compress(body, 1) if encoding == b"gzip" else body
 
 
 def unpacked(body: bytes, encoding: bytes, most: int) -> bytes:

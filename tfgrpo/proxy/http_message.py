@@ -7,6 +7,7 @@ known; one that differs in anything but the digits of its length is parsed as ev
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -246,6 +247,12 @@ def answer_head(
         lines.append(b"Connection: close")
     lines.append(b"\r\n")
     return b"\r\n".join(lines)
+
+
+def pause(transport: asyncio.Transport | None, paused: bool) -> None:
+    """Reads no more from a connection that is open for the moment, or does so again."""
+    if transport is not None and not transport.is_closing():
+        (transport.pause_reading if paused else transport.resume_reading)()
 
 
 def own_answer(

@@ -21,6 +21,7 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from threading import Thread
 from typing import Any, NamedTuple
 
@@ -128,10 +129,7 @@ class Desk:
         if budget is None:
             return
         self._refresh()
-        began = budget.began(today())
-        spent = sum(
-            dollars for (of, day), dollars in self._spent.items() if of == scope and day >= began
-        )
+        spent = _spent_of(scope, budget.began(today()), self._spent)
         if spent >= budget.dollars:
             raise BadRequest(402, f"the budget of {scope} is spent: ${spent:.4g} of {budget}")
 
@@ -187,6 +185,10 @@ class Rates:
             return wait
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+
+def _spent_of(scope: str, began: str, spent: Mapping[tuple[str, str], float]) -> float:
+    return sum(dollars for (of, day), dollars in spent.items() if of == scope and day >= began)
 
 
 def today() -> str:
@@ -258,12 +260,9 @@ class Spending:
             self._tell(f"the price of {model} is not known: no budget counts it")
 
     def _write(self) -> None:
-        ledger = open_ledger(self._settings.ledger, create=True)
-        try:
+        with closing(open_ledger(self._settings.ledger, create=True)) as ledger:
             ledger.spend(self._waiting)
-            self._waiting.clear()
-        finally:
-            ledger.close()
+        self._waiting.clear()
         self._due = True
         busy = self._watching is not None and self._watching.is_alive()
         if not busy and time.monotonic() >= self._again:
@@ -285,8 +284,7 @@ class Spending:
             self._tell(f"budgets are not watched: {error}")
 
     def _tell_of_budgets(self) -> None:
-        ledger = open_ledger(self._settings.ledger, create=True)
-        try:
+        with closing(open_ledger(self._settings.ledger, create=True)) as ledger:
             budgets = [(s, Budget(dollars, per)) for s, dollars, per in self._settings.budgets]
             for key in ledger.virtual_keys():
                 if key.revoked is None and key.limits.budget is not None:
@@ -294,15 +292,13 @@ class Spending:
             notes, spent = ledger.notes(), ledger.spent("")
             for scope, budget in budgets:
                 began = budget.began(today())
-                sums = [v for (of, day), v in spent.items() if of == scope and day >= began]
+                dollars = _spent_of(scope, began, spent)
                 for level in LEVELS:
                     note = f"{scope} {budget} {began} {level}"
-                    if sum(sums) >= level * budget.dollars and note not in notes:
-                        if not self._announce(scope, budget, sum(sums)):
+                    if dollars >= level * budget.dollars and note not in notes:
+                        if not self._announce(scope, budget, dollars):
                             return
                         ledger.note(note)
-        finally:
-            ledger.close()
 
     def _announce(self, scope: str, budget: Budget, spent: float) -> bool:
         """Tells of a budget; returns whether that could be done."""

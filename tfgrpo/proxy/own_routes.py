@@ -17,18 +17,15 @@ import hmac
 import json
 import logging
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
+from tfgrpo.proxy.exchange import FAILED
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
 from tfgrpo.proxy.recorder import Recorder, caller
 from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
-from tfgrpo.store.activity.traffic import (
-    FeedbackRefused,
-    UnknownCall,
-    checked_feedback,
-)
+from tfgrpo.store.activity.traffic import FeedbackRefused, UnknownCall, checked_feedback
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 
@@ -104,7 +101,7 @@ class OwnExchange:
             status, answer = 503, error_body(str(error))
         except Exception:  # nobody else would see it, and the client would wait for ever
             log.exception("a request for %s failed", request.path)
-            status, answer = 500, error_body("this failed in the proxy; its log has the traceback")
+            status, answer = 500, error_body(FAILED)
         if request.method == b"HEAD":
             request.keep_alive, answer = False, b""
         self._client.write(own_answer(status, answer, kind=kind, closing=not request.keep_alive))
@@ -130,11 +127,9 @@ def health(proxy: Proxy) -> dict[str, Any]:
             "unrecorded": proxy.why_unrecorded(name),
         }
     proxy.tell_troubles()
-    status = "ok"
-    if any(library["unrecorded"] for library in libraries.values()):
-        status = "unrecorded"
-    if any(library["trouble"] for library in libraries.values()):
-        status = "stale"
+    stale = any(library["trouble"] for library in libraries.values())
+    unrecorded = any(library["unrecorded"] for library in libraries.values())
+    status = "stale" if stale else "unrecorded" if unrecorded else "ok"
     return {
         "status": status,
         "libraries": libraries,
@@ -149,15 +144,9 @@ def metrics(proxy: Proxy) -> str:
     StoreError."""
     totals: dict[tuple[str, str], float] = {}
     for path in sorted({recorder.path for recorder in list(proxy.recorders.values())}):
-        traffic = open_traffic(path)
-        try:
-            for key, value in {
-                **traffic.totals(),
-                (LOST, "{}"): traffic.lost(),
-            }.items():
+        with closing(open_traffic(path)) as traffic:
+            for key, value in {**traffic.totals(), (LOST, "{}"): traffic.lost()}.items():
                 totals[key] = totals.get(key, 0.0) + value
-        finally:
-            traffic.close()
     gauges: dict[tuple[str, str], float] = {(UNDER_WAY, "{}"): proxy.open}
     for path, count in list(proxy.passed.items()):
         gauges[PASSED, json.dumps({"path": path})] = count
@@ -169,7 +158,7 @@ def metrics(proxy: Proxy) -> str:
 async def feedback(proxy: Proxy, request: Request, body: bytes) -> dict[str, Any]:
     """Takes feedback. The call may have passed another worker a moment ago, which has yet to write
     it, so it is looked for more than once. Raises what `take_feedback` does."""
-    recorders = list({one.path: one for one in proxy.recorders.values()}.values())
+    recorders = list(set(proxy.recorders.values()))
     for _ in range(LOOKS - 1):
         with suppress(UnknownCall):
             return await asyncio.to_thread(take_feedback, recorders, request, body)

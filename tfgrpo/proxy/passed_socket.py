@@ -12,10 +12,9 @@ from typing import cast
 from urllib.parse import parse_qs
 
 from tfgrpo.proxy.exchange import ENDING, VANISHED, Exchange
-from tfgrpo.proxy.http_message import BadRequest, Request, request_head
+from tfgrpo.proxy.http_message import BadRequest, Request, pause, request_head
 from tfgrpo.proxy.recorded_call import CUT
 
-SWITCHED = 101
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 LONGEST_LINE = 8 << 10
 """Bytes in which a provider's status line has to end."""
@@ -54,12 +53,9 @@ class PassedSocket(Exchange):
     async def _connect(self) -> None:
         try:
             await self.proxy.pool.open(self.upstream, lambda: ProviderSide(self))
-        except (OSError, TimeoutError) as error:
-            if not self._over:
-                self.request.keep_alive = False
-                late = isinstance(error, TimeoutError)
-                why = "it did not answer in time" if late else str(error)
-                self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
+        except OSError as error:
+            self.request.keep_alive = False
+            self._unreached(error)
 
     def connected(self, transport: asyncio.Transport) -> None:
         """The provider is reached: it gets the request, and what the client has sent since."""
@@ -109,20 +105,19 @@ class PassedSocket(Exchange):
 
     def slow(self, paused: bool) -> None:
         """The client takes no more for the moment, or does so again."""
-        if self._provider is not None and not self._provider.is_closing():
-            (self._provider.pause_reading if paused else self._provider.resume_reading)()
+        pause(self._provider, paused)
 
     def abandoned(self) -> None:
         """The client has closed it, or is gone."""
-        if not self._over:
-            self.call.status = self.call.status or VANISHED
-            self._leave()
-            self._finish()
+        self._end(self.call.status or VANISHED)
 
     def cut_short(self) -> None:
         """The proxy ends."""
+        self._end(CUT, ENDING)
+
+    def _end(self, status: int, why: str | None = None) -> None:
         if not self._over:
-            self.call.status, self.call.error = CUT, ENDING
+            self.call.status, self.call.error = status, why
             self._leave()
             self._finish()
 

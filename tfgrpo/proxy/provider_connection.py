@@ -5,31 +5,31 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import httptools
 
 from tfgrpo.proxy.http_message import Headers
-from tfgrpo.proxy.outbound_proxy import tunnel
-from tfgrpo.proxy.proxy_settings import Upstream
+from tfgrpo.proxy.proxy_settings import OutboundProxy, Upstream
 
 Each = TypeVar("Each", bound=asyncio.Protocol)
 IDLE = 30.0
 """Seconds after which a connection that nobody used is closed."""
-
-
 COPIED = 64 << 10
 """Bytes of a body from which on it is not copied once more, to be sent with its head as one."""
-
-
+END, LONGEST = b"\r\n\r\n", 64 << 10
+"""The end of the head of an outbound proxy's answer, and its bytes at most."""
 SIZED = (b"content-length", b"transfer-encoding")
 SIZES = frozenset(map(len, SIZED))
 """The headers that say where an answer ends, and their lengths, which rule most others out."""
 
 
-class Asker(Protocol):
+class Asker:
     """Who made a request, and hears what comes of it."""
+
+    __slots__ = ()
 
     def answered(self, status: int, reason: bytes, headers: Headers) -> None:
         """The head of the answer is here."""
@@ -203,13 +203,10 @@ class Pool:
         loop, host = asyncio.get_running_loop(), upstream.host
         async with asyncio.timeout(self._timeout):
             if upstream.through is None or context is None:
-                return (
-                    await loop.create_connection(protocol_for, host, upstream.port, ssl=context)
-                )[1]
-            transport, protocol = (
-                await tunnel(upstream.through, host, upstream.port),
-                protocol_for(),
-            )
+                made = await loop.create_connection(protocol_for, host, upstream.port, ssl=context)
+                return made[1]
+            transport = await tunnel(upstream.through, host, upstream.port)
+            protocol = protocol_for()
             try:
                 secured = await loop.start_tls(transport, protocol, context, server_hostname=host)
             except BaseException:
@@ -226,9 +223,8 @@ class Pool:
 
     def forget(self, upstream: Upstream, connection: UpstreamConnection) -> None:
         """Lets go of a connection that was closed."""
-        connections = self._idle.get(upstream, [])
-        if connection in connections:
-            connections.remove(connection)
+        with suppress(KeyError, ValueError):
+            self._idle[upstream].remove(connection)
 
     def sweep(self, everything: bool = False) -> None:
         """Closes the connections that have been idle for long; all of them with `everything`."""
@@ -239,3 +235,43 @@ class Pool:
                     connections.remove(connection)
                     if connection.transport is not None:
                         connection.transport.close()
+
+
+async def tunnel(proxy: OutboundProxy, host: str, port: int) -> asyncio.Transport:
+    """Returns a connection to a host through a proxy. Raises OSError."""
+    where = f"the outbound proxy {proxy.host}:{proxy.port}"
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+    try:
+        transport, _ = await loop.create_connection(lambda: _Answer(answer), proxy.host, proxy.port)
+    except OSError as error:
+        raise OSError(f"{where}: {error}") from None
+    authority = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode()
+    transport.write(
+        b"CONNECT %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (authority, authority, proxy.credentials)
+    )
+    try:
+        status = (await answer)[9:12].decode("latin-1")
+        if status != "200":
+            raise OSError(f"{where} answers {status or 'nothing'}")
+    except BaseException:
+        transport.abort()
+        raise
+    return transport
+
+
+class _Answer(asyncio.Protocol):
+    """Reads the head of a proxy's answer."""
+
+    def __init__(self, head: asyncio.Future[bytes]) -> None:
+        self._head = head
+        self._bytes = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._bytes += data
+        if (END in self._bytes or len(self._bytes) > LONGEST) and not self._head.done():
+            self._head.set_result(self._bytes if self._bytes.endswith(END) else b"")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._head.done():
+            self._head.set_result(b"")

@@ -10,8 +10,6 @@ with one, whose cache knows it, and goes on to the same next one where that fail
 from __future__ import annotations
 
 import asyncio
-import gzip
-import logging
 import math
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -20,22 +18,18 @@ from tfgrpo.model.endpoint import Transient
 from tfgrpo.model.rate_limits import Throttle
 from tfgrpo.model.response import wait_of
 from tfgrpo.model.retried_errors import LIMITS, TRANSIENT
-from tfgrpo.proxy.exchange import Exchange, unpacked
+from tfgrpo.proxy.exchange import Exchange, packed, unpacked
 from tfgrpo.proxy.http_message import BadRequest, Headers, Request
-from tfgrpo.proxy.recorded_call import CUT
 from tfgrpo.rendering.json_splice import NotJson, RepeatedKey, document, edited, escaped
 from tfgrpo.store.canonical import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tfgrpo.proxy.client_connection import ClientConnection
     from tfgrpo.proxy.proxy_settings import Provider, ProxySettings
     from tfgrpo.proxy.server import Proxy
 
 PATIENCE = 60.0
 """Seconds that a request waits at most for a provider that takes it, where no total is set."""
-log = logging.getLogger("tfgrpo.proxy")
 READ = 4 << 10
 """Bytes of an error that are read for how long to wait."""
 
@@ -117,10 +111,9 @@ class RoutedExchange(Exchange):
     async def _try(self, pause: float) -> None:
         try:
             await self._attempt(pause)
-        except Exception:  # nobody else would see it, and the client would get no answer
-            log.exception("a request for %s failed", self.request.path)
+        except Exception:
             self._connecting = None
-            self._refuse(500, "this failed in the proxy; its log has the traceback")
+            self._fail()
 
     async def _attempt(self, pause: float) -> None:
         if pause:
@@ -144,13 +137,11 @@ class RoutedExchange(Exchange):
         try:
             if connection is None:
                 connection = await self.proxy.pool.connect(self.upstream)
-        except (OSError, TimeoutError) as error:
-            late = isinstance(error, TimeoutError)
-            why = "it did not answer in time" if late else str(error)
+        except OSError as error:
             self._connecting = None
-            self._trouble(Transient(why, kind="away"))
+            self._trouble(Transient(str(error), kind="away"))
             if not self._again():
-                self._refuse(504 if late else 502, f"cannot reach {self.upstream}: {why}")
+                self._unreached(error)
             return
         self._connecting = None
         first = self.proxy.settings.timeouts.first_byte
@@ -162,11 +153,9 @@ class RoutedExchange(Exchange):
         """Returns whose turn it is: the first that takes requests, of those that were not asked
         yet; where none does, the one that will first."""
         start = self._tried % len(self._order)
-        turn: Sequence[Member] = [*self._order[start:], *self._order[:start]]
-        for member in turn:
-            if member.throttle.takes:
-                return member
-        return min(turn, key=lambda member: member.throttle.closed_until)
+        turn = [*self._order[start:], *self._order[:start]]
+        taking = (member for member in turn if member.throttle.takes)
+        return next(taking, None) or min(turn, key=lambda one: one.throttle.closed_until)
 
     def _named(self, body: bytes, provider: Provider) -> bytes:
         """Returns the body with the model as this provider calls it."""
@@ -182,7 +171,7 @@ class RoutedExchange(Exchange):
         except (NotJson, RepeatedKey, KeyError, UnicodeDecodeError):
             return body
         changed = edited(plain, text, [(member.start + 1, member.end - 1, escaped(name))])
-        return gzip.compress(changed, 1) if encoding == b"gzip" else changed
+        return packed(changed, encoding)
 
     # what comes of it:
 
@@ -262,18 +251,7 @@ class RoutedExchange(Exchange):
             self._refuse(504, f"{self.upstream} did not begin to answer in time")
 
     def _expire(self) -> None:
-        if self._over:
-            return
-        why = "the answer took longer than it may"
-        self._leave()
-        if not self.begun:
-            self.request.keep_alive = False
-            self._refuse(504, why)
-            return
-        self.flush()
-        self.call.status, self.call.error = CUT, why
-        self._finish()
-        self.client.cut()
+        self._end_early(504, "the answer took longer than it may")
 
     def _stop_timer(self) -> None:
         timer, self._first = self._first, None

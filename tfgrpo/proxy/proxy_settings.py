@@ -14,17 +14,18 @@ library = "sales@prod"
 
 from __future__ import annotations
 
+import base64
 import os
 import re
+import socket
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from tfgrpo.production.webhook import checked_webhook
-from tfgrpo.proxy.outbound_proxy import OutboundProxy, outbound_proxy
 from tfgrpo.proxy.withheld_words import checked_regions
 from tfgrpo.rendering.request_placement import ANTHROPIC, APIS, BEDROCK, GOOGLE, OPENAI
 from tfgrpo.store.activity.key_ledger import Budget, parse_budget
@@ -46,6 +47,7 @@ KEYS = {
     BEDROCK: "Authorization: Bearer ",
 }
 """The header that each takes its key in."""
+OUTBOUND = "http://proxy.example.com:3128"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 SHORTEST_TOKEN = 12
 """Characters of a token at least."""
@@ -53,8 +55,23 @@ RECORDS = ("off", "counts", "content")
 URLS = {OPENAI: "upstream", **{api: api for api in APIS}}
 VARIABLES = {OPENAI: "key_env", **{api: f"{api}_key_env" for api in APIS}}
 """By API, what a file calls its base URL and the variable that has its key."""
+TABLES = (
+    *("libraries", "rules", "budgets", "providers", "retries", "timeouts"),
+    *("personal", "redact", "tags", "webhook"),
+)
+"""What else a file may say that is not taken as it stands."""
 _version = re.compile(r"/v1(?:(?:alpha|beta)\d*)?\Z")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class OutboundProxy:
+    """The proxy that stands between a company's network and providers: where it listens, and the
+    header that it knows this program by."""
+
+    host: str
+    port: int
+    credentials: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +312,24 @@ class ProxySettings:
         return any(one.key for one in (*self.upstreams.values(), *listed))
 
 
+def listening(host: str, port: int) -> socket.socket:
+    """Returns a socket that listens at an address. Raises SettingsError where it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise SettingsError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint="choose another with --port",
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
 RELOADED = (
     *("libraries", "default", "rules", "tags", "openai", "anthropic", "others"),
     *("providers", "retries", "timeouts", "drain", "sample"),
@@ -323,6 +358,35 @@ def with_keys(settings: dict[str, Any], variables: Mapping[str, str | None]) -> 
             where[api] = with_key(where[api], variable)
 
 
+def outbound_proxy(host: str) -> OutboundProxy | None:
+    """Returns the proxy to a host that the environment names, as HTTPS_PROXY and NO_PROXY do; None
+    for none. Those over plain HTTP, which are in the company's own network, are asked directly.
+    Raises SettingsError."""
+    if not any(name.lower() in ("https_proxy", "all_proxy") for name in os.environ):
+        return None
+    from urllib.request import (  # type: ignore[attr-defined]  # 2 MB
+        getproxies_environment,
+        proxy_bypass_environment,
+    )
+
+    named = getproxies_environment()
+    url = named.get("https") or named.get("all")
+    if not url or proxy_bypass_environment(host):
+        return None
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        port = parts.port or 80
+    except ValueError:
+        raise SettingsError("HTTPS_PROXY is no URL", hint=OUTBOUND) from None
+    if parts.scheme != "http" or not parts.hostname:
+        raise SettingsError("HTTPS_PROXY names no proxy that is spoken to over HTTP", hint=OUTBOUND)
+    credentials = b""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        credentials = b"Proxy-Authorization: Basic %b\r\n" % base64.b64encode(pair.encode())
+    return OutboundProxy(parts.hostname, port, credentials)
+
+
 def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
     """Returns the provider at a base URL as OpenAI's clients take it: what it ends in takes the
     place of `/v1`, which is added only where there is no path at all. Other APIs' clients take one
@@ -338,19 +402,11 @@ def parse_upstream(url: str, api: str = OPENAI) -> Upstream:
     prefix = path.removesuffix("/v1") if api != GOOGLE else _version.sub("", path)
     before_v1 = api != OPENAI or not path or path != prefix
     tls = parts.scheme == "https"
-    port = port or (443 if tls else 80)
-    name = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    port, authority, host = port or (443 if tls else 80), parts.netloc, parts.hostname
+    name = f"{parts.scheme}://{authority}{path}"
+    way = outbound_proxy(host) if tls else None
     return Upstream(
-        parts.hostname,
-        port,
-        tls,
-        parts.netloc,
-        prefix,
-        before_v1,
-        parts.query,
-        name,
-        api=api,
-        through=outbound_proxy(parts.hostname) if tls else None,
+        *(host, port, tls, authority, prefix, before_v1, parts.query, name), api=api, through=way
     )
 
 
@@ -361,12 +417,6 @@ def upstreams(named: Mapping[str, str | None]) -> dict[str, Any]:
     urls = {api: named.get(api) or every or ADDRESSES.get(api) for api in (OPENAI, *APIS)}
     others = {api: parse_upstream(url, api) for api, url in urls.items() if url}
     return {OPENAI: others.pop(OPENAI), ANTHROPIC: others.pop(ANTHROPIC), "others": others}
-
-
-def _store(folder: Path, named: object) -> Path:
-    """Returns the path of a store as a settings file in `folder` names it, or what stands for a
-    database here."""
-    return anchor(named) if isinstance(named, str) and is_address(named) else folder / str(named)
 
 
 def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
@@ -383,19 +433,7 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: {error}", hint="the file must be TOML") from None
     plain = ("default", "host", "port", "record", "sample", "drain", "access_log", "require_key")
-    known = {*plain, *URLS.values(), *VARIABLES.values()}
-    known |= {
-        "libraries",
-        "personal",
-        "rules",
-        "redact",
-        "tags",
-        "budgets",
-        "webhook",
-        "providers",
-        "retries",
-        "timeouts",
-    }
+    known = {*plain, *TABLES, *URLS.values(), *VARIABLES.values()}
     if unknown := tables.keys() - known:
         raise SettingsError(
             f"{path}: there is no setting {min(unknown)!r}", hint=", ".join(sorted(known))
@@ -416,11 +454,8 @@ def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
         settings["budgets"] = tuple(_spend_limit(**one) for one in tables.get("budgets", ()))
         if "webhook" in tables:
             settings["webhook"] = checked_webhook(tables["webhook"])
-        settings["libraries"] = {
-            name: _library(path.parent, table)
-            for name, table in tables.get("libraries", {}).items()
-            if _checked(name)
-        }
+        listed = tables.get("libraries", {}).items()
+        settings["libraries"] = {name: _library(path.parent, name, table) for name, table in listed}
         settings["rules"] = tuple(_rule(table) for table in tables.get("rules", ()))
     except (
         *(KeyError, TypeError, ValueError, AttributeError),
@@ -501,25 +536,21 @@ def _names(listed: object, setting: str) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def _library(folder: Path, table: Mapping[str, Any]) -> LibraryChoice:
-    allow = table.get("allow")
-    if allow is not None:
-        allow = _names(allow, "allow")
-    return LibraryChoice(**{**table, "store": _store(folder, table["store"]), "allow": allow})
-
-
-def _checked(name: str) -> bool:
+def _library(folder: Path, name: str, table: Mapping[str, Any]) -> LibraryChoice:
+    """Returns a library whose store a file in `folder` names, or what stands for a database."""
     if not NAME.match(name):
         raise SettingsError(f"{name!r} cannot name a library", hint="use letters, digits, _ . -")
-    return True
+    store, allow = table["store"], table.get("allow")
+    place = anchor(store) if isinstance(store, str) and is_address(store) else folder / str(store)
+    allow = None if allow is None else _names(allow, "allow")
+    return LibraryChoice(**{**table, "store": place, "allow": allow})
 
 
 def _rule(table: Mapping[str, Any]) -> Rule:
     if "classify" in table:
         return Rule("", classifier=_classifier(**table))
-    rule = Rule(
-        **{**table, "matches": re.compile(table["matches"]) if "matches" in table else None}
-    )
+    matches = re.compile(table["matches"]) if "matches" in table else None
+    rule = Rule(**{**table, "matches": matches})
     if (rule.header is None) == (rule.field is None):
         raise SettingsError("a rule looks at a header or at a field", hint='header = "x-user"')
     if (rule.equals is None) == (rule.matches is None):

@@ -17,7 +17,7 @@ from tfgrpo.proxy.keys_and_limits import Desk, SpendingSettings
 from tfgrpo.proxy.library_choice import Chooser, fields_of
 from tfgrpo.proxy.own_routes import OPEN, OWN
 from tfgrpo.proxy.provider_connection import Pool
-from tfgrpo.proxy.proxy_settings import LOOPBACK, ProxySettings
+from tfgrpo.proxy.proxy_settings import LOOPBACK, ProxySettings, listening
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED
 from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.running_experiments import Decider
@@ -97,10 +97,10 @@ class Proxy:
 
     async def start(self, listener: socket.socket | None = None) -> int:
         """Begins to answer, on a socket that listens already or on one of its own; returns the
-        port. Raises OSError."""
+        port. Raises SettingsError where there is none to be had."""
         loop = asyncio.get_running_loop()
         if listener is None:
-            listener = listening(self.settings)
+            listener = listening(self.settings.host, self.settings.port)
         self._server = await loop.create_server(
             lambda: ClientConnection(self), sock=listener, backlog=2048
         )
@@ -133,12 +133,10 @@ class Proxy:
     async def close(self, patience: float | None = None) -> None:
         """Takes no more requests, waits some seconds for those under way (as the settings say,
         unless told otherwise), and ends. Those that are left are told that it ended."""
-        if patience is None:
-            patience = self.settings.drain
         self.stopping = True
         if self._server is not None:
             self._server.close()
-        deadline = monotonic() + patience
+        deadline = monotonic() + (self.settings.drain if patience is None else patience)
         while self.open and monotonic() < deadline:
             await asyncio.sleep(0.02)
         if self._sweeping is not None:
@@ -148,7 +146,7 @@ class Proxy:
         self.kinds.close()
         self.pool.sweep(everything=True)
         await asyncio.sleep(0)
-        for recorder in {id(one): one for one in self.recorders.values()}.values():
+        for recorder in set(self.recorders.values()):
             recorder.close()
         if self._decider is not None:
             self._decider.close()
@@ -183,7 +181,7 @@ class Proxy:
         ):
             return  # the key decides
         if token is None:
-            if self.is_own(request.path) and not _is_local(request):
+            if request.path in OWN and not _is_local(request):
                 raise BadRequest(403, "this is answered on this machine only")
         elif request.path not in OPEN:
             given = request.index.get(TOKEN, b"")
@@ -201,10 +199,6 @@ class Proxy:
         if path not in self.passed:
             log.warning("%s looks like a chat, and gets no library", path)
         self.passed[path] = self.passed.get(path, 0) + 1
-
-    def is_own(self, path: str) -> bool:
-        """Returns whether the proxy answers a path itself."""
-        return path in OWN
 
     def call_id(self) -> str:
         """Returns an id that nobody can guess. The system is asked for many at a time."""
@@ -257,16 +251,14 @@ class Proxy:
         source = self.chooser.sources.get(name)
         stores = [choice.store for choice in self.settings.libraries.values()]
         store = str(located(stores[0])) if source is None else source.live.path
-        path = traffic_path(store)
-        settings = self.settings
-        content = settings.record == "content"
+        path, settings = traffic_path(store), self.settings
         recorder = next((one for one in self.recorders.values() if one.path == path), None)
         try:
             if recorder is None:
                 make_traffic_folder(store)
                 recorder = Recorder(
                     path,
-                    content=content,
+                    content=settings.record == "content",
                     keep=settings.keep,
                     redact=settings.redact,
                     spending=self._spending(),
@@ -309,21 +301,6 @@ class Proxy:
                 self._troubles[name] = trouble
                 version = source.live.library.version.name
                 log.warning("%s: %s; %s goes on", name, trouble, version)
-
-
-def listening(settings: ProxySettings) -> socket.socket:
-    """Returns a socket that listens where the settings say. Raises OSError."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-        listener.listen(2048)
-    except OSError:
-        listener.close()
-        raise
-    listener.setblocking(False)
-    return listener
 
 
 def _is_local(request: Request) -> bool:

@@ -21,7 +21,7 @@ from tfgrpo.model.retried_errors import failure_in
 from tfgrpo.model.wire_formats import words
 from tfgrpo.proxy.forwarded_headers import CREDENTIALS as KEY_HEADERS
 from tfgrpo.proxy.http_message import Headers, sent_key, virtual_key
-from tfgrpo.proxy.provider_connection import Pool, UpstreamConnection
+from tfgrpo.proxy.provider_connection import Asker, Pool, UpstreamConnection
 from tfgrpo.proxy.proxy_settings import Classifier, Upstream
 from tfgrpo.rendering.request_placement import ANTHROPIC, BEDROCK, GOOGLE, OPENAI
 
@@ -129,7 +129,12 @@ class Kinds:
         # A new connection: one that was kept open may be closed after it was read, and what was
         # asked would then be asked, and paid for, twice.
         connection = await self._pool.connect(asking.upstream)
-        status, content = await _ask_provider(connection, asking)
+        answer, body = _Answer(connection), _body(asking)
+        try:
+            connection.ask(answer, _head(asking, len(body)), body)
+            status, content = await answer.whole
+        finally:
+            answer.leave()
         if status != 200:
             raise ValueError(f"the provider answers {status}")
         return _named(json.loads(content), asking.classifier.libraries)
@@ -140,17 +145,7 @@ class Kinds:
             task.cancel()
 
 
-async def _ask_provider(connection: UpstreamConnection, asking: Asking) -> tuple[int, bytes]:
-    """Returns the status and the body that a provider answers with. Raises OSError."""
-    answer, body = _Answer(connection), _body(asking)
-    try:
-        connection.ask(answer, _head(asking, len(body)), body)
-        return await answer.whole
-    finally:
-        answer.leave()
-
-
-class _Answer:
+class _Answer(Asker):
     """Hears an answer to the prompt."""
 
     def __init__(self, connection: UpstreamConnection) -> None:
@@ -168,9 +163,6 @@ class _Answer:
             self.failed("the answer is too long", untouched=False)
             self.leave()
 
-    def flush(self) -> None:
-        pass
-
     def ended(self) -> None:
         self.connection = None
         if not self.whole.done():
@@ -179,9 +171,6 @@ class _Answer:
     def failed(self, why: str, *, untouched: bool) -> None:
         if not self.whole.done():
             self.whole.set_exception(OSError(why))
-
-    def hold(self, paused: bool) -> None:
-        pass
 
     def leave(self) -> None:
         """Wants no more of it."""
@@ -234,8 +223,7 @@ def _head(asking: Asking, length: int) -> bytes:
 def _named(answer: Any, libraries: Mapping[str, str]) -> str:
     """Returns the library of the label that an answer names, which must be one. Raises ValueError
     and what an answer of another shape raises."""
-    failure = failure_in(answer)
-    if failure is not None:
+    if failure_in(answer) is not None:
         raise ValueError("the answer is an error")
     if "choices" in answer:
         content = answer["choices"][0]["message"]["content"]

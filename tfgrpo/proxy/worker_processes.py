@@ -16,9 +16,9 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from tfgrpo.proxy.library_choice import Chooser
-from tfgrpo.proxy.proxy_settings import ProxySettings
-from tfgrpo.proxy.server import Proxy, listening
-from tfgrpo.store.errors import SettingsError, TfgrpoError
+from tfgrpo.proxy.proxy_settings import ProxySettings, listening
+from tfgrpo.proxy.server import Proxy
+from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.terminal_safe import complain
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -32,8 +32,6 @@ SWITCH = 0.0001
 seen in every hundredth answer."""
 COLLECT = 20_000
 """Objects after which reference cycles are looked for: a request makes none."""
-
-
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
 FREED_MEMORY = {M_TRIM_THRESHOLD: 32 << 20, M_TOP_PAD: 4 << 20, M_MMAP_THRESHOLD: 8 << 20}
 """What the C library does with freed memory (mallopt(3)), in bytes: it keeps some. Otherwise it
@@ -52,14 +50,7 @@ def run(
     UnknownRevision where a library cannot be read to begin with.
     """
     allow_files(3 * settings.limits.connections)
-    try:
-        listener = listening(settings)
-    except OSError as error:
-        raise SettingsError(
-            f"cannot listen on {settings.host} port {settings.port}: {error.strerror}",
-            hint="choose another with --port",
-        ) from error
-    with listener:
+    with listening(settings.host, settings.port) as listener:
         if workers == 1:
             _work(settings, listener, ready, read)
         else:
@@ -140,12 +131,11 @@ async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine on the fastest loop that is installed."""
     try:
-        import uvloop
+        from uvloop import new_event_loop
     except ImportError:
-        asyncio.run(main)
-    else:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(main)
+        from asyncio import new_event_loop
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(main)
 
 
 def _supervise(

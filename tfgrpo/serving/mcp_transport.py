@@ -11,7 +11,7 @@ import anyio
 import uvicorn
 from mcp.server.stdio import stdio_server
 
-from tfgrpo.proxy.proxy_settings import LOOPBACK
+from tfgrpo.proxy.proxy_settings import LOOPBACK, listening
 from tfgrpo.store.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -52,18 +52,7 @@ def serve_http(
     With a `token` requests must bring it; on loopback, Host and Origin must be this machine's.
     Raises SettingsError where the address cannot be had."""
     checked_address(host, token)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(512)
-    except OSError as error:
-        listener.close()
-        raise SettingsError(
-            f"cannot listen on {host} port {port}: {error.strerror}",
-            hint="choose another with --port",
-        ) from error
+    listener = listening(host, port)
     app: ASGIApp = library.server.streamable_http_app(streamable_http_path=PATH, host=host)
     if token:
         app = _Guarded(app, token)
