@@ -215,7 +215,6 @@ def _view(
 
 
 def _print_state(app: App, search: searches.BisectSearch) -> None:
-    """Says where the search stands, and writes the library that is to be tried."""
     store = app.store
     progress = searches.progress(store, search)
     if progress.first_bad is not None:

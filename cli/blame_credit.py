@@ -136,7 +136,6 @@ def _credit_lines(credited: Sequence[Credited]) -> Iterator[str]:
 
 
 def _advice(credited: Sequence[Credited], ages: Mapping[str, int]) -> Iterator[str]:
-    """Yields what to do about experiences that harm, and which nothing confirms."""
     harmful = [one.label for one in credited if one.credit and one.credit.verdict == "harmful"]
     if harmful:
         verb = "is" if len(harmful) == 1 else "are"

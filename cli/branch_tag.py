@@ -117,7 +117,11 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
     if given.back:
         _go_back(app, given)
     elif given.rename:
-        old, new = _renaming(app, kind, name, revision)
+        old, new = name, revision
+        if new is None:  # NEW alone, for the branch that HEAD is on
+            old, new = app.store.head.branch if kind == "branch" else None, name
+        if old is None:
+            raise click.UsageError(f"--rename needs two names: the {kind}'s, and {new}")
         name_moves.rename(store, kind, old, new)
         printing.echo(f"renamed {kind} {old} to {new}")
     elif given.protect is not None:
@@ -154,7 +158,6 @@ def _work(app: App, kind: NameKind, given: Given) -> None:
 
 
 def _verify(app: App, name: str, as_json: bool) -> None:
-    """Says whether a tag is signed by somebody who is allowed to, and exits with 1 if not."""
     from tfgrpo.store import signing
 
     checked = signing.check_tag(app.store, name)
@@ -175,16 +178,6 @@ def _go_back(app: App, given: Given) -> None:
     printing.echo(f"{given.name} is at {done.after.name} again (was {done.before.name})")
     if done.experiment is not None:
         printing.echo(f"experiment {done.experiment} was stopped")
-
-
-def _renaming(app: App, kind: NameKind, first: str, second: str | None) -> tuple[str, str]:
-    """The old and the new name: `OLD NEW`, or NEW alone for the branch HEAD is on."""
-    if second is not None:
-        return first, second
-    here = app.store.head.branch if kind == "branch" else None
-    if here is None:
-        raise click.UsageError(f"--rename needs two names: the {kind}'s, and {first}")
-    return here, first
 
 
 def _list(app: App, kind: NameKind, given: Given) -> None:

@@ -120,7 +120,6 @@ class _ResetCommand(click.Command):
     """A command that explains why it has none of the modes of git's reset."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads arguments. Raises UsageError for a mode."""
         for mode in ("--hard", "--mixed", "--soft", "--keep"):
             if mode in args:
                 raise click.UsageError(

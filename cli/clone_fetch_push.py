@@ -206,7 +206,6 @@ def push(app: App, given: Given) -> None:
 
 
 def _find(app: App, given: str | None) -> Other:
-    """The remote of that name, or a location as it is; without one, the default."""
     remotes = Remotes(app.store)
     name = given or remotes.default()
     if name in remotes.all() or not (set(name) & set("/:.\\") or Path(name).exists()):

@@ -27,11 +27,9 @@ if TYPE_CHECKING:
     from tfgrpo.store.store import Store
 
 
-def _names(store: Store) -> list[tuple[str, str]]:
-    return [(one.name, one.state) for one in records.experiments(store)]
-
-
-EXPERIMENT = Named("experiment", _names)
+EXPERIMENT = Named(
+    "experiment", lambda store: [(one.name, one.state) for one in records.experiments(store)]
+)
 why_option = option("--why", "The reason, for the record.")
 
 
@@ -229,7 +227,6 @@ def stop(app: App, name: str, why: str | None) -> None:
 
 
 def _ended(app: App, end: Callable[..., Experiment], name: str, why: str | None) -> str:
-    """Ends an experiment with the evidence as it is; returns the control's branch."""
     from tfgrpo.production.experiment_evidence import recorded
 
     evidence = recorded(app.store, records.experiment(app.store, name))
@@ -422,9 +419,8 @@ def _target(store: Store, candidate: str) -> str:
     try:
         return get_proposal(store, candidate).target
     except UnknownRevision:
-        raise click.UsageError(
-            f"{candidate} is no proposal: name the branch in production with --on"
-        ) from None
+        wrong = f"{candidate} is no proposal: name the branch in production with --on"
+        raise click.UsageError(wrong) from None
 
 
 def _free_name(store: Store, candidate: str) -> str:

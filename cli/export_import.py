@@ -89,7 +89,6 @@ def export(app: App, given: Given) -> None:
 
 
 def _say_left_out(app: App, version: Version, *, err: bool) -> None:
-    """Says how many examples a card does not have."""
     count = examples_in(app.store.library(version))
     if count:
         examples = printing.plural(count, "example")
@@ -281,7 +280,6 @@ def _emit(app: App, branch: str, imported: Imported, document: Document) -> None
 
 
 def _import_settings(app: App, given: Given) -> None:
-    """Writes the settings of the reference implementation as ours, over no other file."""
     translation, target = translated(given.folder), Path("tfgrpo.toml")
     if given.as_json:
         fields = {"toml": translation.toml, "run": translation.run, "left": translation.left}

@@ -25,7 +25,7 @@ def flag(flags: str, help: str, *, name: str | None = None, **more: Any) -> Deco
     return option(flags, help, name=name, is_flag=True, **more)
 
 
-def many(flags: str, help: str, name: str, **more: Any) -> Decorator:
+def many(flags: str, help: str, name: str | None = None, **more: Any) -> Decorator:
     """An option that may be given several times."""
     return option(flags, help, name=name, multiple=True, **more)
 

@@ -141,7 +141,9 @@ def redact(app: App, given: Given) -> None:
     if given.wanted == "-":
         if not (given.yes or given.dry_run or sys.stdin.isatty()):
             raise click.UsageError("--text - reads standard input: add --yes or --dry-run")
-        given.wanted = _read()
+        tty = sys.stdin.isatty()
+        typed = printing.prompt_hidden("Text to remove") if tty else sys.stdin.read()
+        given.wanted = typed if tty else typed.rstrip("\r\n")
     target = Target(
         store.experience_id(given.experience) if given.experience else None,
         texts=(given.wanted,) if given.wanted else (),
@@ -179,12 +181,6 @@ def _agreed() -> bool:
     except click.Abort:  # nobody is there to answer: that is no
         printing.echo(err=True)
         return False
-
-
-def _read() -> str:
-    if sys.stdin.isatty():
-        return printing.prompt_hidden("Text to remove")
-    return sys.stdin.read().rstrip("\r\n")
 
 
 def _finished(finished: bool) -> None:

@@ -13,38 +13,30 @@ from tfgrpo.cli.flags import flag
 NUMBER = r"-(\d+)\Z"
 EVERYTHING = "tfgrpo.everything"
 """What a context's `meta` has where help is to leave nothing out."""
-MEANT = {
+MEANT: dict[str, tuple[str, ...]] = {
     "rm": ("delete", "remove"),
     "remove": ("delete", "rm"),
     "delete": ("remove", "rm"),
     "ls": ("list", "list-heads", "show"),
     "list": ("list-heads", "show"),
-    "pull": ("get",),
-    "fetch": ("get",),
-    "download": ("get",),
+    **dict.fromkeys(("pull", "fetch", "download"), ("get",)),
     "models": ("model",),
     "amend": ("edit", "modify"),
     "annotate": ("blame",),
     "apply": ("import",),
-    "archive": ("export", "bundle"),
+    **dict.fromkeys(("archive", "format-patch"), ("export", "bundle")),
     "br": ("branch",),
-    "cat": ("show",),
-    "ci": ("add", "edit"),
+    **dict.fromkeys(("cat", "ls-files", "rev-parse", "history"), ("show",)),
+    **dict.fromkeys(("ci", "commit"), ("add", "edit")),
     "co": ("checkout",),
-    "commit": ("add", "edit"),
     "describe": ("show", "tag"),
     "evaluate": ("eval",),
-    "find": ("log --grep",),
-    "format-patch": ("export", "bundle"),
-    "grep": ("log --grep",),
+    **dict.fromkeys(("find", "grep", "search"), ("log --grep",)),
     "learn": ("train",),
-    "ls-files": ("show",),
     "mergetool": ("merge --edit",),
     "notes": ("tag -m",),
     "rebase": ("merge", "cherry-pick"),
     "restore": ("checkout", "undo"),
-    "rev-parse": ("show",),
-    "search": ("log --grep",),
     "st": ("status",),
     "test": ("eval", "compare"),
     "verify-commit": ("log --show-signature",),
@@ -55,7 +47,6 @@ MEANT = {
     "proposals": ("proposal list",),
     "accept": ("proposal accept",),
     "reject": ("proposal reject",),
-    "history": ("show",),
     "stats": ("status -v",),
     "rollback": ("branch --back",),
 }
@@ -77,7 +68,6 @@ class SuggestingGroup(click.Group):
     """A group that suggests what was meant, and lists its commands with whole sentences."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes each command with the first sentence of its help, wrapped and not cut off."""
         rows = [
             (name, command.get_short_help_str(limit=SENTENCE))
             for name in self.list_commands(ctx)
@@ -127,7 +117,6 @@ class ListingGroup(SuggestingGroup):
     """A group that lists without a command: `tfgrpo remote -v` is `tfgrpo remote list -v`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads arguments; those of no command are `list`'s."""
         own = {flag for option in self.get_params(ctx) for flag in option.opts}
         bare = not args or (args[0].startswith("-") and args[0] not in own)
         bare = bare and not ctx.resilient_parsing  # the shell is offered the commands
@@ -138,7 +127,6 @@ class CountedCommand(click.Command):
     """A command with an option -n that may be given as the number alone: `tfgrpo log -3`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads arguments; a number with a dash is -n, unless it is another option's value."""
         taking = {
             flag
             for option in self.params
@@ -152,32 +140,27 @@ class CountedCommand(click.Command):
         return super().parse_args(ctx, plain)
 
 
-SECTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "Run": (
-        ("run", "resume", "new", "branch", "preset"),
-        ("keep-going", "workers", "force", "config", "seed"),
-    ),
-    "Problems": (("field", "domain"), ("inspect", "skip-unverifiable", "verify-timeout")),
-    "Model": (
-        ("model", "base-url", "api-key-env", "reflection-model", "max-tokens"),
+SECTIONS = {
+    title: (basic.split(), rare.split())
+    for title, basic, rare in (
+        ("Run", "run resume new branch preset", "keep-going workers force config seed"),
+        ("Problems", "field domain", "inspect skip-unverifiable verify-timeout"),
         (
-            *("temperature", "reflection-base-url", "reflection-api-key-env"),
-            *("concurrency", "task-timeout", "patience"),
+            "Model",
+            "model base-url api-key-env reflection-model max-tokens",
+            "temperature reflection-base-url reflection-api-key-env concurrency task-timeout "
+            "patience",
         ),
-    ),
-    "Rollouts": (
-        ("epochs", "batch-size", "group-size", "top-k", "agent"),
         (
-            *("answers", "agent-objective", "prompts", "workspace", "answer-file", "reward"),
-            *("mode", "turns", "corpus", "sandbox"),
+            "Rollouts",
+            "epochs batch-size group-size top-k agent",
+            "answers agent-objective prompts workspace answer-file reward mode turns corpus "
+            "sandbox",
         ),
-    ),
-    "Learning": (
-        ("policy", "library-tokens"),
-        ("examples", "learning-objective", "ground-truth"),
-    ),
-    "Gate": (("gate", "heldout", "sealed"), ("gate-rule", "heldout-samples", "heldout-problems")),
-    "Money": (("estimate", "budget"), ("details",)),
+        ("Learning", "policy library-tokens", "examples learning-objective ground-truth"),
+        ("Gate", "gate heldout sealed", "gate-rule heldout-samples heldout-problems"),
+        ("Money", "estimate budget", "details"),
+    )
 }
 """A section → its options in their order: those that `--help` lists, and those that `--help-all`
 adds. What is in none is of one command alone, and stands in its first section."""
@@ -198,18 +181,11 @@ class SectionedCommand(click.Command):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        flag = click.Option(
-            ["--help-all"],
-            is_flag=True,
-            is_eager=True,
-            expose_value=False,
-            callback=_help_all,
-            help="Show this message with every option, and exit.",
-        )
-        self.params.append(flag)
+        how: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False}
+        words = "Show this message with every option, and exit."
+        self.params.append(click.Option(["--help-all"], callback=_help_all, help=words, **how))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options of each section, and how many there are besides."""
         rows = {
             option.opts[-1].removeprefix("--"): record
             for option in self.get_params(ctx)

@@ -51,11 +51,7 @@ REDACT = option("--redact REGEX", "What else to take out of texts.", default="")
 @option("--base-url", "OpenAI-compatible endpoint of the judge's model.")
 @option("--api-key-env", "Environment variable with its API key.")
 @option("--budget", "Most that judging may cost: 5.00 (US dollars) or 200000tok.")
-@many(
-    "--heldout DATA",
-    "Another set to keep out; those in tfgrpo.toml and of runs are known.",
-    "heldout",
-)
+@many("--heldout DATA", "Another set to keep out; those in tfgrpo.toml and of runs are known.")
 @flag("--unanswered", "Take failures without a corrected answer too, for a domain that needs none.")
 @NO_SYSTEM
 @REDACT
@@ -127,7 +123,6 @@ def collect(app: App, given: Given) -> None:
 
 
 def _collected_lines(collected: Collected, file: Path, dry_run: bool) -> Iterator[str]:
-    """Yields what was collected, and what was not and why."""
     from tfgrpo.improvement.collection import NO_TRUTH
 
     done = "would append" if dry_run else "appended"
@@ -320,7 +315,6 @@ def regress(app: App, given: Given) -> None:
 
 
 def _unused(app: App, given: Given) -> None:
-    """Names the experiences that nobody uses, and proposes to delete them where that is asked."""
     from tfgrpo.improvement.unused_experiences import propose_expiry, unused_experiences
 
     store, target, since = app.store, given.target, given.unused

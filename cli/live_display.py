@@ -154,7 +154,10 @@ def training(progress: Progress) -> Shown:
     def parts() -> tuple[str, str, list[str], str]:
         step = f"step {min(progress.step + 1, progress.steps)}/{progress.steps}"
         time_left = left(progress.seconds_left, progress.dollars_left)
-        return step, _describe_position(progress), _usage_lines(progress.meter), time_left
+        usage, endpoints = [_describe_usage(progress.meter)], progress.meter.endpoints
+        if endpoints:  # several serve them: which does what
+            usage.append(printing.shown(describe_endpoints(endpoints)))
+        return step, _describe_position(progress), usage, time_left
 
     def draw() -> Group:
         step, position, usage, time_left = parts()
@@ -201,12 +204,6 @@ def evaluation(progress: EvalProgress) -> Shown:
         return Group(_bar("evaluating", share, at, time_left), _text(usage, style="dim"))
 
     return Shown(draw, lambda: "evaluating " + "; ".join(parts()))
-
-
-def _usage_lines(meter: Meter) -> list[str]:
-    """What calls have come to, and where several endpoints serve them which does what."""
-    served = [printing.shown(describe_endpoints(meter.endpoints))] if meter.endpoints else []
-    return [_describe_usage(meter), *served]
 
 
 def _describe_usage(meter: Meter) -> str:

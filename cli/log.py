@@ -155,9 +155,8 @@ class LogView(NamedTuple):
     def listed(self, versions: Iterable[Version]) -> Iterator[str]:
         """Yields each version's lines, with a blank one between where there are several."""
         for number, version in enumerate(versions):
-            if number and not (self.oneline or self.format):
-                yield ""
-            yield from self.lines(version)
+            apart = number and not (self.oneline or self.format)
+            yield from printing.apart(self.lines(version)) if apart else self.lines(version)
 
     def drawn(self, marked: Iterable[tuple[Version, bool]], most: int | None) -> Iterator[str]:
         """Yields the versions that fit, beside a drawing of the history that they stand in."""
@@ -227,19 +226,16 @@ class LogView(NamedTuple):
 
 
 def _show_decisions(app: App, given: Given, filter: log_filter.Filter) -> None:
-    """Prints the decisions that fit a filter's times, words and author, about a name if given."""
     from tfgrpo.store.activity.decisions import decisions
 
     matches = (one for one in reversed(decisions(app.store)) if _fits(one, given.revision, filter))
     shown = printing.first(matches, given.number)
-    printing.answer(app, map(_decision_object, shown), _listed(shown), given.as_json)
-
-
-def _decision_object(decision: Decision) -> dict[str, Any]:
-    """A decision as JSON for programs."""
-    fields = decision._asdict()
-    del fields["row"]
-    return fields | {"time": printing.iso(decision.time)}
+    objects = (
+        {name: value for name, value in one._asdict().items() if name != "row"}
+        | {"time": printing.iso(one.time)}
+        for one in shown
+    )
+    printing.answer(app, objects, _listed(shown), given.as_json)
 
 
 def _fits(decision: Decision, name: str | None, filter: log_filter.Filter) -> bool:
@@ -257,9 +253,7 @@ def _fits(decision: Decision, name: str | None, filter: log_filter.Filter) -> bo
 
 def _listed(entries: Iterable[Decision]) -> Iterator[str]:
     for number, decision in enumerate(entries):
-        if number:
-            yield ""
-        yield from _lines(decision)
+        yield from printing.apart(_lines(decision)) if number else _lines(decision)
 
 
 def _lines(decision: Decision) -> Iterator[str]:

@@ -29,12 +29,12 @@ if COLLECTS:
 SECTIONS = {
     "Learn": {
         "init": ("init_store", "create a store here"),
-        "train": ("train", "learn from problems"),
+        "train": ("train_prove", "learn from problems"),
         "eval": ("evaluate", "score a library on a dataset"),
         "compare": ("evaluate", "test whether one library beats another"),
-        "prove": ("prove", "test each experience on your model and problems"),
+        "prove": ("train_prove", "test each experience on your model and problems"),
         "power": ("evaluate", "how many problems a comparison needs"),
-        "verify": ("verify", "try a verifier on test cases"),
+        "verify": ("evaluate", "try a verifier on test cases"),
         "runs": ("runs", "list training runs, or show one"),
         "rollouts": ("runs", "the attempts of a run, with their trajectories"),
         "plot": ("runs", "plot the metrics of a run"),
@@ -261,7 +261,6 @@ def main() -> None:
 
 
 def _hint(error: OSError) -> str | None:
-    """What to do about a file that the system does not let us have."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         return "check the path: no folder is made"
     known = isinstance(error, PermissionError) or error.errno in NO_ROOM

@@ -34,7 +34,7 @@ def tried(
 ) -> MergeTrial:
     """Tries a merge. Raises MergeConflict for what helps alone and harms together, unless a side is
     taken."""
-    from tfgrpo.cli import options, prove
+    from tfgrpo.cli import options, train_prove
     from tfgrpo.cli.cost import dollars
     from tfgrpo.display.measured_merge import changed_texts, figure_lines
     from tfgrpo.learn import prove as trials
@@ -52,7 +52,7 @@ def tried(
     )
     project = app.project()
     plan = trials.plan_trial(store, project, options.read_flags(settings), wanted)
-    proof = prove.run_trial(app, project, plan, wanted, quiet=True)
+    proof = train_prove.run_trial(app, project, plan, wanted, quiet=True)
     together, texts = trials.measured_merge(store, proof, wanted), changed_texts(store, *sides)
     conflicts = [pair for pair in together.pairs if pair.kind == "conflict"]
     if conflicts and take not in ("ours", "theirs"):
@@ -260,7 +260,6 @@ def revert(app: App, given: Given) -> None:
 
 
 def _apply_each(app: App, work: Callable[..., list[Version]], given: Given) -> None:
-    """Makes a version of each that is named, all or none, and prints them."""
     branch, before = app.branch(hint=SWITCH), app.store.head.version
     revisions, resolve = given.revisions, _resolve(given.take)
     if given.take == "edit" and len(revisions) > 1:  # nobody else could write while it is open

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,6 @@ def from_settings(*kinds: str, own: Collection[str] = (), also: Collection[str] 
 
 
 def _option(name: str, shape: str | list[str], default: object, help: str) -> Decorator:
-    """The option of a setting, by its type or choices, default and words."""
     written, metavar = f"--{name.replace('_', '-')}", METAVARS.get(name)
     words = DEFAULTS.get(name, _default_words(default))
     help += f"  [{words}]" if words else ""
@@ -117,20 +117,17 @@ def refuse_revisions(app: App, verb: str, data: Sequence[str]) -> None:
     from tfgrpo.data import datasets
     from tfgrpo.store.errors import SettingsError, TfgrpoError
 
-    revisions: list[str] = []
-    others: list[str] = []
+    revisions = []
     for name in data:
         spec = datasets.parse(name)
-        try:
-            is_data = spec.on_hub or Path(spec.source).exists()
-            (others if is_data or not app.store.resolve(name) else revisions).append(name)
-        except TfgrpoError:
-            others.append(name)  # neither: what is wrong with it is told when it is opened
+        with suppress(TfgrpoError):  # neither: what is wrong with it is told when it is opened
+            if not (spec.on_hub or Path(spec.source).exists()) and app.store.resolve(name):
+                revisions.append(name)
     if not revisions:
         return
     *against, library = revisions
     control = f" --against {against[-1]}" if against else ""
-    files = " ".join(others) or "DATA.jsonl"
+    files = " ".join(name for name in data if name not in revisions) or "DATA.jsonl"
     raise SettingsError(
         f"{revisions[0]} is a version, where a file of problems is expected",
         hint=f"tfgrpo {verb} {files} --library {library}{control}",

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     from tfgrpo.cli.start_context import App
+    from tfgrpo.result_tables import View
 
 SIGNS: dict[Op, str] = {"ADD": "+", "MODIFY": "~", "DELETE": "-", "KEEP": "="}
 MOVED = "↕"
@@ -218,6 +219,14 @@ def counts(numbers: Mapping[Op, int], moved: int = 0) -> list[Word]:
         for op, sign in SIGNS.items()
         if numbers.get(op)
     ] + ([Word(f"{MOVED}{moved}", fg="blue")] if moved else [])
+
+
+def view_lines(view: View) -> Iterator[str]:
+    """A result as lines: its title, its table and what is noted."""
+    yield style(view.title, bold=True)
+    yield from table(view.rows, header=view.header)
+    for note in view.notes:
+        yield from wrapped(note)
 
 
 def apart(lines: Iterable[str]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def show(app: App, id: str, as_json: bool) -> None:
 
 @proposal.command()
 @click.argument("id")
-@many("--only LABEL", "Take only this change; the others are left open; repeatable.", "only")
+@many("--only LABEL", "Take only this change; the others are left open; repeatable.")
 @click.argument("labels", nargs=-1)
 @flag("--edit", "Write the texts in your editor first.", name="in_editor")
 @option(
@@ -136,7 +136,7 @@ def accept(app: App, given: Given) -> None:
 @proposal.command()
 @click.argument("id")
 @option("--why", "Why; the controller of later trainings is told.", required=True)
-@many("--only LABEL", "Turn only this change down; the others are left open; repeatable.", "only")
+@many("--only LABEL", "Turn only this change down; the others are left open; repeatable.")
 @JSON
 @FORCE
 @pass_given
@@ -205,7 +205,6 @@ def as_object(proposal: Proposal) -> dict[str, Any]:
 
 
 def _words(proposal: Proposal, chosen: list[str] | None) -> dict[str, str]:
-    """The texts that would be taken, each in one line, by label."""
     changes = [one for one in proposal.changes if chosen is None or one.label in chosen]
     return {one.label: " ".join((one.after or "").split()) for one in changes}
 
@@ -228,8 +227,8 @@ def _listed(proposals: list[Proposal]) -> Iterator[str]:
     rows = []
     for one in proposals:
         effect = "not measured" if one.measured is None else str(one.measured)
-        made = printing.age(one.made)
-        rows.append((one.id, one.state, made, one.target, one.summary, effect))
+        age = printing.age(one.made)
+        rows.append((one.id, one.state, age, one.target, one.summary, effect))
     yield from printing.table(rows, header=("id", "state", "age", "for", "changes", "effect"))
 
 

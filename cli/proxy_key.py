@@ -50,7 +50,6 @@ OF_PROXY = (
 @many(
     "--allow",
     "Another revision that requests may name; repeatable.  [any on loopback, none beyond]",
-    "allow",
     type=REVISION,
 )
 @option(
@@ -74,11 +73,10 @@ OF_PROXY = (
     type=click.Choice(["off", "counts", "content"]),
 )
 @option("--keep", "For how long: 12h, 30d, forever.", default="30d")
-@many("--redact REGEX", "What else to take out of words that are kept; repeatable.", "redact")
+@many("--redact REGEX", "What else to take out of words that are kept; repeatable.")
 @many(
     "--personal COUNTRY",
     "Take telephones, as written there (DE), and IP addresses out too; repeatable.",
-    "personal",
 )
 @option(
     "--sample",

@@ -212,7 +212,6 @@ def _read(app: App, given: Given) -> AttemptList:
 
 
 def _run(app: App, name: str | None, none: str) -> Run:
-    """The run of a name, or the newest. Raises UnknownRevision."""
     if name is not None:
         return app.store.runs.get(name)
     runs = app.store.runs.listed()
@@ -221,8 +220,8 @@ def _run(app: App, name: str | None, none: str) -> Run:
     return runs[-1]
 
 
-def _table(made: Callable[[], View]) -> Iterator[str]:
-    view = made()
+def _table(view_of: Callable[[], View]) -> Iterator[str]:
+    view = view_of()
     at = view.header.index("problem")
     rows = [[_short(c) if n == at else c for n, c in enumerate(row)] for row in view.rows]
     yield from printing.table(rows, header=view.header)
@@ -238,7 +237,6 @@ def _short(id: str) -> str:
 
 
 def _groups(attempts: AttemptList) -> Iterator[str]:
-    """Yields each group: what was asked, what would be right, and its attempts, winners first."""
     for number, group in enumerate(attempts.groups()):
         if number:
             yield ""

@@ -36,7 +36,8 @@ class App:
     def __init__(self, store: str | None, *, pager: bool = True) -> None:
         self.pager = pager
         self._named = str(address.named_by(store)) if store else None
-        self._store: Store | None = None
+        self.opened: Store | None = None
+        """The store, if it was opened already."""
         self._forced = False
         self.unchecked = False
         """Whether the store is opened as it was found: see `Store.open`."""
@@ -72,11 +73,8 @@ class App:
         """Where a new store would be made."""
         from pathlib import Path
 
-        return (
-            address.anchor(self._named)
-            if self._named
-            else Path.cwd() / address.FOLDER / address.FILE
-        )
+        here = Path.cwd() / address.FOLDER / address.FILE
+        return address.anchor(self._named) if self._named else here
 
     @property
     def new_file(self) -> str:
@@ -95,18 +93,13 @@ class App:
     @property
     def store(self) -> Store:
         """The store, opened. Raises StoreError."""
-        if self._store is None:
+        if self.opened is None:
             from tfgrpo.store.store import Store
 
             opened = Store.open(self.location, author=self.author, unchecked=self.unchecked)
             self.adopt(opened)
-        assert self._store is not None
-        return self._store
-
-    @property
-    def opened(self) -> Store | None:
-        """The store, if it was opened already."""
-        return self._store
+        assert self.opened is not None
+        return self.opened
 
     def branch(self, wanted: str = "a new version needs a branch", hint: str = NEW_BRANCH) -> str:
         """HEAD's branch, `wanted` for something. Raises InvalidOperation where it is detached."""
@@ -117,7 +110,7 @@ class App:
 
     def adopt(self, store: Store) -> None:
         """Uses a store that was just made or opened."""
-        self._store = store
+        self.opened = store
         store.signer = default_signer(address.project_folder(store.file))
         if self._forced:
             self.force()
@@ -133,8 +126,8 @@ class App:
         """Makes a store in place of the one in memory, and uses it."""
         from tfgrpo.store.store import Store
 
-        if self._store is not None:
-            self._store.close()
+        if self.opened is not None:
+            self.opened.close()
         self.adopt(Store.init(self.new_file, author=self.author))
         return self.store
 
@@ -168,14 +161,14 @@ class App:
     def force(self) -> None:
         """Lets protected names move for as long as this command runs."""
         self._forced = True
-        if self._store is not None:
-            self._until_closed.enter_context(self._store.forced())
+        if self.opened is not None:
+            self._until_closed.enter_context(self.opened.forced())
 
     def close(self) -> None:
         """Closes what was opened."""
         self._until_closed.close()
-        if self._store is not None:
-            self._store.close()
+        if self.opened is not None:
+            self.opened.close()
 
 
 @contextmanager
@@ -217,7 +210,6 @@ class Finite(click.types.FloatParamType):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The number. Raises BadParameter."""
         number: float = super().convert(value, param, ctx)
         if not abs(number) <= LARGEST:
             self.fail(f"{value!r} is no number from -{LARGEST:,} to {LARGEST:,}.", param, ctx)

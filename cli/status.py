@@ -128,7 +128,6 @@ def status(app: App, given: Given) -> None:
 
 
 def _apart(apart: Apart) -> str:
-    """How a branch and its remote's compare, and what brings them together."""
     ahead, behind = apart.ahead, apart.behind
     if not ahead and not behind:
         return f"the same as {apart.name} when last fetched"

@@ -16,7 +16,7 @@ from tfgrpo.cli import printing
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option
 from tfgrpo.cli.start_context import FINITE, App, Given, pass_given
 from tfgrpo.proxy.withheld_words import clean_feedback
-from tfgrpo.store.activity.traffic import CallRecord, Cost, Feedback, ListedCall, Traffic
+from tfgrpo.store.activity.traffic import CallRecord, Cost, ListedCall, Traffic
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.terminal_safe import shown
 from tfgrpo.wording import money
@@ -91,7 +91,10 @@ def traffic(app: App, given: Given) -> None:
             names = ("version", "library", "model", "arm", "key", "tags", "trace", "failed")
             more = given.of(*names, "with_feedback", "below")
             calls = log.calls(CallFilter(since=start, subject=who, **more), number or 50)
-            objects = [_object(one, cost) for one in calls]
+            objects = [
+                _call(one.call, cost) | {"feedback": one.feedback, "score": one.score}
+                for one in calls
+            ]
             printing.answer(app, objects, _listed(calls, cost), given.as_json)
 
 
@@ -120,7 +123,8 @@ def feedback(app: App, given: Given) -> None:
     from tfgrpo.proxy.telemetry import sums_of_feedback
     from tfgrpo.store.activity.traffic import checked_feedback, recent_call
 
-    words: dict[str, object] = {key: value for key, value in given.items() if value is not None}
+    texts = given.of("correct", "label", "comment").items()
+    words: dict[str, object] = {name: value for name, value in texts if value is not None}
     if given.score is not None:
         words["score"] = _score(given.score)
     if given.scale is not None:
@@ -197,10 +201,6 @@ def _score(value: str) -> bool | float:
         raise click.UsageError(f"--score {value!r} is neither true, false nor a number") from None
 
 
-def _object(one: ListedCall, cost: Cost) -> dict[str, Any]:
-    return _call(one.call, cost) | {"feedback": one.feedback, "score": one.score}
-
-
 def _call(call: CallRecord, cost: Cost) -> dict[str, Any]:
     fields = call._asdict()
     del fields["caller"]
@@ -237,50 +237,36 @@ def _tokens(call: CallRecord) -> str:
     return f"{token_count(call.prompt_tokens)}+{token_count(call.completion_tokens)}"
 
 
-def _counted(call: CallRecord) -> str:
-    if not _tokens(call):
-        return "its tokens are not known"
-    return f"{token_count(call.prompt_tokens)} tokens in, {token_count(call.completion_tokens)} out"
-
-
 def _shown(log: Traffic, call: CallRecord, cost: Cost) -> Iterator[str]:
     yield f"{printing.style(call.id, fg='yellow')}  {printing.when(call.time)}  {call.route}"
-    yield f"library  {call.library or 'none'} {call.version or ''} {call.digest or ''}"
-    yield (
-        f"answer   {call.status}, {call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} "
-        f"in the proxy; {_counted(call)}"
-    )
-    if call.provider:
-        tried = f", asked {call.tries} times" if (call.tries or 1) > 1 else ""
-        yield f"provider {shown(call.provider)}{tried}; cost {money(cost(call))}"
-    if call.key:
-        yield f"key      {shown(call.key)}"
-    if call.tags:
-        pairs = json.loads(call.tags).items()
-        yield "tags     " + shown(", ".join(f"{name}={value}" for name, value in pairs))
-    if call.trace:
-        yield f"trace    {call.trace}"
-    if call.arm:
-        yield f"arm      {shown(call.arm)}"
-    if call.error:
-        yield f"error    {shown(call.error)}"
+    tokens, tried, tags = "its tokens are not known", "", call.tags and json.loads(call.tags)
+    if _tokens(call):
+        sent, got = token_count(call.prompt_tokens), token_count(call.completion_tokens)
+        tokens = f"{sent} tokens in, {got} out"
+    if (call.tries or 1) > 1:
+        tried = f", asked {call.tries} times"
+    provider = f"{shown(call.provider or '')}{tried}; cost {money(cost(call))}"
+    took = f"{call.latency / 1000:.1f} ms, of these {call.added / 1000:.2f} in the proxy"
+    known = {
+        "library": f"{call.library or 'none'} {call.version or ''} {call.digest or ''}",
+        "answer": f"{call.status}, {took}; {tokens}",
+        "provider": provider if call.provider else None,
+        "key": shown(call.key or ""),
+        "tags": shown(", ".join(f"{name}={value}" for name, value in (tags or {}).items())),
+        "trace": call.trace,
+        "arm": shown(call.arm or ""),
+        "error": shown(call.error or ""),
+    }
+    yield from (f"{name:8} {value}" for name, value in known.items() if value)
     content = log.content(call.id)
     if content is not None:
-        yield printing.style("request", bold=True)
-        yield shown(content.request)
-        yield printing.style("answer", bold=True)
-        yield shown(content.answer)
+        yield from (printing.style("request", bold=True), shown(content.request))
+        yield from (printing.style("answer", bold=True), shown(content.answer))
     for one in log.feedback(call.id):
-        yield _feedback(one)
-
-
-def _feedback(one: Feedback) -> str:
-    parts = [] if one.score is None else [f"score {one.score:g}"]
-    for name in ("label", "comment", "correct"):
-        value = getattr(one, name)
-        if value:
-            parts.append(f"{name} {shown(value)}")
-    return f"feedback {printing.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"
+        parts = [] if one.score is None else [f"score {one.score:g}"]
+        words = {name: getattr(one, name) for name in ("label", "comment", "correct")}
+        parts += [f"{name} {shown(value)}" for name, value in words.items() if value]
+        yield f"feedback {printing.age(one.time)} by {shown(one.author)}: {'; '.join(parts)}"
 
 
 def show(

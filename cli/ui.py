@@ -33,7 +33,6 @@ PAGES = ("ui", "the pages need {}", "jinja2", "markupsafe", "starlette", "uvicor
     "--notify URL",
     "Tell this webhook or mail server when a proposal waits, a run fails or harm is shown; "
     "repeatable.",
-    "notify",
 )
 @pass_given
 def ui(app: App, given: Given) -> None:

@@ -98,13 +98,16 @@ def move_lines(library: Library, moves: Iterable[Move]) -> list[str]:
 NAMED = ("oneline", "short", "medium", "full", "fuller")
 """Git's own formats: the first is `--oneline`, the others are what a log shows anyway."""
 PLACEHOLDER = re.compile(r"%(C\([^)]*\)|C[a-z]+|[ac][nedIirt]|[HhPpsBbdDnv%]|.)")
+ALONE = "HhPpsBbdDnv%"
+"""Placeholders of one letter."""
 PLACEHOLDERS = "%v (v12), %H, %h (digest), %P, %p (parents), %s (subject), %an, %ad, %ar, %d, %n"
 
 
 def checked(format: str) -> str:
     """A format without `format:` before it. Raises UsageError for one that is none."""
     plain = re.sub(r"\At?format:", "", format)
-    unknown = [match[0] for match in PLACEHOLDER.finditer(plain) if not _is_known(match[1])]
+    places = list(PLACEHOLDER.finditer(plain))
+    unknown = [place[0] for place in places if len(place[1]) == 1 and place[1] not in ALONE]
     if unknown or ("%" not in plain and plain not in NAMED):
         wrong = unknown[0] if unknown else repr(format)
         raise click.UsageError(f"--format: {wrong} is none; there are {PLACEHOLDERS}")
@@ -139,10 +142,6 @@ def line(format: str, store: Store, version: Version, names: StandingNames) -> s
     values |= {"c" + name[1:]: value for name, value in values.items() if name[0] == "a"}
     filled = PLACEHOLDER.sub(lambda match: values.get(match[1], ""), format)
     return "\n".join(printing.shown(part) for part in filled.split("\n"))
-
-
-def _is_known(name: str) -> bool:
-    return len(name) > 1 or name in "HhPpsBbdDnv%"
 
 
 def heading(store: Store, version: Version, names: StandingNames) -> list[str]:

@@ -569,3 +569,31 @@ def test_the_learner_knows_no_words_of_any_language() -> None:
             if len(set(re.findall(r"(?<![\\\w])[a-z]{3,}", plain))) >= 3:
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
     assert wrong == []
+
+
+def test_a_command_asks_its_record_only_for_what_it_was_given() -> None:
+    """`Given` has no types: a name that is none of the command's would fail when it is called."""
+    taken: dict[str, dict[str, set[str]]] = {}
+    for _, command in commands():
+        run = command.callback
+        while hasattr(run, "__wrapped__"):
+            run = run.__wrapped__
+        assert run is not None
+        names = {str(parameter.name) for parameter in command.params}
+        taken.setdefault(run.__module__, {})[run.__name__] = names
+    wrong = []
+    for module, functions in taken.items():
+        path = ROOT / "cli" / f"{module.rpartition('.')[2]}.py"
+        every = set().union(*functions.values()) | {"of", "settings", "take"}
+        for function in (one for one in nodes(path) if isinstance(one, ast.FunctionDef)):
+            records = {a.arg for a in function.args.args if a.annotation}
+            if "given" not in records or "Given" not in ast.unparse(function.args):
+                continue
+            own = functions.get(function.name, every) | {"of", "settings", "take"}
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "given":
+                    wrong += [f"{path.name} {function.name} {node.attr}"] * (node.attr not in own)
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "given.of":
+                    named = {one.value for one in node.args if isinstance(one, ast.Constant)}
+                    wrong += [f"{path.name} {function.name} {name}" for name in named - own]
+    assert [one for one in wrong if "print_figures" not in one] == []  # its callers have those

@@ -36,7 +36,6 @@ class StandingNames:
             there.sort(key=lambda name: not name.startswith("HEAD"))
 
     def __getitem__(self, number: int) -> list[str]:
-        """The names at a version, HEAD first."""
         marks = self._port.names.marks_at(number, self._upto)
         return self._branches.get(number, []) + [m.partition("/")[2] for m in marks]
 

@@ -213,7 +213,6 @@ def _tells(
 
 
 def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str, str | None]]:
-    """What turns a library into what a commit's `library.md` says, as operations."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):
         if line.startswith(("<<<<<<< ", ">>>>>>> ")):
@@ -239,7 +238,6 @@ def _changes(commit: _Commit, text: str, library: Library) -> list[tuple[Op, str
 def _names(
     store: Store, refs: Mapping[str, str], versions: Mapping[str, Version]
 ) -> tuple[tuple[tuple[str, Version], ...], tuple[tuple[str, Version], ...], tuple[str, ...]]:
-    """Makes and moves branches and tags; returns those moved, left apart, and impossible."""
     moves: list[tuple[str, int | None, str | None]] = []
     moved, apart, unnamed = [], [], []
     here = {BRANCH: store.branches(), TAG: store.tags()}

@@ -198,7 +198,6 @@ def environment() -> dict[str, str]:
 
 
 def _check_own(folder: Path, git_dir: Path) -> None:
-    """Raises MirrorError for a repository of another user, or one that may run a command."""
     common = _common_dir(git_dir)
     for path in dict.fromkeys((folder, git_dir, common)):
         owner = path.stat().st_uid

@@ -193,8 +193,8 @@ class _GitWriter:
     def write(self, numbers: list[int]) -> None:
         """Writes the versions of these numbers, ascending."""
         store = self._store
-        made_of = {n: commit_layout.made_of(store.version(n).meta) for n in numbers}
-        by_hand = {n: one for n, one in made_of.items() if one and self._git.exists(one)}
+        commits = {n: commit_layout.made_of(store.version(n).meta) for n in numbers}
+        by_hand = {n: one for n, one in commits.items() if one and self._git.exists(one)}
         with self._git.importing() as stream:
             # All libraries first: git packs each as what differs from the file before it.
             for mark, number in enumerate(numbers, len(numbers) + 1):
