@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,7 +13,6 @@ from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import RANGE, REVISION, WHAT, App, Given, pass_app, pass_given
 from tfgrpo.cli.version_text import change_object, event_lines, move_lines, version_move_lines
 from tfgrpo.display.event_lines import event_object, events_of, life_of
-from tfgrpo.display.measured_merge import measured_lines
 from tfgrpo.display.version_rows import (
     StandingNames,
     move_objects,
@@ -22,14 +21,15 @@ from tfgrpo.display.version_rows import (
     signed,
     version_object,
 )
-from tfgrpo.runs.run_issues import Issue, issues, repaired
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.errors import UnknownRevision
-from tfgrpo.store.fsck import defects
 from tfgrpo.store.history.library_order import Move, moves
 from tfgrpo.store.history.revisions import resolve_range
 from tfgrpo.store.records import Change, Library, Op, Version
 from tfgrpo.store.store import Store
+
+if TYPE_CHECKING:
+    from tfgrpo.runs.run_issues import Issue
 
 
 @click.command()
@@ -48,6 +48,8 @@ def show(app: App, what: str, as_json: bool) -> None:
       tfgrpo show HEAD
       tfgrpo show G0
     """
+    from tfgrpo.store.fsck import defects  # which a diff has no need of
+
     store = app.store
     try:
         version = store.resolve(what)
@@ -80,8 +82,10 @@ def _object(store: Store, version: Version, library: Library) -> dict[str, Any]:
 
 
 def _version_lines(store: Store, version: Version, library: Library) -> Iterator[str]:
-    names = StandingNames(store)
-    yield from version_text.heading(store, version, names)
+    from tfgrpo.display.measured_merge import measured_lines
+    from tfgrpo.runs.run_issues import issues, repaired
+
+    yield from version_text.heading(store, version, StandingNames(store))
     yield from version_text.signed_lines(store, version)
     yield printing.style(f"  {version.digest.hex()}", dim=True)
     for shown in events_of(store, version):
