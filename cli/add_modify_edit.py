@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -165,21 +166,13 @@ def _typed() -> list[str]:
     raise InvalidOperation(empty, hint="write one experience a line")
 
 
-def commit(
-    app: App,
-    operations: Sequence[Operation],
-    message: str | None,
-    *,
-    onto: Version | None = None,
-    expected: Version | None = None,
-) -> None:
+def commit(app: App, operations: Sequence[Operation], message: str | None, **on: Any) -> None:
     """Appends a version to HEAD's branch, for operations made `onto` a version or with the
     branch still at `expected`, and reports it. Raises StaleVersion."""
     from tfgrpo.hand_edits import commit_by_hand
 
     branch = app.branch()
-    version = commit_by_hand(app.store, branch, operations, message, onto=onto, expected=expected)
-    report(app, branch, version)
+    report(app, branch, commit_by_hand(app.store, branch, operations, message, **on))
 
 
 def report(app: App, branch: str, version: Version) -> None:

@@ -101,17 +101,16 @@ def run(app: App, given: Given) -> None:
       tfgrpo bisect run --data heldout.jsonl --below 0.7
     """
     store = app.store
-    if bool(given.command) == (given.score is not None) or (given.score is None) != (
-        given.below is None
-    ):
+    by_score = given.score is not None
+    if bool(given.command) == by_score or by_score == (given.below is None):
         raise click.UsageError("give either a COMMAND, or --data DATA with --below MEAN")
-    if given.score is None or given.below is None:
+    if not by_score:
         judge = bisect_judges.by_command(store, given.command, trial_folder(app.store))
     else:
         dataset = app.project().record_path(given.score)
         judge = bisect_judges.by_score(store, dataset, given.below)
     progress = bisect_judges.run(store, judge, watch=lambda mark: printing.echo(_mark_line(mark)))
-    if progress.first_bad is None and given.score is not None:
+    if progress.first_bad is None and by_score:
         version = bisect_judges.unjudged(store, given.score)
         if version is not None:
             raise searches.BisectError(
@@ -203,12 +202,9 @@ def _view(
     names = StandingNames(app.store)
     for number in sorted({*progress.suspects, *search.good}, reverse=True):
         known = "next" if number == progress.next else "?"
-        if number in search.good:
-            known = "good"
-        elif number == search.bad:
-            known = "bad"
-        elif number in search.skipped:
-            known = "skip"
+        known = "skip" if number in search.skipped else known
+        known = "bad" if number == search.bad else known
+        known = "good" if number in search.good else known
         mark = printing.style(known.ljust(4), fg=COLOURS.get(known), bold=known == "next")
         with printing.inset(5):
             yield f"{mark} {version_text.one_line(app.store, app.store.version(number), names)}"

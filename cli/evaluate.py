@@ -341,11 +341,7 @@ def verify(app: App, given: Given) -> None:
 
 
 def _judged(
-    app: App,
-    cases: Sequence[Case],
-    domain: Domain,
-    limits: SessionOptions,
-    given: Given,
+    app: App, cases: Sequence[Case], domain: Domain, limits: SessionOptions, given: Given
 ) -> list[JudgedCase]:
     import asyncio
 
@@ -385,15 +381,11 @@ def _counts(judged: Sequence[JudgedCase]) -> dict[str, int]:
 
 
 def _json(case: JudgedCase) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "id": case.case.problem.id,
-        "reward": case.verdict.reward,
-        "verdict": case.word,
-        "answer": case.verdict.answer,
-        "reason": case.verdict.reason,
-    }
-    if case.verdict.details:
-        record["details"] = dict(case.verdict.details)
+    verdict = case.verdict
+    record: dict[str, Any] = {"id": case.case.problem.id, "reward": verdict.reward}
+    record |= {"verdict": case.word, "answer": verdict.answer, "reason": verdict.reason}
+    if verdict.details:
+        record["details"] = dict(verdict.details)
     if case.case.known:
         record |= {"expected": case.case.expected, "agrees": case.agrees}
     return record

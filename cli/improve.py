@@ -192,20 +192,15 @@ def improve(app: App, given: Given) -> None:
     from tfgrpo.store.activity.traffic import CallFilter
 
     start = parse_time(given.since, now=time.time_ns() // 1000)
+    which = CallFilter(start, library=given.library)
+    rules = CollectionRules(given.below, redact=given.redact, system=not given.no_system)
+    collected = CollectRequest(which=which, by=given.by, output=given.file, rules=rules)
     request = ImproveRequest(
-        given.target,
-        CollectRequest(
-            which=CallFilter(start, library=given.library),
-            by=given.by,
-            output=given.file,
-            rules=CollectionRules(given.below, redact=given.redact, system=not given.no_system),
-        ),
-        given.least,
-        given.heldout_samples,
-        given.accept_better,
-        given.new,
-        given.budget,
-        options.read_flags(given.settings),
+        collect=collected,
+        samples=given.heldout_samples,
+        accept=given.accept_better,
+        settings=options.read_flags(given.settings),
+        **given.of("target", "least", "new", "budget"),
     )
     project = app.project(given.config)
     if given.estimate:
@@ -229,16 +224,10 @@ def improve(app: App, given: Given) -> None:
 def _tell(app: App, done: Improvement, given: Given) -> None:
     proposal = done.proposal
     if given.as_json:
-        printing.emit_json(
-            {
-                "outcome": done.outcome,
-                "target": done.target,
-                "new": done.new,
-                "run": done.run,
-                "effect": None if done.effect is None else done.effect._asdict(),
-                "proposal": None if proposal is None else as_object(proposal),
-            }
-        )
+        fields = {name: getattr(done, name) for name in ("outcome", "target", "new", "run")}
+        effect = None if done.effect is None else done.effect._asdict()
+        fields |= {"effect": effect, "proposal": proposal and as_object(proposal)}
+        printing.emit_json(fields)
     elif proposal is not None or not given.quiet:
         printing.emit(app, shown(str(done)).split("\n"))
     if done.outcome == "accepted":

@@ -257,13 +257,14 @@ def proof_object(proof: Proof) -> dict[str, object]:
     """What a proof came to, for programs."""
     from tfgrpo.learn.prove import tried_object
 
+    run, cost = proof.run, proof.cost
     return {
-        "run": proof.run.name,
-        "branch": proof.run.branch,
+        "run": run.name,
+        "branch": run.branch,
         "version": proof.version.name if proof.version else None,
         "experiences": [tried_object(one) for one in proof.tried],
-        "calls": proof.cost.usage.calls,
-        "dollars": None if proof.cost.unknown else proof.cost.dollars,
+        "calls": cost.usage.calls,
+        "dollars": None if cost.unknown else cost.dollars,
     }
 
 
@@ -279,11 +280,10 @@ def show(app: App, proof: Proof) -> None:
     printing.emit(app, printing.table(rows, header=("verdict", "effect", "pairs", "experience")))
     calls = printing.plural(proof.cost.usage.calls, "call")
     printing.echo(f"run {proof.run.name}: {calls}, {dollars(proof.cost)}")
-    if helps:
-        printing.echo(f"{printing.plural(len(helps), 'experience')} on branch {proof.run.branch}")
-        printing.echo(
-            f"next: `tfgrpo diff HEAD {proof.run.branch}`, then `tfgrpo merge {proof.run.branch}` "
-            "where your library lacks some of it"
-        )
-    else:
+    if not helps:
         printing.echo("nothing was shown to help")
+        return
+    branch = proof.run.branch
+    printing.echo(f"{printing.plural(len(helps), 'experience')} on branch {branch}")
+    then = f"`tfgrpo merge {branch}` where your library lacks some of it"
+    printing.echo(f"next: `tfgrpo diff HEAD {branch}`, then {then}")
