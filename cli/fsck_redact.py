@@ -139,15 +139,13 @@ def redact(app: App, given: Given) -> None:
     if not given.dry_run and not given.reason:
         raise click.UsageError("--reason is required (except with --dry-run): it is recorded")
     if given.wanted == "-":
-        if not (given.yes or given.dry_run or sys.stdin.isatty()):
-            raise click.UsageError("--text - reads standard input: add --yes or --dry-run")
         tty = sys.stdin.isatty()
+        if not (given.yes or given.dry_run or tty):
+            raise click.UsageError("--text - reads standard input: add --yes or --dry-run")
         typed = printing.prompt_hidden("Text to remove") if tty else sys.stdin.read()
         given.wanted = typed if tty else typed.rstrip("\r\n")
-    target = Target(
-        store.experience_id(given.experience) if given.experience else None,
-        texts=(given.wanted,) if given.wanted else (),
-    )
+    experience = store.experience_id(given.experience) if given.experience else None
+    target = Target(experience, texts=(given.wanted,) if given.wanted else ())
     if given.event is not None:
         row = int(given.event) if given.event.isdigit() else None
         version = store.resolve(given.event) if row is None else None

@@ -135,8 +135,7 @@ def settings_of(app: App, config: Path | None, flags: dict[str, Any]) -> ProxySe
 
     if config is None and os.path.isfile(beside := app.root / FILE):
         config = beside
-    for name in ("allow", "personal"):
-        flags[name] = flags[name] or None
+    flags |= {name: flags[name] or None for name in ("allow", "personal")}
     redact = flags["redact"]
     several = redact and not isinstance(redact, str)
     flags["redact"] = shapes.either(redact) if several else redact or None
