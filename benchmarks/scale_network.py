@@ -85,8 +85,7 @@ def _row(scene: Scene, folder: Path, cluster: Any, forks: Any, reference: Any) -
     from relay import Relay
     from scripted import ScriptedEndpoint, restless
 
-    from tfgrpo.workers.queue import queue_address
-    from tfgrpo.workers.worker_list import read_crew
+    from tfgrpo.workers.queue import queue_address, read_crew
 
     library = folder.name
     store = cluster.address(library)

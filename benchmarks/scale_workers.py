@@ -167,8 +167,7 @@ def begin(folder: Path, store: str, groups: tuple[int, int], concurrency: int, u
 
 def idle(store: str) -> list[str]:
     """Returns the workers that wait for work."""
-    from tfgrpo.workers.queue import queue_address
-    from tfgrpo.workers.worker_list import read_crew, state_of
+    from tfgrpo.workers.queue import queue_address, read_crew, state_of
 
     return [one.name for one in read_crew(queue_address(store)).members if state_of(one) == "idle"]
 

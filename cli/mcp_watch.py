@@ -45,14 +45,14 @@ def mcp(app: App, given: Given) -> None:
       tfgrpo mcp prod --http --port 8485
     """
     with needed("mcp", "MCP needs the package mcp", "mcp", "mcp_types", "anyio", "uvicorn"):
-        from tfgrpo.serving import mcp_transport
+        from tfgrpo.serving import library_server as mcp_server
         from tfgrpo.serving.library_server import LibraryServer
     from tfgrpo.domains.live_library import live
     from tfgrpo.serving.mcp_lookups import Lookups
 
-    token = os.environ.get(mcp_transport.TOKEN) or None
+    token = os.environ.get(mcp_server.TOKEN) or None
     if given.http:
-        mcp_transport.checked_address(given.host, token)
+        mcp_server.checked_address(given.host, token)
     library = live(given.revision, store=app.path)
     lookups = None
     if given.record != "off":
@@ -60,14 +60,14 @@ def mcp(app: App, given: Given) -> None:
         lookups = Lookups(app.path, content=content, redact=given.redact, token=sent)
     server = LibraryServer(library, lookups, top_k=given.top_k)
     if not given.http:
-        mcp_transport.serve_stdio(server)
+        mcp_server.serve_stdio(server)
         return
 
     def ready(chosen: int) -> None:
         name = f"[{given.host}]" if ":" in given.host else given.host
-        printing.echo(f"listening on http://{name}:{chosen}{mcp_transport.PATH}", err=True)
+        printing.echo(f"listening on http://{name}:{chosen}{mcp_server.PATH}", err=True)
 
-    mcp_transport.serve_http(server, given.host, given.port, token, ready)
+    mcp_server.serve_http(server, given.host, given.port, token, ready)
 
 
 @click.command()

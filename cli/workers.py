@@ -15,9 +15,8 @@ from tfgrpo.cli.options import CONFIG
 from tfgrpo.cli.start_context import App, Given, pass_app, pass_given
 from tfgrpo.store.address import with_password
 from tfgrpo.wording import span
-from tfgrpo.workers.queue import queue_address
+from tfgrpo.workers.queue import Crew, queue_address, read_crew, state_of
 from tfgrpo.workers.restart_workers import is_orphan, keep_workers, parent, store_when_there
-from tfgrpo.workers.worker_list import Crew, read_crew, state_of
 
 SLOTS = option(
     "--slots", "Groups that a worker makes at a time.", type=click.IntRange(1, 10_000), default=64

@@ -25,11 +25,11 @@ from proxy_fixtures import Choice, make
 from test_proxy import ASK, CHAT, listen, text_of, wait
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.production.arm_of_subject import arm_of
 from tfgrpo.production.experiment import (
     Arm,
     Experiment,
     ExperimentPlan,
+    arm_of,
     change_share,
     experiment,
     experiments,

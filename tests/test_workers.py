@@ -40,10 +40,9 @@ from tfgrpo.store.errors import RowRefused, StoreAway, StoreError
 from tfgrpo.store.port_records import CallValues, RolloutValues
 from tfgrpo.store.postgres.session import unreachable_error
 from tfgrpo.workers.hand_out import handing_out
-from tfgrpo.workers.queue import Queue, opened, queue_address
+from tfgrpo.workers.queue import Queue, opened, queue_address, read_crew, state_of
 from tfgrpo.workers.restart_workers import COMMAND, store_when_there
 from tfgrpo.workers.shared_budget import SharedBudget
-from tfgrpo.workers.worker_list import read_crew, state_of
 
 pytestmark = pytest.mark.postgres
 

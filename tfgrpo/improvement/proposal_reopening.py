@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from tfgrpo.improvement.proposals import Proposal, check_trial, get_proposal
 from tfgrpo.learn.turned_down import PROPOSAL
-from tfgrpo.production.tested_proposals import accepted_by
+from tfgrpo.production.experiment import accepted_by
 from tfgrpo.store.activity.decisions import decide
 from tfgrpo.store.errors import InvalidOperation, StaleVersion
 from tfgrpo.store.history import merge as merges

@@ -1,5 +1,5 @@
 """What is decided about libraries in production: experiments, promotions and rollbacks.
 
-experiment.py (what is on record of one) → evidence.py (what its calls say) → verdict.py (what
-follows); rollback.py for incidents. The proxy asks `arm_of_subject.py` who gets which arm.
+experiment.py (what is on record of one) → experiment_evidence.py (what its calls say) →
+experiment_end.py (what follows); rollback.py for incidents.
 """

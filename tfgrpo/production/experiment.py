@@ -9,10 +9,18 @@ The control is a branch, and the candidate a version: the one that its revision 
 experiment began. What is promoted is what was tested, whatever became of the name. An experiment
 is at work only while the control's branch stands where it stood at the beginning. When it is
 moved, everybody gets the branch at the next request, and the experiment is paused.
+
+Which arm a subject gets is decided by a hash, so by any process alike: it has a place between 0 and
+1 that follows from the experiment and the subject alone. Those below the share get the candidate; a
+larger share adds subjects to it and takes none away.
+
+A promotion brings the candidate into the branch, which is what accepting its proposal would have
+done. So the proposal counts as accepted, and as it was decided before when that is taken back.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +28,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from tfgrpo.production.tested_proposals import accept_tested, take_back_tested
+from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.store.activity.decisions import Decision, decide, decisions
 from tfgrpo.store.activity.traffic import MOST_SCORE, traffic_path
 from tfgrpo.store.damaged_values import damage_error
@@ -31,6 +39,8 @@ from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
 
 KIND = "experiment"
+CONTROL, CANDIDATE = "control", "candidate"
+"""The arms."""
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}\Z")
 RUNNING, PROMOTED, ROLLED_BACK, STOPPED = "running", "promoted", "rolled back", "stopped"
 STATES = {"promote": PROMOTED, "rollback": ROLLED_BACK, "stop": STOPPED}
@@ -120,20 +130,17 @@ def experiment(store: Store, name: str | None = None) -> Experiment:
             return running[0]
         few = "no experiment is" if not running else f"{len(running)} experiments are"
         raise UnknownRevision(f"{few} running", hint="`tfgrpo experiment list`; then name one")
-    for one in recorded:
-        if one.name == name:
-            return one
-    raise UnknownRevision(
-        f"there is no experiment {name!r}", hint="`tfgrpo experiment list` lists them"
-    )
+    named = next((one for one in recorded if one.name == name), None)
+    if named is None:
+        lists = "`tfgrpo experiment list` lists them"
+        raise UnknownRevision(f"there is no experiment {name!r}", hint=lists)
+    return named
 
 
 def running_on(store: Store, branch: str) -> Experiment | None:
     """Returns the experiment that is running with a branch as its control, paused or not."""
-    return next(
-        (e for e in experiments(store) if e.state == RUNNING and e.control.revision == branch),
-        None,
-    )
+    running = (one for one in experiments(store) if one.state == RUNNING)
+    return next((one for one in running if one.control.revision == branch), None)
 
 
 def at_work(store: Store, branch: str) -> Experiment | None:
@@ -260,7 +267,7 @@ def promote(
         version = version_of(store, running.candidate)
         store.move_branch(branch, version)
         _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
-        accept_tested(store, name, branch, version)
+        _accept_tested(store, name, branch, version)
         return experiment(store, name)
 
 
@@ -292,7 +299,7 @@ def roll_back(
             )
         if version.number != tip.number:
             store.move_branch(branch, version)
-        take_back_tested(store, name, tested)
+        _take_back_tested(store, name, tested)
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
 
 
@@ -329,10 +336,8 @@ def _end(
 def _running(store: Store, name: str) -> Experiment:
     named = experiment(store, name)
     if named.state != RUNNING:
-        raise InvalidOperation(
-            f"experiment {name} is over: it was {named.state}",
-            hint="start another, under another name",
-        )
+        over = f"experiment {name} is over: it was {named.state}"
+        raise InvalidOperation(over, hint="start another, under another name")
     return named
 
 
@@ -461,3 +466,65 @@ def check_metrics(metrics: Sequence[str]) -> None:
             )
     if len(set(metrics)) < len(metrics):
         raise InvalidOperation("a metric is named twice", hint="name it once, or as a guard")
+
+
+def arm_of(experiment: str, subject: str, share: float) -> str:
+    """Returns the arm that a subject gets while the candidate has that share of subjects."""
+    key = f"tfgrpo.experiment\0{experiment}\0{subject}".encode("utf-8", "surrogatepass")
+    place = int.from_bytes(hashlib.sha256(key).digest()[:6], "big") / (1 << 48)
+    return CANDIDATE if place < share else CONTROL
+
+
+def arm_name(name: str, arm: str) -> str:
+    """Returns how an arm is named on record: `shorter/candidate`."""
+    return f"{name}/{arm}"
+
+
+def _accept_tested(store: Store, name: str, branch: str, version: Version) -> None:
+    """Records that the proposals of a version for a branch, but those that were accepted before,
+    are accepted by an experiment's promotion, and takes their branches out of the way."""
+    for first, last in _proposals(store):
+        content = first.content
+        of_this = (content["target"], content["candidate"]) == (branch, version.digest.hex())
+        if not of_this or last.content["state"] == "accepted":
+            continue
+        base = store.resolve(content["base"])
+        taken = [change.experience for change in store.diff(base, version)]
+        decided = {
+            "state": "accepted",
+            "accepted": taken,
+            "version": version.digest.hex(),
+            "experiment": name,
+            "before": last.content["state"],
+        }
+        decide(store, PROPOSAL, first.subject, decided, why=f"promoted by {name}")
+        own = content["branch"]
+        if own in store.branches() and store.head.branch != own:
+            store.delete_branch(own)
+
+
+def _take_back_tested(store: Store, name: str, version: Version) -> None:
+    """Records that what an experiment's promotion decided about proposals counts no longer; those
+    that wait again have their branches."""
+    for first, last in _proposals(store):
+        if last.content.get("experiment") != name:
+            continue
+        state = last.content["before"]
+        if state == "open" and first.content["branch"] not in store.branches():
+            store.create_branch(first.content["branch"], version)
+        decided = {"state": state, "withdrew": name}
+        decide(store, PROPOSAL, first.subject, decided, why=f"{name} was taken back")
+
+
+def accepted_by(store: Store, proposal: str) -> str | None:
+    """Returns the experiment whose promotion accepted a proposal; None where none did."""
+    about = decisions(store, kind=PROPOSAL, subject=proposal)
+    named = about[-1].content.get("experiment") if about else None
+    return None if named is None else str(named)
+
+
+def _proposals(store: Store) -> list[tuple[Decision, Decision]]:
+    about: dict[str, list[Decision]] = {}
+    for one in decisions(store, kind=PROPOSAL):
+        about.setdefault(one.subject, []).append(one)
+    return [(each[0], each[-1]) for each in about.values()]

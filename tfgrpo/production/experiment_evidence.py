@@ -29,8 +29,16 @@ from typing import Any, NamedTuple
 import numpy
 
 from tfgrpo.evaluation import anytime_tests
-from tfgrpo.production.arm_of_subject import CANDIDATE, CONTROL, arm_name
-from tfgrpo.production.experiment import MEASURES, Experiment, ExperimentPlan, Scale
+from tfgrpo.evaluation.anytime_tests import Outcome
+from tfgrpo.production.experiment import (
+    CANDIDATE,
+    CONTROL,
+    MEASURES,
+    Experiment,
+    ExperimentPlan,
+    Scale,
+    arm_name,
+)
 from tfgrpo.store.activity.traffic import ArmCall, ArmScore, Tags, Traffic, traffic_path
 from tfgrpo.store.history import replay
 from tfgrpo.store.opening import open_traffic
@@ -94,10 +102,9 @@ class Compared(NamedTuple):
     @property
     def words(self) -> str:
         """Both arms in words: `score 0.387 of 31 against 0.517 of 290`."""
-        candidate, control = (
-            f"{arm.said(self.metric)} of {arm.size}" for arm in (self.candidate, self.control)
-        )
-        return f"{self.metric} {candidate} against {control}"
+        arms = (self.candidate, self.control)
+        both = (f"{arm.said(self.metric)} of {arm.size}" for arm in arms)
+        return f"{self.metric} {' against '.join(both)}"
 
     @property
     def difference_said(self) -> str:
@@ -195,17 +202,11 @@ def of_traffic(traffic: Traffic, experiment: Experiment, tags: Tags = ()) -> Evi
     return weighed(experiment, traffic.arm_calls(arms, since, tags), scores)
 
 
+@replay.without_gc()
 def weighed(
     experiment: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]
 ) -> Evidence:
     """Returns what calls, oldest first, and scores, in the order of their arrival, say."""
-    with replay.without_gc():
-        return _weighed(experiment, calls, scores)
-
-
-def _weighed(
-    experiment: Experiment, calls: Sequence[ArmCall], scores: Sequence[ArmScore]
-) -> Evidence:
     units = _Units(experiment, calls)
     plan = experiment.plan
     guarded = [guard for guard in plan.guards if guard[0] != plan.metric]
@@ -213,16 +214,10 @@ def _weighed(
     sides = ALPHA * (1 - apart) / 2
     compared = []
     for metric, tolerance in [(plan.metric, 0.0), *guarded]:
-        main = metric == plan.metric
-        values = units.values(metric, scores, plan.apart)
-        test_of = _Test(
-            metric,
-            main,
-            plan.scale(metric),
-            tolerance,
-            sides if main else ALPHA * apart / len(guarded),
-        )
-        compared.append(_compared(values, test_of))
+        outcomes, scale = units.outcomes(metric, scores, plan.apart), plan.scale(metric)
+        alpha = sides if metric == plan.metric else ALPHA * apart / len(guarded)
+        bare = _compared(metric, outcomes, scale, tolerance, alpha)
+        compared.append(bare._replace(main=metric == plan.metric))
     mismatch = _mismatch(experiment, units)
     notes = [*units.notes(), *_notes(compared), *_not_counted(plan, scores)]
     if mismatch >= MISMATCH:
@@ -234,20 +229,11 @@ def _weighed(
         tuple(compared),
         dict(units.subjects),
         dict(units.calls),
-        units.moved,
+        len(units.moved),
         mismatch,
         tuple(notes),
         _verdict(compared, mismatch),
     )
-
-
-class _Value(NamedTuple):
-    """A value of a subject, of the candidate or not, higher being better."""
-
-    candidate: bool
-    subject: str
-    value: float
-    sizes: tuple[int, int]
 
 
 class _Place(NamedTuple):
@@ -267,7 +253,7 @@ class _Units:
             arm_name(experiment.name, CONTROL): experiment.control.digest[:16],
             arm_name(experiment.name, CANDIDATE): experiment.candidate.digest[:16],
         }
-        self._by_call = experiment.plan.unit == "call"
+        by_call = experiment.plan.unit == "call"
         self._since = [since for since, _ in experiment.shares]
         self._sizes = [anytime_tests.block_sizes(share) for _, share in experiment.shares]
         self._arm_of: dict[str, str] = {}
@@ -276,61 +262,57 @@ class _Units:
         """When each subject was seen first, and its arm."""
         self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
         self.calls: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
-        self._moved: set[str] = set()
+        self.moved: set[str] = set()
+        """Subjects that were seen in both arms."""
         self._left_out = self._foreign = 0
         for call in calls:
             if call.digest != digests[call.arm]:
                 self._foreign += 1
                 continue
-            arm, subject = call.arm.rpartition("/")[2], self.subject(call)
+            arm = call.arm.rpartition("/")[2]
+            subject = call.id if by_call or call.subject is None else call.subject
             known = self._arm_of.get(subject)
             if known is None:
                 self._arm_of[subject] = arm
                 self.first.append((call.time, arm))
                 self.subjects[arm] += 1
             elif known != arm:
-                self._moved.add(subject)
+                self.moved.add(subject)
                 self._left_out += 1
                 continue
             sizes = self._sizes[max(0, bisect_right(self._since, call.time) - 1)]
             self._places[call.id] = _Place(call, arm == CANDIDATE, subject, sizes)
             self.calls[arm] += 1
 
-    @property
-    def moved(self) -> int:
-        """Subjects that were seen in both arms."""
-        return len(self._moved)
-
-    def subject(self, call: ArmCall) -> str:
-        return call.id if self._by_call or call.subject is None else call.subject
-
     def notes(self) -> Iterable[str]:
-        if self._moved:
+        if self.moved:
             yield (
-                f"{len(self._moved)} subjects were seen in both arms after a change of the share: "
+                f"{len(self.moved)} subjects were seen in both arms after a change of the share: "
                 f"they count in their first, and {self._left_out} calls are left out"
             )
         if self._foreign:
             yield f"{self._foreign} calls under another version of the library are left out"
 
-    def values(
+    def outcomes(
         self, metric: str, scores: Iterable[ArmScore], apart: Collection[str]
-    ) -> list[_Value]:
-        """Returns a metric's values in the order in which they became known; feedback with a label
-        that is `apart` is none of plain `score`."""
-        if metric in MEASURES:
-            return [
-                _Value(candidate, subject, value, sizes)
-                for call, candidate, subject, sizes in self._places.values()
-                if (value := _measure(call, metric)) is not None
-            ]
+    ) -> list[Outcome]:
+        """Returns the first value of each subject, higher being better, in the order in which they
+        became known; feedback with a label that is `apart` is none of plain `score`."""
+        values: Iterable[tuple[_Place | None, float | None]]
         label = metric.partition(":")[2]
-        return [
-            _Value(at.candidate, at.subject, one.score, at.sizes)
-            for one in scores
-            if (one.label == label if label else one.label not in apart)
-            and (at := self._places.get(one.call)) is not None
-        ]
+        if metric in MEASURES:
+            values = ((at, _measure(at.call, metric)) for at in self._places.values())
+        else:
+            values = (
+                (self._places.get(one.call), one.score)
+                for one in scores
+                if (one.label == label if label else one.label not in apart)
+            )
+        first: dict[str, Outcome] = {}
+        for at, value in values:
+            if at is not None and value is not None and at.subject not in first:
+                first[at.subject] = Outcome(at.candidate, value, at.sizes)
+        return list(first.values())
 
 
 def _measure(call: ArmCall, metric: str) -> float | None:
@@ -346,53 +328,39 @@ def _measure(call: ArmCall, metric: str) -> float | None:
     return -math.log(max(1, (call.prompt_tokens or 0) + (call.completion_tokens or 0)))
 
 
-class _Test(NamedTuple):
-    """What is asked of a metric: on which scale (None for ranks), how much worse it may be, and
-    how often harm and benefit may each be shown falsely at most."""
-
-    metric: str
-    main: bool
-    scale: Scale | None
-    tolerance: float
-    alpha: float
-
-
-def _compared(values: Sequence[_Value], test_of: _Test) -> Compared:
-    """Returns a metric in both arms. The first value of each subject counts."""
-    first: dict[str, _Value] = {}
-    for one in values:
-        first.setdefault(one.subject, one)
-    low, high = test_of.scale or (-math.inf, math.inf)
-    clipped = [one._replace(value=min(max(one.value, low), high)) for one in first.values()]
-    # a scale is brought to 0 to 1, and ranks need none
-    unit, zero = (1.0, 0.0) if test_of.scale is None else (high - low, low)
-    blocks = anytime_tests.blocks_of(
-        anytime_tests.Outcome(one.candidate, (one.value - zero) / unit, one.sizes)
-        for one in clipped
-    )
-    tolerance, reach = test_of.tolerance / unit, 1.0
-    if test_of.scale is None:
-        tolerance = math.log1p(test_of.tolerance)
+def _compared(
+    metric: str, outcomes: Sequence[Outcome], scale: Scale | None, tolerance: float, alpha: float
+) -> Compared:
+    """Returns a metric in both arms, on a scale (None for ranks). It may be worse by `tolerance`;
+    harm and benefit may each be shown falsely as often as `alpha` says at most."""
+    low, high = scale or (-math.inf, math.inf)
+    clipped = [one._replace(value=min(max(one.value, low), high)) for one in outcomes]
+    if scale is None:
+        blocks, unit, tolerance = anytime_tests.blocks_of(clipped), 1.0, math.log1p(tolerance)
         reach = float(numpy.ptp(blocks.values)) if blocks.values.size else 0.0
-    test = anytime_tests.means(blocks) if test_of.scale is not None else anytime_tests.ranks(blocks)
-    between = anytime_tests.bounds(test, reach, -math.log(test_of.alpha))
-    kind = "ranks" if test_of.scale is None else "scale"
-    if test_of.scale is not None and all(one.value in test_of.scale for one in clipped):
-        kind = "right or wrong"
-    arms = [[one.value for one in clipped if one.candidate is arm] for arm in (False, True)]
+        test, kind = anytime_tests.ranks(blocks), "ranks"
+    else:  # which is brought to 0 to 1
+        unit, reach = high - low, 1.0
+        blocks = anytime_tests.blocks_of(x._replace(value=(x.value - low) / unit) for x in clipped)
+        test, tolerance = anytime_tests.means(blocks), tolerance / unit
+        kind = "right or wrong" if all(one.value in scale for one in clipped) else "scale"
+    between = anytime_tests.bounds(test, reach, -math.log(alpha))
+    control, candidate = (
+        _measured([one.value for one in clipped if one.candidate is arm]) for arm in (False, True)
+    )
     return Compared(
-        test_of.metric,
-        test_of.main,
+        metric,
+        False,
         kind,
-        control=_measured(arms[0]),
-        candidate=_measured(arms[1]),
-        scale=test_of.scale,
-        outside=sum(not low <= one.value <= high for one in first.values()),
+        control,
+        candidate,
+        scale,
+        outside=sum(not low <= one.value <= high for one in outcomes),
         low=unit * between[0],
         high=unit * between[1],
         harm=_evidence(test(False, -tolerance)),
         benefit=_evidence(test(True, 0.0)),
-        needed=1 / test_of.alpha,
+        needed=1 / alpha,
     )
 
 

@@ -10,8 +10,8 @@ import zlib
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from tfgrpo.proxy.forwarded_headers import AnswerHeaders, request_head
 from tfgrpo.proxy.http_message import (
-    AnswerHeaders,
     BadRequest,
     Framing,
     Headers,
@@ -20,7 +20,6 @@ from tfgrpo.proxy.http_message import (
     error_body,
     own_answer,
     pause,
-    request_head,
 )
 from tfgrpo.proxy.library_choice import UnknownLibrary
 from tfgrpo.proxy.provider_connection import Asker, UpstreamConnection

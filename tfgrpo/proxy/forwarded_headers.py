@@ -1,8 +1,17 @@
-"""What becomes of a header on its way through the proxy, by its name."""
+"""What becomes of headers on their way through the proxy, by their names: those of a request, with
+the caller's key, and those of an answer."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tfgrpo.store.activity.key_ledger import PREFIX
+
+if TYPE_CHECKING:
+    from tfgrpo.proxy.http_message import Headers, Request
+    from tfgrpo.proxy.proxy_settings import Upstream
 
 HOP = frozenset(
     {
@@ -25,7 +34,15 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"x-goog-ap
 PACKINGS = (b"gzip", b"deflate")
 """How an answer may be packed that can be read here."""
 READABLE = frozenset({*PACKINGS, b"identity"})
+own_key = re.compile(rb"(?<![\w-])%b[\w-]{40,}" % PREFIX.encode()).search
+"""A key of the proxy's own, wherever it stands."""
 _zero = re.compile(rb"[qQ]=0(?:\.0{0,3})?").fullmatch
+_FATES = {
+    **dict.fromkeys({*HOP, b"expect"}, DROP),
+    b"host": HOST,
+    b"content-length": LENGTH,
+    b"accept-encoding": CODINGS,
+}
 _PARTS = {
     **dict.fromkeys(HOP, HOPS),
     b"connection": CONNECTION,
@@ -48,13 +65,7 @@ class HeaderName:
         ours = lower.startswith(OURS)
         self.single = ours or lower in _SINGLE
         """Whether a request with it twice is refused."""
-        self.fate = DROP if ours or lower in HOP or lower == b"expect" else FORWARD
-        if lower == b"host":
-            self.fate = HOST
-        elif lower == b"content-length":
-            self.fate = LENGTH
-        elif lower == b"accept-encoding":
-            self.fate = CODINGS
+        self.fate = DROP if ours else _FATES.get(lower, FORWARD)
         self.part = _PARTS.get(lower, PLAIN)
 
 
@@ -97,3 +108,106 @@ def named_by(connection: bytes | None) -> frozenset[bytes]:
     if connection is None or connection in (b"keep-alive", b"Keep-Alive", b"close"):
         return frozenset()
     return frozenset(token.strip().lower() for token in connection.split(b","))
+
+
+def head_around(
+    request: Request, upstream: Upstream, *, chunked: bool = False
+) -> tuple[bytes, bytes]:
+    """Returns the head of a request as it goes on, what stands before the digits of the body's
+    length and what stands behind them: all of the caller's headers, but for those that are about
+    the connection or for the proxy. Without a length, what stands before is empty."""
+    index = request.index
+    dropped = named_by(index.get(b"connection"))
+    pieces = [request.method, b" ", upstream.target(request.target), b" HTTP/1.1\r\n"]
+    authority = upstream.authority
+    before = b""
+    if virtual_key(sent_key(index)):
+        dropped |= CREDENTIALS
+        if upstream.key:
+            pieces += (upstream.credentials, b"\r\n")
+    for name, value in request.headers:
+        known = NAMES.get(name) or header_name(name)
+        fate = known.fate
+        if fate in (FORWARD, CODINGS):
+            if dropped and known.lower in dropped:
+                continue
+            if fate == CODINGS:
+                value = readable_codings(value)
+        elif fate == HOST:
+            value = authority.encode()
+        elif fate == DROP or chunked:
+            continue
+        else:
+            before = b"".join((*pieces, name, b": "))
+            pieces = [b"\r\n"]
+            continue
+        pieces += (name, b": ", value, b"\r\n")
+    if chunked:
+        pieces.append(b"Transfer-Encoding: chunked\r\n")
+    if b"host" not in index:
+        pieces.append(b"Host: %b\r\n" % authority.encode())
+    pieces.append(b"\r\n")
+    return before, b"".join(pieces)
+
+
+def request_head(
+    request: Request, upstream: Upstream, length: int | None, *, chunked: bool = False
+) -> bytes:
+    """Returns the head of a request as it goes on, with a body of that length, or, with None, with
+    the length that it came with, if any."""
+    before, after = head_around(request, upstream, chunked=chunked)
+    if before:  # the caller named a length
+        shown = request.length if length is None else length
+        assert shown is not None
+        return b"%b%d%b" % (before, shown, after)
+    if length is not None:
+        return b"%bContent-Length: %d\r\n\r\n" % (after[:-2], length)
+    return after
+
+
+def sent_key(index: Mapping[bytes, bytes]) -> bytes | None:
+    """Returns the key in a request's headers; None where there is none."""
+    key = index.get(b"authorization") or index.get(b"x-api-key") or index.get(b"api-key")
+    return key or index.get(b"x-goog-api-key")
+
+
+def virtual_key(sent: bytes | None) -> bytes | None:
+    """Returns the key of this proxy's own that a header of a request has; None for another."""
+    if sent is None:
+        return None
+    if sent[:7].lower() == b"bearer ":
+        sent = sent[7:].strip()
+    return sent if sent.startswith(PREFIX.encode()) else None
+
+
+class AnswerHeaders:
+    """The headers of an answer as they go to the client, and what they say of its body."""
+
+    __slots__ = ("lines", "packing", "sized")
+
+    def __init__(self, headers: Headers) -> None:
+        self.packing = b""
+        """How the body is packed, in small letters."""
+        dropped: frozenset[bytes] = frozenset()
+        sized = chunked = False
+        lines: list[bytes] = []
+        for name, value in headers:
+            part = (NAMES.get(name) or header_name(name)).part
+            if part == PLAIN:
+                lines.append(b"%b: %b" % (name, value))
+                continue
+            if part == SIZE:
+                sized = True
+            elif part == PACKING:
+                self.packing = b"" if value.lower() == b"identity" else value.lower()
+            else:
+                chunked = chunked or part == CODING
+                if part == CONNECTION and not dropped:
+                    dropped = named_by(value)
+                continue
+            lines.append(b"%b: %b" % (name, value))
+        if dropped:
+            lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
+        self.lines = lines
+        self.sized = sized and not chunked
+        """Whether they say how long the body is."""

@@ -27,7 +27,8 @@ from typing import Any, NamedTuple
 
 from tfgrpo.costs.accounts import Dollars
 from tfgrpo.production.webhook import post_webhook
-from tfgrpo.proxy.http_message import BadRequest, Request, sent_key, virtual_key
+from tfgrpo.proxy.forwarded_headers import sent_key, virtual_key
+from tfgrpo.proxy.http_message import BadRequest, Request
 from tfgrpo.proxy.library_choice import NONE
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.recorded_call import Call

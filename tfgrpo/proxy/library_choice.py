@@ -25,8 +25,6 @@ NONE = "none"
 HEADER = b"x-tfgrpo-library"
 MOST_REVISIONS = 64
 """Revisions that requests may have open at a time beside the libraries' own."""
-
-
 MOST_ARMS = 8
 """Arms whose texts are held at a time."""
 
@@ -83,43 +81,33 @@ class Source:
         if known is None or known[0] is not library or known[1].trouble != live.trouble:
             if arm is None or len(self._wholes) > MOST_ARMS:
                 self._wholes.clear()
-            known = library, self._build_choice(library, None, live.trouble, arm)
-            self._wholes[arm] = known
+            known = self._wholes[arm] = library, self._build_choice(library, None, arm)
         whole = known[1]
         top_k = choice.top_k or library.top_k
         if top_k is None and not choice.dropout:
             return whole
-        part: Library = library
-        if top_k is not None:
-            part = relevant(library, words(), top_k)
+        part = library if top_k is None else relevant(library, words(), top_k)
         if choice.dropout:
             without = left_out([e.id for e in library], choice.dropout, coin)
             part = Part(library, {e.id for e in part} - without)
-        return self._build_choice(part, tuple(e.id for e in part), live.trouble, arm)
+        return self._build_choice(part, tuple(e.id for e in part), arm)
 
     def _build_choice(
-        self,
-        library: Library,
-        experiences: tuple[str, ...] | None,
-        trouble: str | None,
-        arm: str | None,
+        self, library: Library, experiences: tuple[str, ...] | None, arm: str | None
     ) -> Chosen:
         new = addition(library) if library.readable else None
-        version, name = library.version, self.name
+        version, trouble = library.version, self.live.trouble
         short = version.digest.hex()[:16]
         header = f"X-Tfgrpo-Version: {version.name} {short}".encode()
-        return Chosen(name, version.name, short, experiences, new, trouble, header, arm)
+        return Chosen(self.name, version.name, short, experiences, new, trouble, header, arm)
 
 
 def left_out(ids: Sequence[str], rate: float, coin: str) -> frozenset[str]:
     """Returns the ids that a request goes without: each with chance `rate`, by a coin of its own,
     which falls the same way for the same conversation and experience."""
     limit = int(rate * 2**32)
-    return frozenset(
-        id
-        for id in ids
-        if int.from_bytes(digest(["tfgrpo.proxy.dropout", coin, id])[:4], "big") < limit
-    )
+    drawn = {id: digest(["tfgrpo.proxy.dropout", coin, id])[:4] for id in ids}
+    return frozenset(id for id, draw in drawn.items() if int.from_bytes(draw, "big") < limit)
 
 
 class Chooser:
@@ -149,16 +137,13 @@ class Chooser:
 
     def named(self, headers: Mapping[bytes, bytes], members: Members) -> Named:
         """Returns what names the library of a request."""
-        header = headers.get(HEADER)
+        header, name, rest = headers.get(HEADER), "", None
         model = members["model"].value if "model" in members else None
-        rest = None
         if isinstance(model, str):
-            name, slash, rest = model.partition("/")
-            library, at, _ = name.partition("@")
-            if not (slash and at and rest and library in self._choices):
-                name, rest = "", None
-        else:
-            name = ""
+            before, _, after = model.partition("/")
+            library, at, _ = before.partition("@")
+            if at and after and library in self._choices:
+                name, rest = before, after
         if header:
             return Named(header.decode("latin-1").strip(), rest)
         if name:

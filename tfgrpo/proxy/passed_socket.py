@@ -12,7 +12,8 @@ from typing import cast
 from urllib.parse import parse_qs
 
 from tfgrpo.proxy.exchange import ENDING, VANISHED, Exchange
-from tfgrpo.proxy.http_message import BadRequest, Request, pause, request_head
+from tfgrpo.proxy.forwarded_headers import request_head
+from tfgrpo.proxy.http_message import BadRequest, Request, pause
 from tfgrpo.proxy.recorded_call import CUT
 
 UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from contextlib import suppress
 from json.decoder import JSONDecoder
 from marshal import dumps
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -23,8 +24,7 @@ from tfgrpo.model.wire_formats import (
     is_stream,
     stream_failure,
 )
-from tfgrpo.proxy.forwarded_headers import PACKINGS
-from tfgrpo.proxy.http_message import sent_key
+from tfgrpo.proxy.forwarded_headers import PACKINGS, sent_key
 
 if TYPE_CHECKING:
     from tfgrpo.proxy.http_message import Request
@@ -166,12 +166,8 @@ class SeenCall(NamedTuple):
             return self.pieces
         if self.packing not in PACKINGS:
             return None
-        unpacking = zlib.decompressobj(wbits=47)
-        try:
-            content = unpacking.decompress(self.pieces[0], UNPACKED)
-        except zlib.error:
-            return None
-        return None if unpacking.unconsumed_tail else (content,)
+        content, whole = _inflated(self.pieces[0], UNPACKED)
+        return (content,) if whole else None
 
     def tokens(self) -> tuple[Tokens, str | None]:
         """Returns what the answer says of its tokens, and why it cannot be read, if it cannot."""
@@ -214,17 +210,24 @@ class SeenCall(NamedTuple):
         """
         content, whole = self.response or b"", not self.cut
         if self.packing in PACKINGS:
-            unpacking = zlib.decompressobj(wbits=47)
-            try:
-                content = unpacking.decompress(content, RECORDED)
-            except zlib.error:
+            content, inflated = _inflated(content, RECORDED)
+            if inflated is None:
                 return b"", True, False
-            whole = whole and not unpacking.unconsumed_tail
+            whole = whole and inflated
         elif self.packing:
             return b"", True, False
         if is_stream(content):
             return streamed_text(content), whole, True
         return content, whole, False
+
+
+def _inflated(packed: bytes, most: int) -> tuple[bytes, bool | None]:
+    """What was packed, up to so many bytes, and whether that is all; None: it is none."""
+    unpacking = zlib.decompressobj(wbits=47)
+    try:
+        return unpacking.decompress(packed, most), not unpacking.unconsumed_tail
+    except zlib.error:
+        return b"", None
 
 
 def streamed_text(stream: bytes | bytearray) -> bytes:
@@ -293,8 +296,9 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
     if content[:1] not in (b"{", b"["):
         return None
     if not whole:
-        ends = _end.findall(last)
-        reason = json.loads(ends[-1]) if ends and _is_json(ends[-1]) else "stop"
+        reason = "stop"
+        with suppress(IndexError, ValueError, RecursionError):
+            reason = json.loads(_end.findall(last)[-1])
         return failure_in({"choices": [{"finish_reason": reason}]})
     try:
         body = json.loads(content)
@@ -302,14 +306,6 @@ def _failure(pieces: tuple[bytes, ...], *, whole: bool) -> Refusal | None:
         return Refusal(0, "the answer is cut off")
     events = body if isinstance(body, list) else [body]  # a list is a stream of Gemini's
     return next(filter(None, map(failure_in, events)), None)
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def _is_first(choice: object) -> bool:

@@ -24,8 +24,9 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from tfgrpo.proxy.http_message import sent_key
+from tfgrpo.proxy.forwarded_headers import sent_key
 from tfgrpo.proxy.keys_and_limits import SpendingSettings
+from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED, Counter, counter_path
 from tfgrpo.proxy.recorded_call import Call
 from tfgrpo.proxy.telemetry import Telemetry
@@ -58,19 +59,11 @@ class Recorder:
     """The record of one worker, in one file. Belongs to the running event loop."""
 
     def __init__(
-        self,
-        path: str,
-        *,
-        content: bool = False,
-        keep: float | None = None,
-        redact: str = "",
-        spending: SpendingSettings | None = None,
-        personal: tuple[str, ...] | None = None,
+        self, path: str, settings: ProxySettings, spending: SpendingSettings | None
     ) -> None:
-        self.path = path
-        self.redact = redact
-        self.personal = personal
-        self._settings = content, keep, redact, spending, personal
+        self.path, self.redact, self.personal = path, settings.redact, settings.personal
+        content = settings.record == "content"
+        self._settings = content, settings.keep, self.redact, spending, self.personal
         self.telemetry = Telemetry.of_environment(log.warning)
         """Where feedback is sent; of calls the other process tells."""
         open_traffic(path, create=True).close()
@@ -221,15 +214,11 @@ class Recorder:
         for line in lines:
             if line.isdigit():
                 self._free(int(line) - self._reported)
-            else:
-                self._report(line.decode(errors="replace"))
-
-    def _report(self, line: str) -> None:
-        log.warning("%s", line)
-        if line == RECORDED_AGAIN:
-            self._trouble = None
-        elif line.startswith(f"{UNRECORDED}: "):
-            self._trouble = line.removeprefix(f"{UNRECORDED}: ")
+                continue
+            log.warning("%s", text := line.decode(errors="replace"))
+            what, _, why = text.partition(": ")
+            if what in (UNRECORDED, RECORDED_AGAIN):
+                self._trouble = why or None
 
     def _free(self, calls: int) -> None:
         """Lets go of so many more calls: they are written."""

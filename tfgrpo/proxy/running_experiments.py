@@ -21,8 +21,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tfgrpo.domains.live_library import UNREADABLE
 from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
-from tfgrpo.production.arm_of_subject import CANDIDATE, arm_name, arm_of
-from tfgrpo.production.experiment import at_work, version_of
+from tfgrpo.production.experiment import CANDIDATE, arm_name, arm_of, at_work, version_of
 from tfgrpo.production.webhook import WEBHOOK
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import traffic_path

@@ -251,19 +251,12 @@ class Proxy:
         source = self.chooser.sources.get(name)
         stores = [choice.store for choice in self.settings.libraries.values()]
         store = str(located(stores[0])) if source is None else source.live.path
-        path, settings = traffic_path(store), self.settings
+        path = traffic_path(store)
         recorder = next((one for one in self.recorders.values() if one.path == path), None)
         try:
             if recorder is None:
                 make_traffic_folder(store)
-                recorder = Recorder(
-                    path,
-                    content=settings.record == "content",
-                    keep=settings.keep,
-                    redact=settings.redact,
-                    spending=self._spending(),
-                    personal=settings.personal,
-                )
+                recorder = Recorder(path, self.settings, self._spending())
         except (StoreError, OSError) as error:
             if name not in self._unrecorded:
                 log.warning("%s: %s", UNRECORDED, error)
@@ -292,15 +285,12 @@ class Proxy:
         """Says in the log, once each, which libraries cannot be read, and which can be again."""
         for name, source in self.chooser.sources.items():
             trouble = source.live.trouble
-            if trouble == self._troubles.get(name):
-                continue
-            if trouble is None:
-                if self._troubles.pop(name, None) is not None:  # /healthz looks in a thread too
-                    log.warning("%s: the library is read again", name)
-            else:
+            if trouble is not None and trouble != self._troubles.get(name):
                 self._troubles[name] = trouble
                 version = source.live.library.version.name
                 log.warning("%s: %s; %s goes on", name, trouble, version)
+            if trouble is None and self._troubles.pop(name, None):  # /healthz looks in a thread too
+                log.warning("%s: the library is read again", name)
 
 
 def _is_local(request: Request) -> bool:

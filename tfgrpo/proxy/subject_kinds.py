@@ -20,7 +20,8 @@ from urllib.parse import quote
 from tfgrpo.model.retried_errors import failure_in
 from tfgrpo.model.wire_formats import words
 from tfgrpo.proxy.forwarded_headers import CREDENTIALS as KEY_HEADERS
-from tfgrpo.proxy.http_message import Headers, sent_key, virtual_key
+from tfgrpo.proxy.forwarded_headers import sent_key, virtual_key
+from tfgrpo.proxy.http_message import Headers
 from tfgrpo.proxy.provider_connection import Asker, Pool, UpstreamConnection
 from tfgrpo.proxy.proxy_settings import Classifier, Upstream
 from tfgrpo.rendering.request_placement import ANTHROPIC, BEDROCK, GOOGLE, OPENAI

@@ -12,7 +12,7 @@ import stat
 import threading
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfgrpo import interchange
 from tfgrpo.domains.live_library import UNREADABLE, LiveLibrary
@@ -38,19 +38,6 @@ LARGEST = 16 << 20
 log = logging.getLogger("tfgrpo.watch")
 
 
-class Seen(NamedTuple):
-    """Which file it was: its node, size and time in nanoseconds."""
-
-    node: int
-    size: int
-    time: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> Seen:
-        """It of a file's status."""
-        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
-
-
 class KeptFile:
     """A file at `path` with the library that `live` says is in force. `name` and `description` are
     for a SKILL.md that is not there yet."""
@@ -72,13 +59,12 @@ class KeptFile:
         self.live = live
         self._name, self._description = name, description
         self._library: Library | None = None
-        self._seen: Seen | None = None
+        self._seen: tuple[int, int, int] | None = None
 
     def bring_up_to_date(self) -> bool:
         """Writes the file if it does not have the library in force; returns whether it did. Raises
         StoreError, UnreadableLibrary for a file whose block cannot be told, and OSError."""
-        library = self.live.library
-        seen = _seen(self.path)
+        library, seen = self.live.library, _seen(self.path)
         if library is self._library and seen == self._seen and seen is not None:
             return False
         before = _read(self.path) if seen is not None else None
@@ -95,7 +81,7 @@ class KeptFile:
                 if _seen(self.path) != seen:
                     raise Overtaken(self.path)
                 file.flush()
-                written = Seen.of(os.fstat(file.fileno()))  # what others write later is not it
+                written = _identity(os.fstat(file.fileno()))  # what others write later is not it
         self._library, self._seen = library, written
         return changed
 
@@ -178,11 +164,15 @@ def keep(file: KeptFile, stop: threading.Event, wrote: Callable[[str], None]) ->
         stop.wait(INTERVAL)
 
 
-def _seen(path: str) -> Seen | None:
+def _seen(path: str) -> tuple[int, int, int] | None:
     try:
-        return Seen.of(os.stat(path))
+        return _identity(os.stat(path))
     except FileNotFoundError:
         return None
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _read(path: str) -> bytes:

@@ -2,24 +2,29 @@
 
 Few clients show prompts and resources to their model, so the tool `experiences(problem)` has the
 same; `feedback(call, score)` records what became of it. Changes are announced to who listens
-(protocol 2026-07-28) and as notifications of earlier protocols. Nothing is cached.
+(protocol 2026-07-28) and as notifications of earlier protocols. Nothing is cached. Its transports
+are standard streams and streamable HTTP.
 """
 
 from __future__ import annotations
 
+import hmac
 import logging
+import socket
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from time import perf_counter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 import mcp_types as types
+import uvicorn
 from mcp.server import NotificationOptions, Server
 from mcp.server.context import ServerRequestContext
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
+from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ListenHandler,
@@ -29,15 +34,20 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import Response
 
 from tfgrpo.domains.live_library import LiveLibrary
 from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.proxy.proxy_settings import LOOPBACK, listening
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION
 from tfgrpo.rendering.retrieve import relevant
 from tfgrpo.serving.mcp_lookups import Lookups
-from tfgrpo.store.errors import TfgrpoError
+from tfgrpo.store.errors import SettingsError, TfgrpoError
 from tfgrpo.store.records import Library
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 NAME = "tfgrpo"
 EXPERIENCES, FEEDBACK = "experiences", "feedback"
@@ -94,6 +104,11 @@ FEEDBACK_SCHEMA: dict[str, Any] = {
     "required": ["call", "score"],
     "additionalProperties": False,
 }
+TOKEN = "TFGRPO_MCP_TOKEN"
+PATH = "/mcp"
+REFUSAL = {"content-type": "text/plain", "www-authenticate": 'Bearer realm="tfgrpo"'}
+PATIENCE = 2
+"""Seconds that requests under way have at the end."""
 Context: TypeAlias = ServerRequestContext[Any, Any]
 log = logging.getLogger("tfgrpo.mcp")
 
@@ -230,11 +245,8 @@ class LibraryServer:
         problem = (params.arguments or {}).get("problem", "")
         part = self._fitting(self.live.library, problem, None)
         text = f"{INTRODUCTION}\n{prompt_text(part)}" + (f"\n\n{problem}" if problem else "")
-        content = types.TextContent(type="text", text=text)
-        return types.GetPromptResult(
-            description=self._described(),
-            messages=[types.PromptMessage(role="user", content=content)],
-        )
+        message = types.PromptMessage(role="user", content=_text(text)[0])
+        return types.GetPromptResult(description=self._described(), messages=[message])
 
     async def _list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
         self._heard(context)
@@ -321,7 +333,7 @@ class LibraryServer:
                 call = await anyio.to_thread.run_sync(self._lookups.add_feedback, given)
             except TfgrpoError as error:
                 return _failed(f"{error}" + (f" ({error.hint})" if error.hint else ""))
-            return _answered(f"recorded feedback on {call}")
+            return types.CallToolResult(content=_text(f"recorded feedback on {call}"))
         raise MCPError(types.INVALID_PARAMS, f"there is no tool {params.name!r}")
 
     async def _look_up(self, given: Mapping[str, object]) -> types.CallToolResult:
@@ -343,26 +355,97 @@ class LibraryServer:
             call = await anyio.to_thread.run_sync(
                 self._lookups.add, part, whole, problem, began, abandon_on_cancel=True
             )
-        readable = part.readable
+        readable, labels = part.readable, part.label_of
         answer = {
             "call": call,
             "version": library.version.name,
             "digest": library.version.digest.hex()[:16],
-            "experiences": [
-                {"id": e.id, "label": part.label_of[e.id], "text": e.text} for e in readable
-            ],
+            "experiences": [{"id": e.id, "label": labels[e.id], "text": e.text} for e in readable],
         }
         text = f"{INTRODUCTION}\n{prompt_text(part)}" if readable else "There are none yet."
         if call is not None:
             text += f"\n\nThis was {call}: give feedback on it when it is known what came of it."
-        return types.CallToolResult(
-            content=[types.TextContent(type="text", text=text)], structured_content=answer
-        )
+        return types.CallToolResult(content=_text(text), structured_content=answer)
 
 
-def _answered(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)])
+def _text(text: str) -> list[types.ContentBlock]:
+    return [types.TextContent(type="text", text=text)]
 
 
 def _failed(text: str) -> types.CallToolResult:
-    return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
+    return types.CallToolResult(content=_text(text), is_error=True)
+
+
+def checked_address(host: str, token: str | None) -> None:
+    """Raises SettingsError for an address beyond this machine without a token."""
+    if host not in LOOPBACK and not token:
+        raise SettingsError(
+            f"listening on {host} needs a token",
+            hint=f"set {TOKEN} to a long random text; clients send it as a bearer token",
+        )
+
+
+def serve_stdio(library: LibraryServer) -> None:
+    """Answers on standard input and output until the input ends."""
+
+    async def main() -> None:
+        server = library.server
+        async with stdio_server() as (reading, writing), library.announcing():
+            await server.run(reading, writing, server.create_initialization_options())
+
+    anyio.run(main)
+
+
+def serve_http(
+    library: LibraryServer, host: str, port: int, token: str | None, ready: Callable[[int], None]
+) -> None:
+    """Answers on `http://HOST:PORT/mcp` until SIGTERM or SIGINT; `ready` is called with the port.
+    With a `token` requests must bring it; on loopback, Host and Origin must be this machine's.
+    Raises SettingsError where the address cannot be had."""
+    checked_address(host, token)
+    listener = listening(host, port)
+    app: ASGIApp = library.server.streamable_http_app(streamable_http_path=PATH, host=host)
+    if token:
+        app = _Guarded(app, token)
+
+    async def main() -> None:
+        config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=PATIENCE)
+        server = _Noticing(config, library)
+        async with library.announcing():
+            ready(int(listener.getsockname()[1]))
+            await server.serve(sockets=[listener])
+
+    with listener:
+        anyio.run(main)
+
+
+class _Noticing(uvicorn.Server):
+    """A server that ends the streams of listeners before it waits for requests under way."""
+
+    def __init__(self, config: uvicorn.Config, library: LibraryServer) -> None:
+        super().__init__(config)
+        self._library = library
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._library.end_listening()
+        await super().shutdown(sockets)
+
+
+class _Guarded:
+    """An application that answers only who brings the token."""
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app = app
+        self._wanted = b"Bearer " + token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            given = [value for name, value in scope["headers"] if name == b"authorization"]
+            if len(given) != 1 or not hmac.compare_digest(given[0], self._wanted):
+                headers = {
+                    "content-type": "text/plain",
+                    "www-authenticate": 'Bearer realm="tfgrpo"',
+                }
+                app = Response("the server's token is missing\n", 401, headers)
+        await app(scope, receive, send)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hmac
 import json
 import logging
-import re
 import secrets
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tfgrpo.proxy.telemetry import Labels, sums_of, sums_of_feedback
-from tfgrpo.proxy.withheld_words import PATTERNS, clean_feedback
+from tfgrpo.proxy.withheld_words import clean_feedback, finder
 from tfgrpo.store.activity.traffic import (
     CallContent,
     CallRecord,
@@ -58,7 +58,7 @@ class Lookups:
         self.path = traffic_path(store)
         self._content = content
         self._redact = redact
-        self._patterns = re.compile("|".join(filter(None, (*PATTERNS, redact))))
+        self._patterns = finder(redact)
         self._token = token
         self._worker = secrets.token_hex(8)
         self._labels = Labels()
@@ -70,8 +70,7 @@ class Lookups:
         latency = round((time.perf_counter() - began) * 1e6)
         id = f"call-{secrets.token_hex(16)}"
         try:
-            traffic = self._open()
-            try:
+            with closing(self._open()) as traffic:
                 row = CallRecord(
                     id,
                     time.time_ns() // 1000,
@@ -87,8 +86,6 @@ class Lookups:
                 )
                 words = [self._words(id, problem)] if self._content and problem else []
                 traffic.add([row], words, sums_of([row], self._labels))
-            finally:
-                traffic.close()
         except (StoreError, OSError) as error:
             if not self._trouble:
                 log.warning("look-ups are not recorded: %s", error)
@@ -103,8 +100,7 @@ class Lookups:
         wanted = given.get("call")
         if not isinstance(wanted, str):
             raise FeedbackRefused("feedback is on a call", hint="give the id that experiences gave")
-        traffic = self._open()
-        try:
+        with closing(self._open()) as traffic:
             call = traffic.call(wanted)
             ours = self._caller(traffic.secret()) or b""
             theirs = self._token is not None and not (
@@ -112,14 +108,10 @@ class Lookups:
             )
             if theirs or call.id != wanted:  # a program has the whole id
                 raise UnknownCall(f"no call {wanted!r} is on record")
-            now = time.time_ns() // 1000
-            feedback = checked_feedback(
-                call.id, given, author="mcp", time=now, scales=traffic.scales()
-            )
-            feedback = clean_feedback(feedback, self._redact)
+            now, scales = time.time_ns() // 1000, traffic.scales()
+            checked = checked_feedback(call.id, given, author="mcp", time=now, scales=scales)
+            feedback = clean_feedback(checked, self._redact)
             traffic.add_feedback(feedback, sums_of_feedback(feedback, call))
-        finally:
-            traffic.close()
         return call.id
 
     def _open(self) -> Traffic:

@@ -27,7 +27,7 @@ from tfgrpo.notices import OnProgress, WarningNotice, ignore
 from tfgrpo.project import Project
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
-from tfgrpo.workers import code_agreement
+from tfgrpo.wording import plural
 from tfgrpo.workers.queue import (
     ENDED,
     HEARTBEAT,
@@ -42,6 +42,7 @@ from tfgrpo.workers.queue import (
     queue_address,
 )
 from tfgrpo.workers.shared_budget import DRIVER, SharedBudget
+from tfgrpo.workers.worker_run import digests
 
 AHEAD = 2
 """The jobs that are queued or worked on at most, for each slot of a live worker."""
@@ -120,7 +121,7 @@ class HandedOut:
         self._heartbeat, self._patience = times
         self._store, self._run = parts.session.store, parts.run
         self._name = f"run-{parts.run.uid}"
-        self._work = code_agreement.digests(parts.run, parts.domain, parts.prompts)
+        self._work = digests(parts.run, parts.domain, parts.prompts)
         self._waiting: deque[Waiting] = deque()
         self._jobs: dict[int, Waiting] = {}
         self._crew: list[CrewMember] = []
@@ -158,7 +159,7 @@ class HandedOut:
         await asyncio.gather(self._watching, return_exceptions=True)
         with suppress(StoreError):
             await self._queue.execute("delete from offers where run = %(run)s", run=self._run.uid)
-            await self._forget("todo")
+            await self._forget()
             if self._budget is not None:
                 await self._budget.give_back()
 
@@ -166,8 +167,8 @@ class HandedOut:
 
     def _whole(self, task: GroupTask, recorded: Recorded) -> bool:
         """Whether all attempts of a fixed group are on record: nobody has to be asked."""
-        settings = self._parts.settings
-        known = [recorded.get((task.problem, sample)) for sample in range(settings.group_size)]
+        samples = range(self._parts.settings.group_size)
+        known = [recorded.get((task.problem, sample)) for sample in samples]
         return all(row is not None and row.outcome != "failed" for row in known)
 
     def _recorded(self, task: GroupTask) -> Recorded:
@@ -200,7 +201,7 @@ class HandedOut:
                 try:
                     if not begun:
                         self._store.runs.row_id(self._run)  # a worker looks it up
-                        await self._forget("todo")  # of a driver that died
+                        await self._forget()  # of a driver that died
                         if self._budget is not None:
                             self._budget.join(self._queue, self._run.uid, DRIVER, self._heartbeat)
                             await self._budget.share()
@@ -383,7 +384,7 @@ class HandedOut:
     async def _take_back(self) -> None:
         """Has groups made here: as many at a time as keep the models busy."""
         self._say("no worker is there for this run: its groups are made here meanwhile")
-        await self._forget("todo")
+        await self._forget()
         settings = self._parts.settings
         most = max(1, -(-settings.concurrency // settings.group_size))
         while self._waiting and self._here_now < most:
@@ -392,12 +393,11 @@ class HandedOut:
                 self._here_now += 1
                 waiting.done.set_result(None)
 
-    async def _forget(self, status: str) -> None:
+    async def _forget(self) -> None:
         """Takes jobs of this run out of the queue that nobody has begun with."""
         await self._queue.execute(
-            "delete from procrastinate_jobs where queue_name = %(queue)s and status = %(status)s",
+            "delete from procrastinate_jobs where queue_name = %(queue)s and status = 'todo'",
             queue=self._name,
-            status=status,
         )
 
 
@@ -406,8 +406,8 @@ def _at_work(crew: Sequence[CrewMember]) -> str:
         return ""
     groups = sum(len(one.figures.get("doing", ())) for one in crew)
     rate = sum(float(one.figures.get("rate", 0.0)) for one in crew)
-    count = "1 worker" if len(crew) == 1 else f"{len(crew)} workers"
-    return f"{count}, {groups} of {sum(one.slots for one in crew)} slots, {rate:.0f} groups/min"
+    slots = sum(one.slots for one in crew)
+    return f"{plural(len(crew), 'worker')}, {groups} of {slots} slots, {rate:.0f} groups/min"
 
 
 def _raise(outcome: dict[str, Any]) -> None:

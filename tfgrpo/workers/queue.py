@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.store.errors import InvalidOperation, StoreError
@@ -30,6 +30,7 @@ SILENT = 3.0
 """After so many heartbeats without a sign a worker is taken for dead."""
 AT_ONCE = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 """When a job is tried again: a time that is past on every machine, whatever its clock says."""
+CHECK = "check that the database is running, and what its user may do"
 CONNECT_SECONDS = 10.0
 CONNECTIONS = 4
 
@@ -139,6 +140,11 @@ class Offer:
     work: dict[str, str]
     concurrency: int
     budget: str | None = None
+
+    @property
+    def terms(self) -> tuple[dict[str, str], str | None]:
+        """What a worker cannot change while it works for the run."""
+        return self.work, self.budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +281,8 @@ async def _prepare(address: QueueAddress) -> None:
     from procrastinate.schema import SchemaManager
     from psycopg import sql
 
-    number = int.from_bytes(
-        hashlib.sha256(address.schema.encode()).digest()[:8], "big", signed=True
-    )
+    digest = hashlib.sha256(address.schema.encode()).digest()
+    number = int.from_bytes(digest[:8], "big", signed=True)
     schema = sql.Identifier(address.schema)
     with _translating():
         connection = await psycopg.AsyncConnection.connect(
@@ -310,12 +315,10 @@ async def _let_members_in(connection: Any, schema: str) -> None:
         ).format(sql.Identifier(library))
     )
     for (name,) in await cursor.fetchall():
-        for what in ("usage on", *(f"all on all {k} in" for k in ("tables", "sequences"))):
-            await connection.execute(
-                sql.SQL(f"grant {what} schema {{}} to {{}}").format(
-                    sql.Identifier(schema), sql.Identifier(name)
-                )
-            )
+        for what in ("usage on", "all on all tables in", "all on all sequences in"):
+            grant = sql.SQL(f"grant {what} schema {{}} to {{}}")
+            named = grant.format(sql.Identifier(schema), sql.Identifier(name))
+            await connection.execute(named)
 
 
 async def _is_there(connection: Any, schema: str, table: str) -> bool:
@@ -330,38 +333,123 @@ async def _is_there(connection: Any, schema: str, table: str) -> bool:
 def _settings(address: QueueAddress, name: str) -> dict[str, Any]:
     from tfgrpo.store.address import LIVENESS
 
-    settings: dict[str, Any] = {
-        "application_name": name,
-        "connect_timeout": int(CONNECT_SECONDS),
-        **LIVENESS,
-    }
+    usual = {"application_name": name, "connect_timeout": int(CONNECT_SECONDS), **LIVENESS}
     named = address.conninfo.partition("?")[2]
-    settings = {name: value for name, value in settings.items() if f"{name}=" not in named}
+    settings = {name: value for name, value in usual.items() if f"{name}=" not in named}
     return settings if address.password is None else {**settings, "password": address.password}
 
 
-class _translating:
+@contextmanager
+def _translating() -> Iterator[None]:
     """Turns the errors of a database that is away into StoreError."""
+    import psycopg
+    import psycopg_pool
+    from procrastinate import exceptions
+    from psycopg import errors
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        import psycopg
-        import psycopg_pool
-        from procrastinate import exceptions
-        from psycopg import errors
-
-        away = (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException)
-        if isinstance(error, away):
-            cause = error.__cause__ or error
-            if isinstance(cause, (errors.UndefinedTable, errors.InsufficientPrivilege)):
-                raise StoreError(
-                    "this user of the database may not use the queue of workers",
-                    hint="ask an owner of the library for the level of a trainer",
-                ) from error
-            reason = (str(cause).strip().splitlines() or ["no answer"])[0]
+    try:
+        yield
+    except (psycopg.Error, psycopg_pool.PoolTimeout, exceptions.ConnectorException) as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, (errors.UndefinedTable, errors.InsufficientPrivilege)):
             raise StoreError(
-                f"the queue of workers cannot be reached: {reason}",
-                hint="check that the database is running, and what its user may do",
+                "this user of the database may not use the queue of workers",
+                hint="ask an owner of the library for the level of a trainer",
             ) from error
+        raise StoreError(
+            f"the queue of workers cannot be reached: {_reason(cause)}", hint=CHECK
+        ) from error
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or ["no answer"])[0]
+
+
+QUEUED = """
+select o.name, count(j.id) filter (where j.status = 'todo') as queued,
+       count(j.id) filter (where j.status = 'doing') as begun
+  from offers o left join procrastinate_jobs j on j.queue_name = o.queue
+ group by o.name order by o.name
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedRun:
+    """A run that has work: how many of its groups are queued, and how many are worked on."""
+
+    name: str
+    queued: int
+    begun: int
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """The workers of the last hour, oldest first, and the runs that have work."""
+
+    members: tuple[CrewMember, ...] = ()
+    runs: tuple[QueuedRun, ...] = ()
+
+    def object(self) -> dict[str, Any]:
+        """It as JSON for programs."""
+        return {
+            "workers": [_object(one) for one in self.members],
+            "runs": [asdict(one) for one in self.runs],
+        }
+
+
+def read_crew(address: QueueAddress) -> Crew:
+    """Who works at a queue; nobody where there never was one. Nothing is written. Raises
+    StoreError."""
+    import psycopg
+    from psycopg.rows import dict_row
+
+    more: dict[str, Any] = {} if address.password is None else {"password": address.password}
+    try:
+        with psycopg.connect(address.conninfo, autocommit=True, **more) as connection:
+            cursor = connection.cursor(row_factory=dict_row)
+            cursor.execute("select set_config('search_path', %s, false)", (address.schema,))
+            cursor.execute("select to_regclass('outcomes') is not null as there")
+            if not any(row["there"] for row in cursor):
+                return Crew()
+            members = tuple(CrewMember(**row) for row in cursor.execute(CREW).fetchall())
+            runs = tuple(QueuedRun(**row) for row in cursor.execute(QUEUED).fetchall())
+    except psycopg.Error as error:
+        raise StoreError(
+            f"the queue of workers cannot be read: {_reason(error)}", hint=CHECK
+        ) from error
+    return Crew(members, runs)
+
+
+def state_of(member: CrewMember) -> str:
+    """What a worker is at: working, idle, refusing, stopping, left or lost."""
+    if member.lost:
+        return "lost"
+    if member.ended:
+        return "left"
+    if member.figures.get("stopping"):
+        return "stopping"
+    if member.figures.get("doing"):
+        return "working"
+    refuses = member.figures.get("refuses") and not member.figures.get("runs")
+    return "refusing" if refuses else "idle"
+
+
+def _object(member: CrewMember) -> dict[str, Any]:
+    figures = member.figures
+    names = ("groups", "attempts", "calls", "replayed", "retries", "failed", "handed_back")
+    return {
+        "name": member.name,
+        "state": state_of(member),
+        "slots": member.slots,
+        "seconds": round(member.age, 3),
+        "silent": round(member.silent, 3),
+        "doing": [
+            {"run": run, "step": step, "problem": problem}
+            for run, step, problem in figures.get("doing", ())
+        ],
+        "rate": figures.get("rate", 0.0),
+        "in_flight": figures.get("in_flight", 0),
+        **{name: figures.get(name, 0) for name in names},
+        "trouble": figures.get("trouble"),
+        "refuses": list(figures.get("refuses", {}).values()),
+    }

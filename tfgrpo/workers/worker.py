@@ -27,7 +27,6 @@ from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.project import Project
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.store import Store
-from tfgrpo.workers import code_agreement
 from tfgrpo.workers.queue import (
     AT_ONCE,
     HEARTBEAT,
@@ -40,7 +39,14 @@ from tfgrpo.workers.queue import (
     opened,
 )
 from tfgrpo.workers.shared_budget import SharedBudget
-from tfgrpo.workers.worker_run import RunWork, plan_work, work_on
+from tfgrpo.workers.worker_run import (
+    RunWork,
+    code_digest,
+    difference,
+    digests,
+    plan_work,
+    work_on,
+)
 
 if TYPE_CHECKING:
     from procrastinate import App
@@ -199,24 +205,23 @@ class Worker:
         for uid, one in list(self._accepted.items()):
             if one.task.done():
                 self._forget(uid, one)
-            elif offers.get(uid) is None or _terms(offers[uid]) != _terms(one.offer):
+            elif (offer := offers.get(uid)) is None or offer.terms != one.offer.terms:
                 one.task.cancel()
             elif one.work is not None:
-                one.work.share(offers[uid].concurrency)
+                one.work.share(offer.concurrency)
         self._refused = {uid: refused for uid, refused in self._refused.items() if uid in offers}
         for uid, offer in offers.items():
             known = self._refused.get(uid)
-            if uid in self._accepted or (known is not None and known[0].work == offer.work):
-                continue
-            if time.monotonic() < self._until.get(uid, 0.0):
-                continue
-            self._consider(queue, offer)
+            is_refused = known is not None and known[0].work == offer.work
+            is_early = time.monotonic() < self._until.get(uid, 0.0)
+            if uid not in self._accepted and not is_refused and not is_early:
+                self._consider(queue, offer)
 
     def _consider(self, queue: Queue, offer: Offer) -> None:
         try:
             plan = plan_work(self._store, self._project, offer.name, self._options.models)
-            here = code_agreement.digests(plan.run, plan.domain, plan.prompts)
-            refusal = code_agreement.difference(offer.work, here)
+            here = digests(plan.run, plan.domain, plan.prompts)
+            refusal = difference(offer.work, here)
         except StoreError:
             raise
         except TfgrpoError as error:
@@ -410,11 +415,7 @@ def _tell_unknown(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> N
 def _import_heavy() -> None:
     for name in ("openai.resources.chat.completions", "math_verify", "pebble"):
         importlib.import_module(name)
-    code_agreement.code_digest()
-
-
-def _terms(offer: Offer) -> tuple[dict[str, str], str | None]:
-    return offer.work, offer.budget
+    code_digest()
 
 
 async def _give_back(budget: SharedBudget) -> None:

@@ -12,7 +12,6 @@ from starlette.responses import Response
 
 from tfgrpo.hand_edits import write_library
 from tfgrpo.improvement import collection
-from tfgrpo.production.branch_since import DecidedMove, decided_move, in_force_since
 from tfgrpo.production.by_day import (
     NEARLY,
     Bounds,
@@ -31,7 +30,13 @@ from tfgrpo.production.by_day import (
 )
 from tfgrpo.production.experiment import RUNNING, Experiment, experiments
 from tfgrpo.production.experiment_evidence import Evidence, evidence
-from tfgrpo.production.rollback import before_that, rollback
+from tfgrpo.production.rollback import (
+    DecidedMove,
+    before_that,
+    decided_move,
+    in_force_since,
+    rollback,
+)
 from tfgrpo.store.activity.decisions import Decision, decisions
 from tfgrpo.store.activity.traffic import CallFilter, ListedCall, LiveFigures, traffic_path
 from tfgrpo.store.errors import StaleVersion, TfgrpoError, UnknownRevision
