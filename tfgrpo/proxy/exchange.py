@@ -54,11 +54,6 @@ ENDING = "the proxy was told to end, and the answer took longer than it waits"
 class Exchange(Asker):
     """A request under way."""
 
-    __slots__ = (
-        *("_body", "_connecting", "_connection", "_framing", "_out", "_over"),
-        *("_streaming", "_tried", "_wire", "call", "client", "proxy", "request", "upstream"),
-    )
-
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         self.proxy = proxy
         self.client = client

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import mmap
 import os
 import re
 import struct
@@ -155,34 +154,25 @@ class Rates:
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._map = self._mapped(4096)
 
     def close(self) -> None:
         """Closes the file."""
-        self._map.close()
         os.close(self._file)
-
-    def _mapped(self, size: int) -> mmap.mmap:
-        if os.fstat(self._file).st_size < size:
-            os.ftruncate(self._file, size)
-        return mmap.mmap(self._file, 0)
 
     def wait(self, number: int, rate: int) -> float:
         """Takes one request of a key that has `rate` a minute; returns after how many seconds there
         will be one, where none is left."""
         at = number * SLOT.size
-        if at + SLOT.size > len(self._map):
-            self._map.close()
-            self._map = self._mapped((at // 4096 + 1) * 4096)
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:
-            left, then = SLOT.unpack_from(self._map, at)
+            slot = os.pread(self._file, SLOT.size, at)
+            left, then = SLOT.unpack(slot.ljust(SLOT.size, b"\0"))
             now = time.time()
             if not then or then > now:  # a new key, or the clock was set
                 left, then = float(rate), now
             left = min(float(rate), left + (now - then) * rate / 60)
             wait = 0.0 if left >= 1 else (1 - left) * 60 / rate
-            SLOT.pack_into(self._map, at, left if wait else left - 1, now)
+            os.pwrite(self._file, SLOT.pack(left if wait else left - 1, now), at)
             return wait
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN)
@@ -237,34 +227,26 @@ class Spending:
         for call in calls:
             dollars = self._dollars.of(call)
             if dollars is None:
-                self._warn_of_price(call)
+                model = f"{call.model} at {call.provider}"
+                if model not in self._unknown and call.prompt_tokens is not None:
+                    self._unknown.add(model)
+                    self._tell(f"the price of {model} is not known: no budget counts it")
                 continue
             day = time.strftime("%Y-%m-%d", time.gmtime(call.time / 1e6))
             library = (call.library or "none").partition("@")[0] or self._settings.home
-            scopes = ["all", f"library:{library}"]
-            if call.key is not None:
-                scopes.append(f"key:{call.key}")
-            for scope in scopes:
+            of_key = [] if call.key is None else [f"key:{call.key}"]
+            for scope in ("all", f"library:{library}", *of_key):
                 self._waiting[scope, day] += dollars
         try:
-            self._write()
-            self._trouble = False
+            with closing(open_ledger(self._settings.ledger, create=True)) as ledger:
+                ledger.spend(self._waiting)
         except StoreError as error:
             if not self._trouble:
                 self._tell(f"what was spent is not recorded: {error}")
             self._trouble = True
-
-    def _warn_of_price(self, call: CallRecord) -> None:
-        model = f"{call.model} at {call.provider}"
-        if model not in self._unknown and call.prompt_tokens is not None:
-            self._unknown.add(model)
-            self._tell(f"the price of {model} is not known: no budget counts it")
-
-    def _write(self) -> None:
-        with closing(open_ledger(self._settings.ledger, create=True)) as ledger:
-            ledger.spend(self._waiting)
+            return
         self._waiting.clear()
-        self._due = True
+        self._trouble, self._due = False, True
         busy = self._watching is not None and self._watching.is_alive()
         if not busy and time.monotonic() >= self._again:
             self._watching = Thread(target=self._watch, daemon=True)

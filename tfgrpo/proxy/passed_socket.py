@@ -30,8 +30,6 @@ def is_socket(request: Request) -> bool:
 class PassedSocket(Exchange):
     """One of a client's, with its connection to the provider."""
 
-    __slots__ = ("_beginning", "_provider")
-
     def start(self, body: bytes | None) -> None:
         """Connects to the provider."""
         call, request = self.call, self.request

@@ -29,8 +29,6 @@ SIZES = frozenset(map(len, SIZED))
 class Asker:
     """Who made a request, and hears what comes of it."""
 
-    __slots__ = ()
-
     def answered(self, status: int, reason: bytes, headers: Headers) -> None:
         """The head of the answer is here."""
 
@@ -53,11 +51,6 @@ class Asker:
 
 class UpstreamConnection(asyncio.Protocol):
     """One connection to a provider: one request at a time."""
-
-    __slots__ = (
-        *("_done", "_headers", "_informal", "_lasting", "_parser", "_pool", "_reason", "_sized"),
-        *("_upstream", "_used", "asker", "begun", "headless", "idle_since", "transport"),
-    )
 
     def __init__(self, pool: Pool, upstream: Upstream) -> None:
         self._pool = pool

@@ -45,9 +45,8 @@ class Member:
         """Returns where it stands in the order of whom a request is for; the lowest is first."""
         if not self.provider.weight:
             return math.inf
-        drawn = int.from_bytes(
-            digest(["tfgrpo.proxy.route", coin, self.provider.upstream.name])[:7]
-        )
+        name = self.provider.upstream.name
+        drawn = int.from_bytes(digest(["tfgrpo.proxy.route", coin, name])[:7])
         return -math.log((drawn + 1) / (256**7 + 1)) / self.provider.weight
 
 
@@ -60,11 +59,8 @@ class Router:
 
     def order(self, api: str, model: str | None, coin: str) -> list[Member]:
         """Returns the providers that a request may be sent to, in its order. Raises BadRequest."""
-        serving = [
-            one
-            for one in self._members
-            if one.provider.upstream.api == api and one.provider.serves(model)
-        ]
+        of_api = (one for one in self._members if one.provider.upstream.api == api)
+        serving = [one for one in of_api if one.provider.serves(model)]
         if not serving:
             raise BadRequest(404, f"no provider here has the model {model}")
         return sorted(serving, key=lambda member: member.rank(coin))
@@ -72,11 +68,6 @@ class Router:
 
 class RoutedExchange(Exchange):
     """A request that several providers may answer, or one with time-outs and retries."""
-
-    __slots__ = (
-        *("_entered", "_error", "_first", "_held", "_left", "_order", "_plain", "_status"),
-        *("_swallowing", "_total", "_waits"),
-    )
 
     def __init__(self, proxy: Proxy, client: ClientConnection, request: Request) -> None:
         super().__init__(proxy, client, request)
@@ -262,9 +253,9 @@ class RoutedExchange(Exchange):
         self._stop_timer()
         if self._total is not None:
             self._total.cancel()
-        member, self._held = self._held, None
-        if member is not None:
-            member.throttle.leave()
+        if self._held is not None:
+            self._held.throttle.leave()
+            self._held = None
         super()._finish()
 
 

@@ -161,7 +161,7 @@ class RecordWriter:
                 if self._trouble and (len(self._waiting) >= WAITING or self._bytes >= MOST):
                     self._settled += 1
                 else:
-                    self._waiting.append(SeenCall._make(loads(buffer[begin:end])))
+                    self._waiting.append(_seen(*loads(buffer[begin:end])))
                     self._sizes.append(end - at)
                     self._bytes += end - at
                 at = end
@@ -219,7 +219,7 @@ class RecordWriter:
         new = calls[self._again :]
         for call in calls[: self._again]:
             try:
-                traffic.call(call.id)
+                traffic.call(call.record.id)
             except UnknownCall:
                 new.append(call)
         return new
@@ -234,50 +234,34 @@ class RecordWriter:
         except (ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             if len(calls) > 1:
                 return [row for call in calls for row in self._record(traffic, [call])]
-            self._tell(f"{calls[0].id} is not recorded: {error}")
+            self._tell(f"{calls[0].record.id} is not recorded: {error}")
             return []
         return rows
 
     def _rows(self, calls: list[SeenCall]) -> list[CallRecord]:
-        worker = self._settings.worker
         callers: dict[bytes, bytes] = {}  # for this batch: no key is kept for longer
         rows = []
         for call in calls:
-            key, ids, subject = call.key, call.experiences, call.subject
+            row, key, ids = call.record, call.key, call.experiences
             tokens, unread = call.tokens()
             status, error = call.outcome()
             caller = callers.get(key) if key else None
             if key and caller is None:
                 caller = callers[key] = keyed(self._secret, key)
-            rows.append(
-                CallRecord(
-                    call.id,
-                    call.time,
-                    worker,
-                    call.library,
-                    call.version,
-                    call.digest,
-                    None if ids is None else json.dumps(ids),
-                    self._identity(subject) if subject else None,
-                    call.arm,
-                    _whole(call.model),
-                    self._patterns.sub(REDACTED, call.path),
-                    status,
-                    int(call.streamed),
-                    *tokens,
-                    call.latency,
-                    call.first,
-                    call.added,
-                    int(call.stale),
-                    caller,
-                    _whole(error or unread),
-                    call.trace(),
-                    self._tags(call),
-                    call.virtual,
-                    call.provider,
-                    call.tries or None,
-                )
+            row = row._replace(
+                worker=self._settings.worker,
+                experiences=None if ids is None else json.dumps(ids),
+                subject=self._identity(row.subject) if row.subject else None,
+                model=_whole(row.model),
+                route=self._patterns.sub(REDACTED, row.route),
+                status=status,
+                caller=caller,
+                error=_whole(error or unread),
+                trace=call.trace(),
+                tags=self._tags(call),
+                **tokens._asdict(),
             )
+            rows.append(row)
         return rows
 
     def _tags(self, call: SeenCall) -> str | None:
@@ -301,7 +285,7 @@ class RecordWriter:
         if not streamed:  # some answers repeat whom they are for
             text = without_identities(text, self._identity)
         return CallContent(
-            call.id,
+            call.record.id,
             without_secrets(own, self._patterns),
             without_secrets(text, self._patterns) + ("" if whole else CUT_OFF),
         )
@@ -314,6 +298,10 @@ def _node_of(path: str) -> tuple[int, int] | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _seen(record: tuple[Any, ...], *rest: Any) -> SeenCall:
+    return SeenCall(CallRecord._make(record), *rest)
 
 
 def _whole(text: str | None) -> str | None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfgrpo.proxy.library_choice import Chosen
     from tfgrpo.proxy.recorder import Recorder
     from tfgrpo.rendering.request_placement import Members
+    from tfgrpo.store.activity.traffic import CallRecord
 
 RECORDED = 256 << 10
 """Bytes of a request and of an answer that are kept where words are."""
@@ -83,34 +84,20 @@ BESIDE = (
 class Tokens(NamedTuple):
     """Tokens by the provider's count: in, of these from its cache, and out."""
 
-    prompt: int | None = None
-    cached: int | None = None
-    completion: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
 
 
 class SeenCall(NamedTuple):
-    """A call that is over; times are microseconds, `time` since 1970. `key` is the caller's, which
-    no file ever holds; `pieces` are the parts of the answer that may say its tokens, `request` and
-    `response` the words, None where they are not kept; with `cut` the answer has more of them."""
+    """A call that is over: its record as it was seen, and what the rest of it is read from. `key`
+    is the caller's, which no file ever holds; `pieces` are the parts of the answer that may say its
+    tokens, `request` and `response` the words, None where they are not kept; with `cut` the answer
+    has more of them."""
 
-    id: str
-    time: int
-    library: str | None
-    version: str | None
-    digest: str | None
+    record: CallRecord
     experiences: tuple[str, ...] | None
-    arm: str | None
-    stale: bool
-    subject: str | None
-    model: str | None
-    path: str
-    status: int
-    streamed: bool
-    latency: int
-    first: int | None
-    added: int
     key: bytes | None
-    error: str | None
     packing: bytes
     pieces: tuple[bytes, ...]
     request: bytes | None
@@ -120,9 +107,6 @@ class SeenCall(NamedTuple):
     traceparent: bytes | None
     labels: bytes | None
     metadata: tuple[tuple[str, str], ...]
-    virtual: str | None
-    provider: str | None
-    tries: int
 
     def trace(self) -> str | None:
         """Returns the trace that the caller named, the span in it and its flags, in hex; None where
@@ -146,18 +130,13 @@ class SeenCall(NamedTuple):
         """Returns the status on record and why the call failed, if it did: of an error under status
         200 the status that it stands for, else `CUT`. Of the provider's words nothing is told but
         the name of the error, for they may quote the request."""
-        if self.doubt == CERTAIN or self.error is not None:
-            return self.status, self.error
-        pieces = self._unpacked()
-        if pieces is None:
-            return self.status, None
-        failure = _failure(pieces, whole=self.doubt == WHOLE)
+        status, error = self.record.status, self.record.error
+        pieces = None if self.doubt == CERTAIN or error is not None else self._unpacked()
+        failure = None if pieces is None else _failure(pieces, whole=self.doubt == WHOLE)
         if failure is None:
-            return self.status, None
-        name = next((one for one in (failure.code, failure.type) if _name(one)), "")
-        return failure.status or CUT, f"an error under status {self.status}" + (
-            name and f": {name}"
-        )
+            return status, error
+        name = next((f": {one}" for one in (failure.code, failure.type) if _name(one)), "")
+        return failure.status or CUT, f"an error under status {status}{name}"
 
     def _unpacked(self) -> tuple[bytes, ...] | None:
         """Returns the parts of the answer as they were before they were packed; None where they
@@ -445,41 +424,27 @@ class Call:
     def packed(self) -> bytes:
         """Returns the call, which is over, as a message with a `SeenCall` in it: its length in
         four bytes, and the call in the bytes of `marshal`."""
-        chosen, began, first = self.chosen, self.began, self.first
-        index = self.request.index
-        if chosen is None:
-            under: tuple[Any, ...] = (None, None, None, None, None, False)
-        else:
-            trouble = bool(chosen.trouble)
-            under = (*chosen[:4], chosen.arm, trouble)
-        doubt = self._doubt()
+        began, first = self.began, self.first
+        index, doubt = self.request.index, self._doubt()
+        name, version, digest, experiences, _, trouble, _, arm = self.chosen or (None,) * 8
+        record = (
+            *(self.id, self.time, "", name, version, digest, None, self.subject, arm, self.model),
+            *(self.path, self.status, int(self.streamed), None, None, None),
+            int((self.ended - began) * 1e6),
+            int((first - began) * 1e6) if first else None,
+            int((self.sent - began) * 1e6) if self.sent else 0,
+            *(int(bool(trouble)), None, self.error, None, None),
+            *(self.key, self.provider, self.tries or None),
+        )
         message = dumps(
             (
-                self.id,
-                self.time,
-                *under,
-                self.subject,
-                self.model,
-                self.path,
-                self.status,
-                self.streamed,
-                int((self.ended - began) * 1e6),
-                int((first - began) * 1e6) if first else None,
-                int((self.sent - began) * 1e6) if self.sent else 0,
+                record,
+                experiences,
                 sent_key(index),
-                self.error,
                 self.packing,
-                self._pieces() if doubt == CERTAIN else self._ends(),
-                self.asked,
-                self._words(),
-                self._cut,
-                doubt,
-                index.get(TRACE),
-                index.get(TAGS),
-                self.metadata,
-                self.key,
-                self.provider,
-                self.tries,
+                self._pieces(doubt),
+                *(self.asked, self._words(), self._cut, doubt),
+                *(index.get(TRACE), index.get(TAGS), self.metadata),
             )
         )
         return len(message).to_bytes(LENGTH, "little") + message
@@ -493,21 +458,12 @@ class Call:
             return CERTAIN
         return WHOLE if self.packing or ending.startswith(beginning) else ENDS
 
-    def _ends(self) -> tuple[bytes, ...]:
-        """Returns the answer, or its beginning and its end."""
+    def _pieces(self, doubt: Doubt) -> tuple[bytes, ...]:
+        """Returns the answer, or its beginning and its end; where it is one for certain, what of
+        them may say its tokens. A packed one has to be whole."""
         beginning, ending = self._beginning, bytes(self._ending)
         whole = self.packing or ending.startswith(beginning)
-        return (ending,) if whole else (beginning, ending)
-
-    def _pieces(self) -> tuple[bytes, ...]:
-        """Returns the parts of the answer that may say its tokens; of a packed one, all of it."""
-        beginning, ending = self._beginning, self._ending
-        if self.packing:
-            return (bytes(ending),)
-        if len(ending) <= BEGINNING:  # which is then the beginning too
-            at = ending.find(USAGE)
-            return (bytes(ending[max(0, at - 1) :]),) if at >= 0 else ()
-        both = (ending,) if ending.startswith(beginning) else (beginning, ending)
-        return tuple(
-            bytes(piece[max(0, at - 1) :]) for piece in both if (at := piece.find(USAGE)) >= 0
-        )
+        ends = (ending,) if whole else (beginning, ending)
+        if self.packing or doubt != CERTAIN:
+            return ends
+        return tuple(one[max(0, at - 1) :] for one in ends if (at := one.find(USAGE)) >= 0)

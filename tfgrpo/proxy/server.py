@@ -7,6 +7,7 @@ import hmac
 import logging
 import os
 import socket
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -56,8 +57,6 @@ class Proxy:
         self.pool = Pool(settings.limits.connect)
         self.kinds = Kinds(self.pool)
         self.upstreams = settings.upstreams
-        self.router: Router | None = None
-        self.exchange: type[Exchange] = Exchange
         self._route()
         self.desk: Desk | None = None
         if settings.has_keys or settings.budgets:
@@ -85,7 +84,8 @@ class Proxy:
     def _route(self) -> None:
         """Has requests go by the providers that the settings list; without a list no step is
         added."""
-        self.router, self.exchange = None, Exchange
+        self.router: Router | None = None
+        self.exchange: type[Exchange] = Exchange
         if self.settings.providers:
             from tfgrpo.proxy.provider_routing import RoutedExchange, Router
 
@@ -101,9 +101,8 @@ class Proxy:
         loop = asyncio.get_running_loop()
         if listener is None:
             listener = listening(self.settings.host, self.settings.port)
-        self._server = await loop.create_server(
-            lambda: ClientConnection(self), sock=listener, backlog=2048
-        )
+        accept = partial(ClientConnection, self)
+        self._server = await loop.create_server(accept, sock=listener, backlog=2048)
         self._sweeping = loop.create_task(self._sweep())
         self._decider = Decider(self.chooser, self.settings.webhook)
         if self.settings.record != "off":
@@ -211,19 +210,12 @@ class Proxy:
     def keeps_words(self, call: Call) -> bool:
         """Returns whether the words of a call are kept: where that is asked for, of the share of
         calls that is sampled, and where the request does not say otherwise."""
-        settings = self.settings
-        return (
-            settings.record == "content"
-            and call.request.index.get(RECORD) is None
-            and int(call.id[5:13], 16) < settings.sample * 2**32
-        )
+        wanted = self.settings.record == "content" and call.request.index.get(RECORD) is None
+        return wanted and int(call.id[5:13], 16) < self.settings.sample * 2**32
 
     def begin(self, call: Call) -> None:
         """Counts a call that is about to be made."""
-        if call.request.index.get(RECORD) == b"off":
-            return
-        recorder = self._recorder_of(call)
-        if recorder is not None:
+        if recorder := self._recorder_of(call):
             recorder.begin(call)
 
     def record(self, call: Call) -> None:
@@ -231,20 +223,18 @@ class Proxy:
         self.calls += 1
         if self.access is not None:
             self.access.add(call)
-        if call.request.index.get(RECORD) != b"off":
-            recorder = call.recorder or self._recorder_of(call)
-            if recorder is not None:
-                recorder.add(call)
+        if recorder := call.recorder or self._recorder_of(call):
+            recorder.add(call)
         chosen = call.chosen
         if chosen is not None and chosen.trouble != self._troubles.get(chosen.name):
             self.tell_troubles()
 
     def _recorder_of(self, call: Call) -> Recorder | None:
+        if call.request.index.get(RECORD) == b"off" or self.settings.record == "off":
+            return None
         name = self.settings.default if call.chosen is None else call.chosen.name
         recorder = self.recorders.get(name)
-        if recorder is not None or self.settings.record == "off":
-            return recorder
-        return None if name in self._unrecorded else self._recorder(name)
+        return recorder or (None if name in self._unrecorded else self._recorder(name))
 
     def _recorder(self, name: str) -> Recorder | None:
         """Returns the record of a library's calls, opened; calls under none go to the default's."""
@@ -289,7 +279,8 @@ class Proxy:
                 self._troubles[name] = trouble
                 version = source.live.library.version.name
                 log.warning("%s: %s; %s goes on", name, trouble, version)
-            if trouble is None and self._troubles.pop(name, None):  # /healthz looks in a thread too
+            # /healthz looks in a thread too
+            if trouble is None and self._troubles.pop(name, None) is not None:
                 log.warning("%s: the library is read again", name)
 
 

@@ -130,11 +130,12 @@ async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
 
 def run_loop(main: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine on the fastest loop that is installed."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:
-        from asyncio import new_event_loop
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with suppress(ImportError):
+        import uvloop
+
+        new_loop = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(main)
 
 
