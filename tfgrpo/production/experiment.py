@@ -68,13 +68,11 @@ class Arm(NamedTuple):
 
 
 class ExperimentPlan(NamedTuple):
-    """What an experiment is about.
-
-    `metric` is `score` (of feedback), `score:LABEL` (of feedback with that label) or one of
-    `MEASURES`; `guards` are metrics that must not become worse by more than their tolerance.
-    `unit` is what counts once: a subject, or each call. `scales` are those of scores that are not
-    between 0 and 1; feedback whose label has one of its own here does not count as `score`.
-    """
+    """What an experiment is about. `metric` is `score` (of feedback), `score:LABEL` (of feedback
+    with that label) or one of `MEASURES`; `guards` are metrics that must not become worse by more
+    than their tolerance. `unit` is what counts once: a subject, or each call. `scales` are those of
+    scores that are not between 0 and 1; feedback whose label has one of its own here does not count
+    as `score`."""
 
     metric: str = "score"
     guards: tuple[tuple[str, float], ...] = GUARDS
@@ -161,12 +159,10 @@ def start(
     why: str | None = None,
 ) -> Experiment:
     """Starts an experiment: of the branch `arms[0]`, the control, and the revision `arms[1]`.
-
     Scales that the plan does not name are those that are on record with the traffic. Raises
     InvalidName for a name that was used or cannot be one, UnknownRevision, and InvalidOperation
-    where an experiment is running on that branch, where both are the same version, where scores
-    on record are outside of their scale, or where `auto` could not move a protected branch.
-    """
+    where an experiment is running on that branch, where both are the same version, where scores on
+    record are outside of their scale, or where `auto` could not move a protected branch."""
     plan = plan or ExperimentPlan()
     _check_plan(plan)
     _check_share(share)
@@ -250,12 +246,10 @@ def resume(store: Store, name: str, *, why: str | None = None) -> Experiment:
 def promote(
     store: Store, name: str, *, evidence: Json | None = None, why: str | None = None
 ) -> Experiment:
-    """Moves the control's branch to the candidate's version, and ends the experiment, on record.
-    A proposal of that version for that branch is accepted with it, whatever was decided before.
-
-    Raises StaleVersion where the branch has moved since the experiment began, unless the store
-    is forced; ProtectedName; InvalidOperation for an experiment that is over.
-    """
+    """Moves the control's branch to the candidate's version, and ends the experiment, on record. A
+    proposal of that version for that branch is accepted with it, whatever was decided before.
+    Raises StaleVersion where the branch has moved since the experiment began, unless the store is
+    forced; ProtectedName; InvalidOperation for an experiment that is over."""
     with store.operation(f"promote {name}" + (f": {why}" if why else "")):
         running = _running(store, name)
         branch, tip = running.control.revision, store.tip(running.control.revision)
@@ -279,13 +273,11 @@ def roll_back(
     why: str | None = None,
     only_running: bool = False,
 ) -> Experiment:
-    """Ends an experiment in favour of the control: everybody gets it at the next request. One
-    that was promoted is taken back: its branch moves to the control's version, unless it stands
-    there again. With `only_running` it is left alone.
-
-    Raises StaleVersion where the branch has moved on from what was promoted, unless the store is
-    forced; ProtectedName; InvalidOperation for an experiment that is over otherwise.
-    """
+    """Ends an experiment in favour of the control: everybody gets it at the next request. One that
+    was promoted is taken back: its branch moves to the control's version, unless it stands there
+    again. With `only_running` it is left alone. Raises StaleVersion where the branch has moved on
+    from what was promoted, unless the store is forced; ProtectedName; InvalidOperation for an
+    experiment that is over otherwise."""
     with store.operation(f"rollback {name}" + (f": {why}" if why else "")):
         ended = experiment(store, name)
         if ended.state != PROMOTED or only_running:

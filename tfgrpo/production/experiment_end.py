@@ -44,11 +44,9 @@ class Settled(NamedTuple):
 
 
 def settle(store: Store, running: Experiment) -> Settled | None:
-    """Promotes an experiment whose benefit is shown and that nothing stands against, or rolls
-    back one whose harm is shown, with the evidence on record; returns None where it is too early.
-
-    Raises StoreError, and InvalidOperation where somebody else has just ended it.
-    """
+    """Promotes an experiment whose benefit is shown and that nothing stands against, or rolls back
+    one whose harm is shown, with the evidence on record; returns None where it is too early. Raises
+    StoreError, and InvalidOperation where somebody else has just ended it."""
     shown = evidence(store, running)
     verdict, record = shown.verdict, shown.as_object()
     why = f"auto: {verdict.said}"

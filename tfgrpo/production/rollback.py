@@ -33,16 +33,12 @@ def rollback(
     expected: Version | None = None,
     resumed: str | None = None,
 ) -> RolledBack:
-    """Moves a branch back to a revision; without one, to where it stood before. An experiment on
-    it is stopped. One operation, with its author and its reason in the ref log and on record.
+    """Moves a branch back to a revision; without one, to where it stood before. An experiment on it
+    is stopped. One operation, with its author and its reason in the ref log and on record.
     `expected` is where whoever asks saw it stand; `resumed` is the experiment that goes on, where
-    this takes back a rollback that had stopped it.
-
-    Raises InvalidOperation without a reason, where the branch stands there already, or where that
-    experiment cannot go on,
-    StaleVersion where somebody moved it meanwhile, UnknownRevision, and ProtectedName unless the
-    store is forced.
-    """
+    this takes back a rollback that had stopped it. Raises InvalidOperation without a reason, where
+    the branch stands there already, or where that experiment cannot go on, StaleVersion where
+    somebody moved it meanwhile, UnknownRevision, and ProtectedName unless the store is forced."""
     if not why.strip():
         raise InvalidOperation("a rollback needs a reason", hint="it is recorded: use --why")
     tip = store.tip(branch)
@@ -74,11 +70,9 @@ def rollback(
 
 
 def before_that(store: Store, branch: str) -> Version:
-    """Returns where a branch stood before the version that it stands at was put in force.
-
-    A second rollback goes further back, and not forward to what the first one took away: a move
-    to where the branch had stood takes back all that came since. Raises UnknownRevision.
-    """
+    """Where a branch stood before the version that it stands at was put in force. A second rollback
+    goes further back, and not forward to what the first one took away: a move to where the branch
+    had stood takes back all that came since. Raises UnknownRevision."""
     stood: list[int] = []
     for move in reversed(list(store.port.names.ref_log(BRANCH + branch))):
         if move.version is None:

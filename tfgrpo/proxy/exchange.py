@@ -10,10 +10,9 @@ import zlib
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from tfgrpo.proxy.forwarded_headers import AnswerHeaders, request_head
+from tfgrpo.proxy.forwarded_headers import answer_headers, request_head
 from tfgrpo.proxy.http_message import (
     BadRequest,
-    Framing,
     Headers,
     Request,
     answer_head,
@@ -64,7 +63,8 @@ class Exchange(Asker):
         self._connecting: asyncio.Task[None] | None = None
         self._wire = self._body = b""
         self._streaming = False
-        self._framing: Framing | None = None
+        self._chunked: bool | None = None
+        """Whether the answer goes on in chunks, once it has begun."""
         self._out: list[bytes] = []
         self._tried = 0
         self._over = False
@@ -73,7 +73,7 @@ class Exchange(Asker):
     @property
     def begun(self) -> bool:
         """Whether the client has some of the answer."""
-        return self._framing is not None
+        return self._chunked is not None
 
     # the request:
 
@@ -250,26 +250,24 @@ class Exchange(Asker):
         """The head of the answer is here: it goes on, with what it was answered under."""
         request, call = self.request, self.call
         call.status, call.first = status, perf_counter()
-        going = AnswerHeaders(headers)
-        call.packing = going.packing
-        sized = going.sized or status in (204, 304) or request.method == b"HEAD"
-        chunked = not sized and request.modern
-        if not sized and not chunked:
-            request.keep_alive = False
-        framing = self._framing = Framing(chunked, not request.keep_alive)
-        more = [b"X-Tfgrpo-Call: " + call.id.encode()]
+        lines, call.packing, sized = answer_headers(headers)
+        sized = sized or status in (204, 304) or request.method == b"HEAD"
+        self._chunked = chunked = not sized and request.modern
+        request.keep_alive = request.keep_alive and (sized or chunked)
+        lines.append(b"X-Tfgrpo-Call: " + call.id.encode())
         chosen = call.chosen
         if chosen is not None:
-            more.append(chosen.header)
+            lines.append(chosen.header)
             if chosen.arm is not None:
-                more.append(b"X-Tfgrpo-Arm: " + chosen.arm.encode())
+                lines.append(b"X-Tfgrpo-Arm: " + chosen.arm.encode())
             if chosen.trouble:
-                more.append(b"X-Tfgrpo-Stale: the store cannot be read; this library goes on")
-        self._out.append(answer_head(status, reason, going, more, framing))
+                lines.append(b"X-Tfgrpo-Stale: the store cannot be read; this library goes on")
+        closing = not request.keep_alive
+        self._out.append(answer_head(status, reason, lines, chunked=chunked, closing=closing))
 
     def body(self, data: bytes) -> None:
         self.call.tap(data)
-        if self._framing is not None and self._framing.chunked:
+        if self._chunked:
             self._out += (b"%x\r\n" % len(data), data, b"\r\n")
         else:
             self._out.append(data)
@@ -280,7 +278,7 @@ class Exchange(Asker):
             self._out = []
 
     def ended(self) -> None:
-        if self._framing is not None and self._framing.chunked:
+        if self._chunked:
             self._out.append(b"0\r\n\r\n")
         self._finish()
         self.flush()

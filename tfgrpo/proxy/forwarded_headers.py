@@ -180,34 +180,23 @@ def virtual_key(sent: bytes | None) -> bytes | None:
     return sent if sent.startswith(PREFIX.encode()) else None
 
 
-class AnswerHeaders:
-    """The headers of an answer as they go to the client, and what they say of its body."""
-
-    __slots__ = ("lines", "packing", "sized")
-
-    def __init__(self, headers: Headers) -> None:
-        self.packing = b""
-        """How the body is packed, in small letters."""
-        dropped: frozenset[bytes] = frozenset()
-        sized = chunked = False
-        lines: list[bytes] = []
-        for name, value in headers:
-            part = (NAMES.get(name) or header_name(name)).part
-            if part == PLAIN:
-                lines.append(b"%b: %b" % (name, value))
-                continue
-            if part == SIZE:
-                sized = True
-            elif part == PACKING:
-                self.packing = b"" if value.lower() == b"identity" else value.lower()
-            else:
-                chunked = chunked or part == CODING
-                if part == CONNECTION and not dropped:
-                    dropped = named_by(value)
-                continue
-            lines.append(b"%b: %b" % (name, value))
-        if dropped:
-            lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
-        self.lines = lines
-        self.sized = sized and not chunked
-        """Whether they say how long the body is."""
+def answer_headers(headers: Headers) -> tuple[list[bytes], bytes, bool]:
+    """Returns the headers of an answer as they go to the client, how its body is packed (in small
+    letters), and whether they say how long it is."""
+    packing, dropped, lines = b"", named_by(None), list[bytes]()
+    sized = chunked = False
+    for name, value in headers:
+        part = (NAMES.get(name) or header_name(name)).part
+        if part == SIZE:
+            sized = True
+        elif part == PACKING:
+            packing = b"" if value.lower() == b"identity" else value.lower()
+        elif part != PLAIN:
+            chunked = chunked or part == CODING
+            if part == CONNECTION and not dropped:
+                dropped = named_by(value)
+            continue
+        lines.append(b"%b: %b" % (name, value))
+    if dropped:
+        lines = [x for x in lines if x.partition(b":")[0].lower() not in dropped]
+    return lines, packing, sized and not chunked

@@ -13,12 +13,11 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfgrpo.proxy.forwarded_headers import (
     CREDENTIALS,
     NAMES,
-    AnswerHeaders,
     head_around,
     header_name,
     own_key,
@@ -117,21 +116,15 @@ class Request:
         return other
 
 
-class Framing(NamedTuple):
-    """How the body of an answer is sent: in chunks, or until the connection is closed."""
-
-    chunked: bool
-    closing: bool
-
-
 def answer_head(
-    status: int, reason: bytes, headers: AnswerHeaders, more: Iterable[bytes], framing: Framing
+    status: int, reason: bytes, headers: Iterable[bytes], *, chunked: bool, closing: bool
 ) -> bytes:
-    """Returns the head of an answer as it goes to the client, `more` lines added at its end."""
-    lines = [b"HTTP/1.1 %d %b" % (status, reason), *headers.lines, *more]
-    if framing.chunked:
+    """Returns the head of an answer as it goes to the client, with these lines. Its body is sent in
+    chunks, or until the connection is closed."""
+    lines = [b"HTTP/1.1 %d %b" % (status, reason), *headers]
+    if chunked:
         lines.append(b"Transfer-Encoding: chunked")
-    if framing.closing:
+    if closing:
         lines.append(b"Connection: close")
     lines.append(b"\r\n")
     return b"\r\n".join(lines)
@@ -208,8 +201,7 @@ class KnownHead:
         return cls(data[:start], after, request.with_length(request.length, None))
 
     def again(self, data: bytes) -> tuple[Request, int] | None:
-        """Returns the request that `data` begins with, if it has this head, and where its body
-        begins."""
+        """The request that `data` begins with, if it has this head, and where its body begins."""
         before, after = self._before, self._after
         if not data.startswith(before):
             return None

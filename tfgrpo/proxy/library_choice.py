@@ -49,15 +49,6 @@ class Chosen(NamedTuple):
     arm: str | None = None
 
 
-class Named(NamedTuple):
-    """What names the library of a request, the model's name without the library where that named
-    it, and what decides by the subject's kind, the library named being its default."""
-
-    library: str
-    model: str | None
-    classifier: Classifier | None = None
-
-
 class Source:
     """A library at a revision, and its text as it was last asked for."""
 
@@ -135,8 +126,11 @@ class Chooser:
         """The libraries that the settings name, without what requests named beside them."""
         return dict(islice(self.sources.items(), self._fixed))
 
-    def named(self, headers: Mapping[bytes, bytes], members: Members) -> Named:
-        """Returns what names the library of a request."""
+    def named(
+        self, headers: Mapping[bytes, bytes], members: Members
+    ) -> tuple[str, str | None, Classifier | None]:
+        """Returns what names the library of a request, the model's name without the library where
+        that named it, and what decides by the subject's kind, that library being its default."""
         header, name, rest = headers.get(HEADER), "", None
         model = members["model"].value if "model" in members else None
         if isinstance(model, str):
@@ -145,15 +139,15 @@ class Chooser:
             if at and after and library in self._choices:
                 name, rest = before, after
         if header:
-            return Named(header.decode("latin-1").strip(), rest)
+            return header.decode("latin-1").strip(), rest, None
         if name:
-            return Named(name, rest)
+            return name, rest, None
         for rule in self._rules:
             if rule.classifier is not None:
-                return Named(self._default, None, rule.classifier)
+                return self._default, None, rule.classifier
             if fits(rule, headers, members):
-                return Named(rule.library, None)
-        return Named(self._default, None)
+                return rule.library, None, None
+        return self._default, None, None
 
     def source(self, name: str) -> Source | None:
         """Returns the library of a name; None for `none`. Raises UnknownLibrary or StoreError."""

@@ -21,11 +21,12 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 from tfgrpo.proxy.exchange import FAILED
+from tfgrpo.proxy.forwarded_headers import sent_key
 from tfgrpo.proxy.http_message import BadRequest, Request, error_body, own_answer
-from tfgrpo.proxy.recorder import Recorder, caller
+from tfgrpo.proxy.recorder import Recorder
 from tfgrpo.proxy.telemetry import LOST, PASSED, STALE, UNDER_WAY, exposition, sums_of_feedback
 from tfgrpo.proxy.withheld_words import clean_feedback
-from tfgrpo.store.activity.traffic import FeedbackRefused, UnknownCall, checked_feedback
+from tfgrpo.store.activity.traffic import FeedbackRefused, UnknownCall, checked_feedback, keyed
 from tfgrpo.store.errors import StoreError, TfgrpoError
 from tfgrpo.store.opening import open_traffic
 
@@ -109,11 +110,9 @@ class OwnExchange:
 
 
 def health(proxy: Proxy) -> dict[str, Any]:
-    """Returns how a proxy is: each library with its version, read anew, and what is wrong.
-
-    `status` is `ok`, `stale` while a library cannot be read and its last version goes on, or else
-    `unrecorded` while the calls of one cannot be recorded, though they were to be.
-    """
+    """How a proxy is: each library with its version, read anew, and what is wrong. `status` is
+    `ok`, `stale` while a library cannot be read and its last version goes on, or else `unrecorded`
+    while the calls of one cannot be recorded, though they were to be."""
     libraries: dict[str, dict[str, object]] = {}
     served = proxy.chooser.served
     for name, source in served.items():
@@ -140,8 +139,7 @@ def health(proxy: Proxy) -> dict[str, Any]:
 
 
 def metrics(proxy: Proxy) -> str:
-    """Returns what Prometheus reads: the sums of all workers, and this one's gauges. Raises
-    StoreError."""
+    """What Prometheus reads: the sums of all workers, and this one's gauges. Raises StoreError."""
     totals: dict[tuple[str, str], float] = {}
     for path in sorted({recorder.path for recorder in list(proxy.recorders.values())}):
         with closing(open_traffic(path)) as traffic:
@@ -183,7 +181,8 @@ def take_feedback(recorders: list[Recorder], request: Request, body: bytes) -> d
             call = traffic.call(given["call"])
             if call.id != given["call"]:
                 raise UnknownCall(f"no call {given['call']!r} is on record")
-            sender = caller(traffic.secret(), request.index)
+            key = sent_key(request.index)
+            sender = keyed(traffic.secret(), key) if key else None
             if not hmac.compare_digest(sender or b"", call.caller or b""):
                 raise BadRequest(403, "feedback is sent with the key that the call was made with")
             author = "caller" if sender is None else f"caller {sender.hex()[:8]}"

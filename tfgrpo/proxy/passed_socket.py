@@ -27,8 +27,8 @@ def is_socket(request: Request) -> bool:
     return request.method == b"GET" and upgrade == b"websocket" and not request.has_body
 
 
-class PassedSocket(Exchange):
-    """One of a client's, with its connection to the provider."""
+class PassedSocket(Exchange, asyncio.Protocol):
+    """One of a client's; it is the protocol of its connection to the provider too."""
 
     def start(self, body: bytes | None) -> None:
         """Connects to the provider."""
@@ -51,20 +51,21 @@ class PassedSocket(Exchange):
 
     async def _connect(self) -> None:
         try:
-            await self.proxy.pool.open(self.upstream, lambda: ProviderSide(self))
+            await self.proxy.pool.open(self.upstream, lambda: self)
         except OSError as error:
             self.request.keep_alive = False
             self._unreached(error)
 
-    def connected(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The provider is reached: it gets the request, and what the client has sent since."""
+        provider = cast(asyncio.Transport, transport)
         if self._over:
-            transport.abort()
+            provider.abort()
             return
-        self._provider = transport
+        self._provider = provider
         call = self.call
         call.sent, call.provider, call.tries = perf_counter(), self.upstream.name, 1
-        transport.write(self._wire)
+        provider.write(self._wire)
         self._wire = b""
         self.client.hold(False)
 
@@ -75,7 +76,7 @@ class PassedSocket(Exchange):
         elif not self._over:
             self._wire += data
 
-    def come(self, data: bytes) -> None:
+    def data_received(self, data: bytes) -> None:
         """Hands on what the provider sends."""
         call = self.call
         if not call.first:
@@ -89,7 +90,7 @@ class PassedSocket(Exchange):
             data = b"%b%bX-Tfgrpo-Call: %b\r\n%b" % (line, end, call.id.encode(), rest)
         self.client.write(data)
 
-    def lost(self, error: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """The provider has closed its side."""
         self._provider = None
         if self._over:
@@ -126,24 +127,8 @@ class PassedSocket(Exchange):
         if provider is not None:
             provider.close()
 
-
-class ProviderSide(asyncio.Protocol):
-    """The connection to the provider."""
-
-    def __init__(self, socket: PassedSocket) -> None:
-        self._socket = socket
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._socket.connected(cast(asyncio.Transport, transport))
-
-    def data_received(self, data: bytes) -> None:
-        self._socket.come(data)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._socket.lost(error)
-
     def pause_writing(self) -> None:
-        self._socket.client.hold(True)
+        self.client.hold(True)
 
     def resume_writing(self) -> None:
-        self._socket.client.hold(False)
+        self.client.hold(False)

@@ -420,12 +420,9 @@ def upstreams(named: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def read_file(path: Path, given: Collection[str] = ()) -> dict[str, Any]:
-    """Returns the settings in a file as arguments of ProxySettings; what it does not say is left
-    out. Paths in it are relative to it.
-
-    Raises SettingsError, and NotTrusted where nobody has allowed the file to say where requests
-    go, or who may send some, other than by what is `given` instead.
-    """
+    """The settings in a file as arguments of ProxySettings; what it does not say is left out. Paths
+    in it are relative to it. Raises SettingsError, and NotTrusted where nobody has allowed the file
+    to say where requests go, or who may send some, other than by what is `given` instead."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

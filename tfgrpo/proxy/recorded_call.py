@@ -181,12 +181,9 @@ class SeenCall(NamedTuple):
         return _tokens(total), None
 
     def answer(self) -> tuple[bytes, bool, bool]:
-        """Returns the answer's words, where they are kept: its body, or of a stream the text;
-        whether they are all of it; and whether it is a stream. They are empty where it cannot be
-        read: `tokens` says why.
-
-        What a pattern is to take out may be split between the events of a stream.
-        """
+        """The answer's words, where they are kept: its body, or of a stream the text; whether they
+        are all of it; and whether it is a stream. They are empty where it cannot be read: `tokens`
+        says why. What a pattern is to take out may be split between the events of a stream."""
         content, whole = self.response or b"", not self.cut
         if self.packing in PACKINGS:
             content, inflated = _inflated(content, RECORDED)

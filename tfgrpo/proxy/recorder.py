@@ -21,17 +21,14 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from contextlib import suppress
 
-from tfgrpo.proxy.forwarded_headers import sent_key
 from tfgrpo.proxy.keys_and_limits import SpendingSettings
 from tfgrpo.proxy.proxy_settings import ProxySettings
 from tfgrpo.proxy.record_writer import RECORDED_AGAIN, UNRECORDED, Counter, counter_path
 from tfgrpo.proxy.recorded_call import Call
 from tfgrpo.proxy.telemetry import Telemetry
 from tfgrpo.store import child_processes
-from tfgrpo.store.activity.traffic import keyed
 from tfgrpo.store.opening import open_traffic
 
 WAITING = 32 << 20
@@ -305,9 +302,3 @@ class Recorder:
         elif self._watching and not wanted:
             self._loop.remove_writer(self._pipe)
         self._watching = wanted
-
-
-def caller(secret: bytes, index: Mapping[bytes, bytes]) -> bytes | None:
-    """Returns the digest of the key in a request's headers; None where there is none."""
-    key = sent_key(index)
-    return keyed(secret, key) if key else None

@@ -21,7 +21,14 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tfgrpo.domains.live_library import UNREADABLE
 from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
-from tfgrpo.production.experiment import CANDIDATE, arm_name, arm_of, at_work, version_of
+from tfgrpo.production.experiment import (
+    CANDIDATE,
+    Experiment,
+    arm_name,
+    arm_of,
+    at_work,
+    version_of,
+)
 from tfgrpo.production.webhook import WEBHOOK
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.traffic import traffic_path
@@ -30,12 +37,9 @@ from tfgrpo.store.store import Store
 if TYPE_CHECKING:
     from tfgrpo.proxy.library_choice import Chooser
 
-LOOK = 5.0
-"""Seconds between two looks."""
-REST = 20.0
-"""A look that took long is followed by a pause of this many times as long."""
-LONGEST = 600.0
-"""Seconds that a look may take."""
+LOOK, REST, LONGEST = 5.0, 20.0, 600.0
+"""Seconds between two looks; one that took long is followed by a pause of so many times as long;
+and seconds that one may take."""
 SETTLE = "import sys; from tfgrpo.production.experiment_end import main; main(sys.argv[1])"
 log = logging.getLogger("tfgrpo.proxy")
 
@@ -43,16 +47,13 @@ log = logging.getLogger("tfgrpo.proxy")
 class RunningExperiment(NamedTuple):
     """An experiment that is at work, with the candidate's library."""
 
-    name: str
-    id: str
-    share: float
-    auto: bool
+    experiment: Experiment
     candidate: PromptLibrary
 
     def arm(self, subject: str) -> tuple[str, PromptLibrary | None]:
         """Returns the arm of a subject, and its library; None for the control's."""
-        arm = arm_of(self.id, subject, self.share)
-        return arm_name(self.name, arm), self.candidate if arm == CANDIDATE else None
+        arm = arm_of(self.experiment.id, subject, self.experiment.share)
+        return arm_name(self.experiment.name, arm), self.candidate if arm == CANDIDATE else None
 
 
 class Arms:
@@ -89,7 +90,7 @@ class Arms:
         if known is None or not is_known or redactions != self._redactions:
             known = prompt_library(store, version_of(store, running.candidate))
         self._known, self._redactions = known, redactions
-        return RunningExperiment(running.name, running.id, running.share, running.plan.auto, known)
+        return RunningExperiment(running, known)
 
 
 class Decider:
@@ -120,8 +121,9 @@ class Decider:
         while not self._stop.wait(pause):
             began = time.monotonic()
             lives = [source.live for source in list(self.chooser.sources.values())]
-            running = [(live.path, live.in_force[1]) for live in lives]
-            for path in {p for p, e in running if isinstance(e, RunningExperiment) and e.auto}:
+            read = [(live.path, live.in_force[1]) for live in lives]
+            running = [(path, one) for path, one in read if isinstance(one, RunningExperiment)]
+            for path in {path for path, one in running if one.experiment.plan.auto}:
                 try:
                     self._look(path)
                 except (OSError, SubprocessError) as error:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from types import ModuleType
-from typing import Protocol
+from typing import TypeAlias
 
 from tfgrpo.store.activity.traffic import Feedback
 from tfgrpo.store.errors import SettingsError, install_hint
@@ -131,19 +131,6 @@ _addresses = re.compile(
 )
 
 
-class Finder(Protocol):
-    """What finds texts to be taken out: a regular expression does."""
-
-    def search(self, text: str, /) -> object | None:
-        """Returns something where there is one."""
-
-    def sub(self, replacement: str, text: str, /) -> str:
-        """Returns the text without them."""
-
-    def subn(self, replacement: str, text: str, /) -> tuple[str, int]:
-        """Returns the text without them, and how many there were."""
-
-
 class PersonalData:
     """Finds what a pattern finds, telephones and machines. `regions` are the countries (`DE`) whose
     numbers are known as they are written there; international ones are known always."""
@@ -154,13 +141,13 @@ class PersonalData:
         self._library = plans()
         self._regions = checked_regions(regions) or (None,)
 
-    def search(self, text: str, /) -> object | None:
+    def search(self, text: str) -> object | None:
         return self._pattern.search(text) or next(self._spans(text), None)
 
-    def sub(self, replacement: str, text: str, /) -> str:
+    def sub(self, replacement: str, text: str) -> str:
         return self.subn(replacement, text)[0]
 
-    def subn(self, replacement: str, text: str, /) -> tuple[str, int]:
+    def subn(self, replacement: str, text: str) -> tuple[str, int]:
         text, count = self._pattern.subn(replacement, text)
         pieces, at = [], 0
         for start, end in sorted(self._spans(text)):
@@ -182,6 +169,10 @@ class PersonalData:
         for region in self._regions:
             for number in self._library.PhoneNumberMatcher(text, region):
                 yield number.start, number.end
+
+
+Finder: TypeAlias = re.Pattern[str] | PersonalData
+"""What finds texts to be taken out."""
 
 
 def plans() -> ModuleType:

@@ -43,12 +43,10 @@ def run(
     settings: ProxySettings, workers: int, ready: Callable[[int], None], read: Read | None = None
 ) -> None:
     """Answers until SIGTERM or SIGINT, then gives the requests under way the time that the settings
-    say. At SIGHUP the settings are taken from `read`, and the access log is opened anew.
-
-    `ready` is called with the port as soon as requests are taken. A worker that dies is started
-    again. Raises SettingsError where the address cannot be had, and StoreError or
-    UnknownRevision where a library cannot be read to begin with.
-    """
+    say. At SIGHUP the settings are taken from `read`, and the access log is opened anew. `ready` is
+    called with the port as soon as requests are taken. A worker that dies is started again. Raises
+    SettingsError where the address cannot be had, and StoreError or UnknownRevision where a library
+    cannot be read to begin with."""
     allow_files(3 * settings.limits.connections)
     with listening(settings.host, settings.port) as listener:
         if workers == 1:

@@ -40,11 +40,9 @@ log = logging.getLogger("tfgrpo.mcp")
 
 
 class Lookups:
-    """Where look-ups are recorded, beside a store.
-
-    `content` keeps the problems too, less what a pattern finds. Who asks without a `token` is the
-    store's owner; with one, feedback is for the calls made with it.
-    """
+    """Where look-ups are recorded, beside a store. `content` keeps the problems too, less what a
+    pattern finds. Who asks without a `token` is the store's owner; with one, feedback is for the
+    calls made with it."""
 
     def __init__(
         self,
