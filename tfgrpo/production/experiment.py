@@ -258,7 +258,7 @@ def promote(
                 f"{branch} has moved to {tip.name} since the experiment began",
                 hint="what it moved to was not compared; --force promotes all the same",
             )
-        version = version_of(store, running.candidate)
+        version = store.resolve(running.candidate.digest)
         store.move_branch(branch, version)
         _end(store, name, "promote", evidence, why, moved=(branch, tip, version))
         _accept_tested(store, name, branch, version)
@@ -283,7 +283,7 @@ def roll_back(
         if ended.state != PROMOTED or only_running:
             return _end(store, name, "rollback", evidence, why)
         branch, tip = ended.control.revision, store.tip(ended.control.revision)
-        tested, version = version_of(store, ended.candidate), version_of(store, ended.control)
+        tested, version = store.resolve(ended.candidate.digest), store.resolve(ended.control.digest)
         if tip.number not in (tested.number, version.number) and not store.is_forced:
             raise StaleVersion(
                 f"{branch} has moved on to {tip.name}",
@@ -293,11 +293,6 @@ def roll_back(
             store.move_branch(branch, version)
         _take_back_tested(store, name, tested)
         return _end(store, name, "rollback", evidence, why, moved=(branch, tip, version))
-
-
-def version_of(store: Store, arm: Arm) -> Version:
-    """Returns the version that an arm is. Raises UnknownRevision."""
-    return store.resolve(arm.digest)
 
 
 def _end(
@@ -453,8 +448,7 @@ def check_metrics(metrics: Sequence[str]) -> None:
         name, _, label = metric.partition(":")
         if metric not in MEASURES and (name != "score" or (":" in metric and not label)):
             raise InvalidOperation(
-                f"there is no metric {metric!r}",
-                hint=f"score, score:LABEL, {', '.join(MEASURES)}",
+                f"there is no metric {metric!r}", hint=f"score, score:LABEL, {', '.join(MEASURES)}"
             )
     if len(set(metrics)) < len(metrics):
         raise InvalidOperation("a metric is named twice", hint="name it once, or as a guard")

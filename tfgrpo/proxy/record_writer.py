@@ -116,8 +116,9 @@ class RecordWriter:
         ending.register(pipe, 0)  # which is told of its end alone
         self._write(last=False)  # which counts what was lost before
         while not ended or (self._waiting and not self._trouble):
+            patience = PAUSE if self._trouble else 1.0 if self._telemetry is not None else PRUNE
             idle = self._trouble or not self._waiting
-            if idle and select.select([pipe], [], [], self._patience())[0]:
+            if idle and select.select([pipe], [], [], patience)[0]:
                 for _ in range(SLICES):  # so that one batch has what comes meanwhile
                     if ending.poll(PAUSE / SLICES * 1000):
                         break
@@ -136,11 +137,6 @@ class RecordWriter:
             with suppress(StoreError):
                 settle(self._traffic, settings.path, settings.worker, settings.counter)
             self._traffic.close()
-
-    def _patience(self) -> float:
-        if self._trouble:
-            return PAUSE
-        return 1.0 if self._telemetry is not None else PRUNE
 
     def _read(self, pipe: int) -> bool:
         """Reads what is in the pipe; returns whether it has ended."""
@@ -272,7 +268,7 @@ class RecordWriter:
             (_whole(name), self._patterns.sub(REDACTED, _whole(value) or ""))
             for name, value in sorted(call.tags().items())
         )
-        return json.dumps(dict(clean)) or None
+        return json.dumps(dict(clean))
 
     def _identity(self, value: str) -> str:
         """Returns what stands on record for a user or a conversation."""

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tfgrpo.model.response import MARK
 from tfgrpo.model.retried_errors import LOOKED_AT, Refusal, failure_in, page_of
-from tfgrpo.model.wire_formats import (
-    end_of_events,
-    events_of,
-    is_framed,
-    is_stream,
-    stream_failure,
-)
+from tfgrpo.model.wire_formats import end_of_events, events_of, is_framed, is_stream, stream_failure
 from tfgrpo.proxy.forwarded_headers import PACKINGS, sent_key
 
 if TYPE_CHECKING:

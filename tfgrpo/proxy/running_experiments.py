@@ -27,7 +27,6 @@ from tfgrpo.production.experiment import (
     arm_name,
     arm_of,
     at_work,
-    version_of,
 )
 from tfgrpo.production.webhook import WEBHOOK
 from tfgrpo.store import child_processes
@@ -88,7 +87,7 @@ class Arms:
         redactions, known = store.port.redactions.last(), self._known
         is_known = known is not None and known.version.digest.hex() == running.candidate.digest
         if known is None or not is_known or redactions != self._redactions:
-            known = prompt_library(store, version_of(store, running.candidate))
+            known = prompt_library(store, store.resolve(running.candidate.digest))
         self._known, self._redactions = known, redactions
         return RunningExperiment(running, known)
 

@@ -312,11 +312,7 @@ BUCKETS = {
     ADDED_SECONDS: (0.0001, 0.0002, 0.0004, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0),
 }
 """Upper bounds of histograms, in seconds."""
-TOKEN_FIELDS = {
-    "input": "prompt_tokens",
-    "cached": "cached_tokens",
-    "output": "completion_tokens",
-}
+TOKEN_FIELDS = {"input": "prompt_tokens", "cached": "cached_tokens", "output": "completion_tokens"}
 MOST_LABELS = 100
 """Values of one label that callers choose."""
 Sums: TypeAlias = dict[tuple[str, str], float]

@@ -7,12 +7,12 @@ import gc
 import os
 import resource
 import signal
-import socket
 import sys
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
+from socket import socket
 from typing import Any, TypeAlias
 
 from tfgrpo.proxy.library_choice import Chooser
@@ -25,8 +25,9 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 RELOAD = signal.SIGHUP
 AWAITED = frozenset({*STOPS, RELOAD, signal.SIGCHLD})
 """What the process that watches workers waits for."""
+Ready: TypeAlias = Callable[[int], None]
 Read: TypeAlias = Callable[[], ProxySettings]
-"""Reads the settings anew. Raises TfgrpoError."""
+"""Is told the port as soon as requests are taken; reads the settings anew. Raises TfgrpoError."""
 SWITCH = 0.0001
 """Seconds after which the thread that records calls lets the loop go on: Python's own 5 ms would be
 seen in every hundredth answer."""
@@ -39,9 +40,7 @@ hands the few copies of a body of a megabyte back to the system, and a page faul
 the next one takes longer than all that the proxy does with it."""
 
 
-def run(
-    settings: ProxySettings, workers: int, ready: Callable[[int], None], read: Read | None = None
-) -> None:
+def run(settings: ProxySettings, workers: int, ready: Ready, read: Read | None = None) -> None:
     """Answers until SIGTERM or SIGINT, then gives the requests under way the time that the settings
     say. At SIGHUP the settings are taken from `read`, and the access log is opened anew. `ready` is
     called with the port as soon as requests are taken. A worker that dies is started again. Raises
@@ -50,7 +49,7 @@ def run(
     allow_files(3 * settings.limits.connections)
     with listening(settings.host, settings.port) as listener:
         if workers == 1:
-            _work(settings, listener, ready, read)
+            _work(settings, listener, ready, read, supervisor=0)
         else:
             Proxy(settings).chooser.close()  # what cannot be read is an error before any fork
             _supervise(settings, workers, listener, ready, read)
@@ -77,11 +76,7 @@ def keep_freed_memory() -> None:
 
 
 def _work(
-    settings: ProxySettings,
-    listener: socket.socket,
-    ready: Callable[[int], None],
-    read: Read | None = None,
-    supervisor: int | None = None,
+    settings: ProxySettings, listener: socket, ready: Ready, read: Read | None, supervisor: int
 ) -> None:
     async def serve() -> None:
         proxy = Proxy(settings)
@@ -118,9 +113,9 @@ def _reload(proxy: Proxy, read: Read | None) -> None:
         complain(f"reloaded{later}")
 
 
-async def _end_with(supervisor: int | None, stop: asyncio.Event) -> None:
+async def _end_with(supervisor: int, stop: asyncio.Event) -> None:
     """Ends a worker whose supervisor was killed: nobody could end it otherwise."""
-    while supervisor is not None and not stop.is_set():
+    while supervisor and not stop.is_set():
         if os.getppid() != supervisor:
             stop.set()
         await asyncio.sleep(1)
@@ -138,11 +133,7 @@ def run_loop(main: Coroutine[Any, Any, None]) -> None:
 
 
 def _supervise(
-    settings: ProxySettings,
-    workers: int,
-    listener: socket.socket,
-    ready: Callable[[int], None],
-    read: Read | None,
+    settings: ProxySettings, workers: int, listener: socket, ready: Ready, read: Read | None
 ) -> None:
     children: set[int] = set()
     stopping = False
@@ -193,7 +184,7 @@ def _ended() -> Iterator[tuple[int, int]]:
             yield ended
 
 
-def _fork(settings: ProxySettings, listener: socket.socket, read: Read | None) -> int:
+def _fork(settings: ProxySettings, listener: socket, read: Read | None) -> int:
     supervisor = os.getpid()
     child = os.fork()
     if child:

@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
 BEGIN = "<!-- tfgrpo: the library begins; `tfgrpo watch` keeps this block -->"
 END = "<!-- tfgrpo: the library ends -->"
-INTERVAL = 0.5
-"""Seconds between two looks whether the library, or the file, changed."""
-LARGEST = 16 << 20
-"""Bytes of a Markdown file that is read at most."""
+INTERVAL, LARGEST = 0.5, 16 << 20
+"""Seconds between two looks whether the library, or the file, changed, and bytes of a Markdown file
+that is read at most."""
 log = logging.getLogger("tfgrpo.watch")
 
 
@@ -86,27 +85,18 @@ class KeptFile:
         return changed
 
     def _content(self, library: Library, before: bytes | None) -> bytes:
-        if not self._in_block:
-            with Store.open(self.live.path) as store:
-                pieces = interchange.export(
-                    store,
-                    library.version,
-                    self.format or "",
-                    name=self._name,
-                    description=self._description,
-                )
-                return "".join(pieces).encode()
-        if before is None:
-            return (self._front(library) + block(library)).encode()
-        return with_block(before, block(library), self.path)
-
-    def _front(self, library: Library) -> str:
-        if self.format != "skill":
-            return ""
+        if self._in_block and before is not None:
+            return with_block(before, block(library), self.path)
+        if self.format == "md":
+            return block(library).encode()
+        name, description = self._name, self._description
         with Store.open(self.live.path) as store:
-            folder = skill_folder(self.path)
-            out = Outgoing(store, library, self._name, self._description, folder)
-            return front_matter(out) + "\n"
+            if self._in_block:
+                out = Outgoing(store, library, name, description, skill_folder(self.path))
+                return f"{front_matter(out)}\n{block(library)}".encode()
+            version, format = library.version, self.format or ""
+            pieces = interchange.export(store, version, format, name=name, description=description)
+            return "".join(pieces).encode()
 
 
 class Overtaken(OSError):

@@ -39,14 +39,7 @@ from tfgrpo.workers.queue import (
     opened,
 )
 from tfgrpo.workers.shared_budget import SharedBudget
-from tfgrpo.workers.worker_run import (
-    RunWork,
-    code_digest,
-    difference,
-    digests,
-    plan_work,
-    work_on,
-)
+from tfgrpo.workers.worker_run import RunWork, code_digest, difference, digests, plan_work, work_on
 
 if TYPE_CHECKING:
     from procrastinate import App
