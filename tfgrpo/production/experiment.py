@@ -342,26 +342,20 @@ def _fold(by_name: dict[str, Experiment], decision: Decision) -> None:
     content: Mapping[str, Any] = decision.content
     action, name = content["action"], decision.subject
     if action == "start":
+        guards = tuple((str(metric), float(most)) for metric, most in content["guards"])
+        scales = content.get("scales", {}).items()
+        ends = tuple((str(metric), (float(low), float(high))) for metric, (low, high) in scales)
+        unit, auto = str(content["unit"]), bool(content["auto"])
+        plan = ExperimentPlan(str(content["metric"]), guards, unit, auto, ends)
+        control, candidate = (
+            Arm(str(content[arm]), str(content[f"{arm}_digest"])) for arm in (CONTROL, CANDIDATE)
+        )
         by_name[name] = Experiment(
-            name,
-            decision.id,
-            decision.author,
-            Arm(str(content["control"]), str(content["control_digest"])),
-            Arm(str(content["candidate"]), str(content["candidate_digest"])),
-            ExperimentPlan(
-                str(content["metric"]),
-                tuple((str(metric), float(most)) for metric, most in content["guards"]),
-                str(content["unit"]),
-                bool(content["auto"]),
-                tuple(
-                    (str(metric), (float(low), float(high)))
-                    for metric, (low, high) in content.get("scales", {}).items()
-                ),
-            ),
-            RUNNING,
-            decision.time,
-            None,
-            ((decision.time, float(content["share"])),),
+            *(name, decision.id, decision.author, control, candidate, plan),
+            state=RUNNING,
+            started=decision.time,
+            ended=None,
+            shares=((decision.time, float(content["share"])),),
         )
     elif action == "share":
         known = by_name[name]

@@ -313,7 +313,6 @@ class Exchange(Asker):
         self._finish()
 
     def _leave(self) -> None:
-        """Wants no more of the provider."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._connection is not None:

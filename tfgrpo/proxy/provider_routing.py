@@ -149,7 +149,6 @@ class RoutedExchange(Exchange):
         return next(taking, None) or min(turn, key=lambda one: one.throttle.closed_until)
 
     def _named(self, body: bytes, provider: Provider) -> bytes:
-        """Returns the body with the model as this provider calls it."""
         model = self.call.model
         name = provider.models.get(model or "") if provider.models else None
         if model is None or name is None or name == model:
@@ -215,7 +214,6 @@ class RoutedExchange(Exchange):
             self._refuse(self._status, f"{self.upstream} answered {self._status}")
 
     def _again(self) -> bool:
-        """Tries once more, where that may be; returns whether it does."""
         if self._left <= 0 or self._streaming or self._over:
             return False
         self._left -= 1
@@ -265,6 +263,5 @@ def _transient(status: int, waits: dict[str, str], text: str) -> Transient:
 
 
 def _waits(headers: Headers) -> dict[str, str]:
-    """Returns the headers that say how long to wait."""
     pairs = ((name.lower().decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return {name: value for name, value in pairs if name in ("retry-after", "retry-after-ms")}

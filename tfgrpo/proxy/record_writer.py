@@ -271,7 +271,6 @@ class RecordWriter:
         return json.dumps(dict(clean))
 
     def _identity(self, value: str) -> str:
-        """Returns what stands on record for a user or a conversation."""
         return keyed(self._secret, value.encode(errors="surrogatepass")).hex()
 
     def _words(self, call: SeenCall) -> CallContent:
@@ -363,7 +362,6 @@ def _locked(path: str) -> IO[bytes]:
 
 
 def _is_there(path: str, file: IO[bytes]) -> bool:
-    """Returns whether a file that was opened by this name still has it."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
     except FileNotFoundError:

@@ -178,7 +178,6 @@ def _supervise(
 
 
 def _ended() -> Iterator[tuple[int, int]]:
-    """Yields the children that have ended, with their status."""
     with suppress(ChildProcessError):  # there is none left
         while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
             yield ended

@@ -394,7 +394,6 @@ class HandedOut:
                 waiting.done.set_result(None)
 
     async def _forget(self) -> None:
-        """Takes jobs of this run out of the queue that nobody has begun with."""
         await self._queue.execute(
             "delete from procrastinate_jobs where queue_name = %(queue)s and status = 'todo'",
             queue=self._name,

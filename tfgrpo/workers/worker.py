@@ -136,7 +136,6 @@ class Worker:
                 await self._sleep(self._pause)
 
     async def _register(self, queue: Queue) -> None:
-        """Says that this worker is there, and learns its number."""
         rows = await queue.rows(
             REGISTER,
             name=self.name,
@@ -351,7 +350,6 @@ class Worker:
         return outcome
 
     async def _wait_for_database(self, queue: Queue) -> None:
-        """Waits while the database is away, so that a group can be given back."""
         while not self._stopping.is_set():
             try:
                 await queue.rows("select 1 as one")
