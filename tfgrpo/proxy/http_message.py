@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE", b"TRACE"})
+_length = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)\r\n", re.IGNORECASE)
+END, DIGITS = b"\r\n\r\n", 9
+"""The end of a head, and digits of a length at most; longer ones are left to the parser."""
 
 
 class BadRequest(Exception):
@@ -163,11 +166,6 @@ def error_body(message: str) -> bytes:
     """Returns an error in the form that the clients of all providers read."""
     error: Mapping[str, object] = {"type": "tfgrpo_proxy", "message": message, "code": None}
     return json.dumps({"type": "error", "error": error, "message": message}).encode()
-
-
-_length = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)\r\n", re.IGNORECASE)
-END, DIGITS = b"\r\n\r\n", 9
-"""The end of a head, and digits of a length at most; longer ones are left to the parser."""
 
 
 class KnownHead:

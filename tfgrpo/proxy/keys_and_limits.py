@@ -44,6 +44,11 @@ _plain = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+)+/?").fullmatch
 SLOT = struct.Struct("dd")
 """What is known of a key's rate: how many requests it has left, and as of when."""
 log = logging.getLogger("tfgrpo.proxy")
+LEVELS = (0.8, 1.0)
+"""Parts of a budget that are told of."""
+LEAVE, AGAIN = 6.0, 30.0
+"""Seconds that a webhook has at the end, and after which one that could not be reached is tried
+again."""
 
 
 class Desk:
@@ -185,14 +190,6 @@ def _spent_of(scope: str, began: str, spent: Mapping[tuple[str, str], float]) ->
 def today() -> str:
     """Returns the day of UTC."""
     return time.strftime("%Y-%m-%d", time.gmtime())
-
-
-LEVELS = (0.8, 1.0)
-"""Parts of a budget that are told of."""
-LEAVE = 6.0
-"""Seconds that a webhook has at the end."""
-AGAIN = 30.0
-"""Seconds after which a webhook that could not be reached is tried again."""
 
 
 class SpendingSettings(NamedTuple):

@@ -62,6 +62,8 @@ ones are lost, and counted."""
 PIECE = 256 << 10
 NICE = 10
 """By how much requests come first (nice(1)) where there are too few processors for both."""
+SIZE = 8
+"""Bytes of a count."""
 
 
 class WriterSettings(NamedTuple):
@@ -315,10 +317,6 @@ def main() -> None:
             os.write(1, " ".join(line.split()).encode() + b"\n")
 
     RecordWriter(WriterSettings(*json.loads(sys.argv[1])), tell).run(0)
-
-
-SIZE = 8
-"""Bytes of a count."""
 
 
 class Counter:

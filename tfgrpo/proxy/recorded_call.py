@@ -73,6 +73,19 @@ BESIDE = (
     *("cacheReadInputTokens", "cacheWriteInputTokens", "toolUsePromptTokenCount"),
 )
 """Tokens in that Anthropic, Bedrock and Gemini count beside the others."""
+BEGINNING = 4 << 10
+ENDING = 16 << 10
+"""Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
+COMPACTED = 64 << 10
+"""Bytes of a stream's events from which on its text alone is kept."""
+LENGTH = 4
+"""Bytes of the length of a message."""
+TRACE = b"traceparent"
+"""The header that names the trace which a request belongs to (W3C Trace Context)."""
+TAGS = b"x-tfgrpo-tags"
+"""The header with tags of a request: `team=blue,feature=search`, percent-encoded."""
+PACKED = 256 << 10
+"""Bytes of a packed answer, which has to be read from its beginning."""
 
 
 class Tokens(NamedTuple):
@@ -304,21 +317,6 @@ def _first_number(usage: dict[str, Any], *keys: str) -> int | None:
         if isinstance(number, int) and number.bit_length() < 60:  # a file can hold a sum of them
             return number
     return None
-
-
-BEGINNING = 4 << 10
-ENDING = 16 << 10
-"""Bytes of an answer that are looked at for its tokens: at its beginning and at its end."""
-COMPACTED = 64 << 10
-"""Bytes of a stream's events from which on its text alone is kept."""
-LENGTH = 4
-"""Bytes of the length of a message."""
-TRACE = b"traceparent"
-"""The header that names the trace which a request belongs to (W3C Trace Context)."""
-TAGS = b"x-tfgrpo-tags"
-"""The header with tags of a request: `team=blue,feature=search`, percent-encoded."""
-PACKED = 256 << 10
-"""Bytes of a packed answer, which has to be read from its beginning."""
 
 
 class Call:

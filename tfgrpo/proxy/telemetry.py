@@ -71,6 +71,38 @@ OPERATIONS = {
     **dict.fromkeys((":generateContent", ":streamGenerateContent"), "generate_content"),
 }
 PROVIDERS = {GOOGLE: "gcp.gemini", BEDROCK: "aws.bedrock"}
+CALLS = "tfgrpo_calls_total"
+TOKENS = "tfgrpo_tokens_total"
+CALL_SECONDS = "tfgrpo_call_duration_seconds"
+ADDED_SECONDS = "tfgrpo_proxy_added_seconds"
+SCORES = "tfgrpo_feedback_score"
+LOST = "tfgrpo_calls_lost_total"
+UNDER_WAY = "tfgrpo_open_requests"
+STALE = "tfgrpo_library_stale"
+PASSED = "tfgrpo_requests_without_library"
+HELP = {
+    CALLS: ("counter", "Calls that were answered, by library, version, model, route and status."),
+    TOKENS: ("counter", "Tokens by the providers' count; cached ones are among the input."),
+    CALL_SECONDS: ("histogram", "Seconds from a whole request to the last byte of its answer."),
+    ADDED_SECONDS: ("histogram", "Seconds that a request waited in the proxy."),
+    SCORES: ("summary", "Scores of feedback, by library and version."),
+    LOST: ("counter", "Calls that were lost with workers that were killed."),
+    UNDER_WAY: ("gauge", "Requests under way in the worker that answers this."),
+    PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
+    STALE: ("gauge", "1 while a library cannot be read and its last version goes on."),
+}
+BUCKETS = {
+    CALL_SECONDS: (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
+    ADDED_SECONDS: (0.0001, 0.0002, 0.0004, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0),
+}
+"""Upper bounds of histograms, in seconds."""
+TOKEN_FIELDS = {"input": "prompt_tokens", "cached": "cached_tokens", "output": "completion_tokens"}
+MOST_LABELS = 100
+"""Values of one label that callers choose."""
+Sums: TypeAlias = dict[tuple[str, str], float]
+"""(name, labels as JSON) → what is added."""
+MODE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+STDERR = 2
 
 
 class Telemetry:
@@ -286,39 +318,6 @@ def _value(value: object) -> dict[str, object]:
     return {"doubleValue": value} if isinstance(value, float) else {"stringValue": str(value)}
 
 
-CALLS = "tfgrpo_calls_total"
-TOKENS = "tfgrpo_tokens_total"
-CALL_SECONDS = "tfgrpo_call_duration_seconds"
-ADDED_SECONDS = "tfgrpo_proxy_added_seconds"
-SCORES = "tfgrpo_feedback_score"
-LOST = "tfgrpo_calls_lost_total"
-UNDER_WAY = "tfgrpo_open_requests"
-STALE = "tfgrpo_library_stale"
-PASSED = "tfgrpo_requests_without_library"
-
-HELP = {
-    CALLS: ("counter", "Calls that were answered, by library, version, model, route and status."),
-    TOKENS: ("counter", "Tokens by the providers' count; cached ones are among the input."),
-    CALL_SECONDS: ("histogram", "Seconds from a whole request to the last byte of its answer."),
-    ADDED_SECONDS: ("histogram", "Seconds that a request waited in the proxy."),
-    SCORES: ("summary", "Scores of feedback, by library and version."),
-    LOST: ("counter", "Calls that were lost with workers that were killed."),
-    UNDER_WAY: ("gauge", "Requests under way in the worker that answers this."),
-    PASSED: ("gauge", "Requests that looked like chats, on paths that get no library."),
-    STALE: ("gauge", "1 while a library cannot be read and its last version goes on."),
-}
-BUCKETS = {
-    CALL_SECONDS: (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
-    ADDED_SECONDS: (0.0001, 0.0002, 0.0004, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0),
-}
-"""Upper bounds of histograms, in seconds."""
-TOKEN_FIELDS = {"input": "prompt_tokens", "cached": "cached_tokens", "output": "completion_tokens"}
-MOST_LABELS = 100
-"""Values of one label that callers choose."""
-Sums: TypeAlias = dict[tuple[str, str], float]
-"""(name, labels as JSON) → what is added."""
-
-
 class Labels:
     """Values of labels that callers choose, a bounded number of them."""
 
@@ -400,10 +399,6 @@ def _order(item: tuple[tuple[str, str], float]) -> tuple[str, str, float]:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-MODE = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-STDERR = 2
 
 
 class AccessLog:

@@ -41,6 +41,14 @@ _identities = re.compile(
 )
 """The keys that say whom a request is for, each with its value, a text or a number."""
 _escapes = re.compile(r"(?:\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt]))+")
+LONGEST = 64 << 10
+"""Letters of a text that are read by the plans of numbers, which takes some 30 µs each at the
+worst; of a longer one every number that may be one is taken out."""
+_digits = re.compile(r"\+?\(?\d(?:[ ()./-]{0,3}\d){6,17}")
+_addresses = re.compile(
+    r"(?<![A-Za-z0-9_.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})"
+    r"(?![A-Za-z0-9_:]|\.[A-Za-z0-9_])"
+)
 
 
 def finder(redact: str = "", regions: Sequence[str] | None = None) -> Finder:
@@ -119,16 +127,6 @@ def _written_out(escapes: re.Match[str]) -> str:
     """Returns what escapes of a JSON string stand for; half of a surrogate pair is no letter."""
     letters: str = json.loads(f'"{escapes[0]}"')
     return letters.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-LONGEST = 64 << 10
-"""Letters of a text that are read by the plans of numbers, which takes some 30 µs each at the
-worst; of a longer one every number that may be one is taken out."""
-_digits = re.compile(r"\+?\(?\d(?:[ ()./-]{0,3}\d){6,17}")
-_addresses = re.compile(
-    r"(?<![A-Za-z0-9_.:])(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7})"
-    r"(?![A-Za-z0-9_:]|\.[A-Za-z0-9_])"
-)
 
 
 class PersonalData:

@@ -118,6 +118,12 @@ select j.id, coalesce(o.outcome, case when j.status = 'succeeded' then '{}'::jso
 STATES = """
 select id, status::text as status from procrastinate_jobs where queue_name = %(queue)s
 """
+QUEUED = """
+select o.name, count(j.id) filter (where j.status = 'todo') as queued,
+       count(j.id) filter (where j.status = 'doing') as begun
+  from offers o left join procrastinate_jobs j on j.queue_name = o.queue
+ group by o.name order by o.name
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,14 +369,6 @@ def _translating() -> Iterator[None]:
 
 def _reason(error: BaseException) -> str:
     return (str(error).strip().splitlines() or ["no answer"])[0]
-
-
-QUEUED = """
-select o.name, count(j.id) filter (where j.status = 'todo') as queued,
-       count(j.id) filter (where j.status = 'doing') as begun
-  from offers o left join procrastinate_jobs j on j.queue_name = o.queue
- group by o.name order by o.name
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ from tfgrpo.tools.tool_call_record import ToolRecord
 
 MOST_LIBRARIES = 8
 """The libraries that are kept for further groups."""
+ROOMS = (
+    *("agents", "data", "domains", "model", "rendering", "rollout", "tools", "learn", "runs"),
+    *("costs", "prompts"),
+)
+"""The rooms of the package that a group passes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,22 +151,6 @@ async def work_on(
                 yield RunWork(store, plan, maker, calls, session.meter)
             finally:
                 await asyncio.gather(*(one.finish_in_flight() for one in calls))
-
-
-ROOMS = (
-    "agents",
-    "data",
-    "domains",
-    "model",
-    "rendering",
-    "rollout",
-    "tools",
-    "learn",
-    "runs",
-    "costs",
-    "prompts",
-)
-"""The rooms of the package that a group passes through."""
 
 
 def digests(run: Run, domain: Domain, prompts: Path | None) -> dict[str, str]:
