@@ -1,6 +1,6 @@
 """What an experiment with `--auto` comes to by itself: promoted, or rolled back, on record.
 
-The proxy looks every few seconds, in a process of its own (`proxy/experiment_decider.py`): no
+The proxy looks every few seconds, in a process of its own (`proxy/running_experiments.py`): no
 request waits for a sum over all calls. Looking often costs no certainty, for the tests are made for
 that. Whoever watches a guarded rollout looks as the proxy does, and the first of the two that sees
 a decision makes it; so it goes on where the watching ends.

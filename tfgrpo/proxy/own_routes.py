@@ -39,12 +39,8 @@ OPEN = ("/healthz", "/livez", "/readyz", "/stale")
 """What is answered without a token."""
 LOOKS, PAUSE = 10, 0.2
 """How often a call that feedback is about is looked for, and the seconds between."""
-OWN = (*OPEN, "/feedback", "/metrics")
-METHODS = {
-    **dict.fromkeys(OPEN, (b"GET", b"HEAD")),
-    "/feedback": (b"POST",),
-    "/metrics": (b"GET", b"HEAD"),
-}
+OWN = {**dict.fromkeys((*OPEN, "/metrics"), (b"GET", b"HEAD")), "/feedback": (b"POST",)}
+"""The paths that are answered here, and by which methods."""
 
 
 class OwnExchange:
@@ -75,8 +71,8 @@ class OwnExchange:
         kind, text = "application/json", ""
         report: dict[str, Any] | None
         try:
-            if request.method not in METHODS[request.path]:
-                raise BadRequest(405, f"{request.path} takes {METHODS[request.path][0].decode()}")
+            if request.method not in OWN[request.path]:
+                raise BadRequest(405, f"{request.path} takes {OWN[request.path][0].decode()}")
             if request.path == "/livez":
                 report, status = {"status": "alive"}, 200
             elif request.path == "/readyz":

@@ -196,8 +196,9 @@ class Pool:
         loop, host = asyncio.get_running_loop(), upstream.host
         async with asyncio.timeout(self._timeout):
             if upstream.through is None or context is None:
-                made = await loop.create_connection(protocol_for, host, upstream.port, ssl=context)
-                return made[1]
+                port = upstream.port
+                _, plain = await loop.create_connection(protocol_for, host, port, ssl=context)
+                return plain
             transport = await tunnel(upstream.through, host, upstream.port)
             protocol = protocol_for()
             try:

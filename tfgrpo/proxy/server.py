@@ -41,7 +41,6 @@ SWEEP = 5.0
 TOKEN = b"x-tfgrpo-token"
 RECORD = b"x-tfgrpo-record"
 """A request with it is kept without its words (`counts`), or not at all (`off`)."""
-RECORD_VALUES = (b"counts", b"off")
 MOST_PATHS, OTHER_PATHS = 100, "other paths"
 """Paths that are counted each for itself, and what the others are counted as."""
 log = logging.getLogger("tfgrpo.proxy")
@@ -170,7 +169,7 @@ class Proxy:
 
     def admit(self, request: Request) -> None:
         """Raises BadRequest for a request that is not to be answered."""
-        if request.index.get(RECORD, b"off") not in RECORD_VALUES:
+        if request.index.get(RECORD, b"off") not in (b"counts", b"off"):
             raise BadRequest(400, "the header x-tfgrpo-record is counts or off")
         token = self.settings.token
         if (

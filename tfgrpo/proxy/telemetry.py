@@ -117,8 +117,7 @@ class Telemetry:
         self._trouble = False
         self._outbox: queue.Queue[tuple[str, bytes] | None] = queue.Queue(WAITING)
         self._thread: Thread | None = None
-        self._values: dict[tuple[str, tuple[tuple[str, object], ...]], list[float]]
-        self._values = defaultdict(list)
+        self._values: dict[tuple[str, tuple[Any, ...]], list[float]] = defaultdict(list)
         self._since = time.time_ns()
         self._metrics_at = time.monotonic() + METRICS_PAUSE
 
