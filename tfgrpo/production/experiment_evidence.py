@@ -254,12 +254,12 @@ class _Units:
             arm_name(experiment.name, CANDIDATE): experiment.candidate.digest[:16],
         }
         by_call = experiment.plan.unit == "call"
-        self._since = [since for since, _ in experiment.shares]
-        self._sizes = [anytime_tests.block_sizes(share) for _, share in experiment.shares]
+        since = [since for since, _ in experiment.shares]
+        sizes = [anytime_tests.block_sizes(share) for _, share in experiment.shares]
         self._arm_of: dict[str, str] = {}
         self._places: dict[str, _Place] = {}
-        self.first: list[tuple[int, str]] = []
-        """When each subject was seen first, and its arm."""
+        self.first: list[Counter[str]] = [Counter() for _ in experiment.shares]
+        """Under each share, the subjects of each arm that were seen first under it."""
         self.subjects: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
         self.calls: Counter[str] = Counter({CONTROL: 0, CANDIDATE: 0})
         self.moved: set[str] = set()
@@ -271,17 +271,16 @@ class _Units:
                 continue
             arm = call.arm.rpartition("/")[2]
             subject = call.id if by_call or call.subject is None else call.subject
-            known = self._arm_of.get(subject)
+            known, at = self._arm_of.get(subject), max(0, bisect_right(since, call.time) - 1)
             if known is None:
                 self._arm_of[subject] = arm
-                self.first.append((call.time, arm))
+                self.first[at][arm] += 1
                 self.subjects[arm] += 1
             elif known != arm:
                 self.moved.add(subject)
                 self._left_out += 1
                 continue
-            sizes = self._sizes[max(0, bisect_right(self._since, call.time) - 1)]
-            self._places[call.id] = _Place(call, arm == CANDIDATE, subject, sizes)
+            self._places[call.id] = _Place(call, arm == CANDIDATE, subject, sizes[at])
             self.calls[arm] += 1
 
     def notes(self) -> Iterable[str]:
@@ -401,14 +400,8 @@ def _evidence(log: float) -> float:
 def _mismatch(experiment: Experiment, units: _Units) -> float:
     """Returns the evidence that subjects do not come to the arms by their shares: the product of
     that under each share, of the subjects that were first seen under it."""
-    log, at = 0.0, 0
-    shares = experiment.shares
-    counts: list[Counter[str]] = [Counter() for _ in shares]
-    for time, arm in sorted(units.first):
-        while at + 1 < len(shares) and time >= shares[at + 1][0]:
-            at += 1
-        counts[at][arm] += 1
-    for (_, share), count in zip(shares, counts, strict=True):
+    log = 0.0
+    for (_, share), count in zip(experiment.shares, units.first, strict=True):
         if 0 < share < 1:
             log += anytime_tests.log_mismatch(count[CONTROL], count[CANDIDATE], share)
     return _evidence(log)
