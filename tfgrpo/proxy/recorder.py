@@ -2,10 +2,8 @@
 
 What a worker hands over (`record_writer.py`) outlives it, and a call is handed over before the last
 of its answer is sent: where a worker is killed, it loses only calls that were under way. What it
-has handed over it holds until that is written, a tenth of a second: so
-where the process that writes is killed, another takes its place and gets it again. How many calls
-were begun stands in a file that is mapped into memory (`record_writer.py`), so that what was lost,
-if both are killed, is counted.
+has handed over it holds until that is written, a tenth of a second: so where the process that
+writes is killed, another takes its place and gets it again. If both are, what was lost is counted.
 """
 
 from __future__ import annotations
