@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tfgrpo.evaluation import anytime_tests
-from tfgrpo.evaluation.paired_test import FEWEST, NEEDED, SPREAD, WORTH
+from tfgrpo.evaluation.anytime_tests import FEWEST, NEEDED, SPREAD, WORTH
 
 RESULTS = Path(__file__).parent / "RESULTS-proof.md"
 PAIRS = 768

@@ -117,8 +117,7 @@ def now(path: Path) -> list[float]:
 
 def before(path: Path) -> list[float]:
     """Returns the same from all attempts in one matrix."""
-    from tfgrpo.evaluation.credit import Observation, estimate_effects
-    from tfgrpo.evaluation.recorded_attempts import unit
+    from tfgrpo.evaluation.credit import Observation, estimate_effects, unit
     from tfgrpo.store import Store
 
     with Store.open(path) as store:

@@ -12,8 +12,7 @@ from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import dollars, print_figures
 from tfgrpo.cli.flags import FORCE, JSON, flag, option
 from tfgrpo.cli.help import SectionedCommand
-from tfgrpo.cli.start_context import RUN, App, Given, pass_given
-from tfgrpo.learn.next_commands import next_steps
+from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
 from tfgrpo.store.errors import StoreError
 from tfgrpo.wording import span, with_bounds
 from tfgrpo.workers.queue import queue_address
@@ -146,8 +145,9 @@ def _steps_done(store: Store, run: Run) -> int:
 
 def _tell(app: App, result: TrainResult) -> None:
     from tfgrpo.learn.best_version import best_tag, final_version
-    from tfgrpo.runs.own_estimate import gain_words, is_doubtful
+    from tfgrpo.learn.run import next_steps
     from tfgrpo.runs.run_issues import issue_counts
+    from tfgrpo.runs.step_records import gain_words, is_doubtful
 
     store, run = app.store, result.run
     done = _steps_done(store, run)

@@ -82,7 +82,7 @@ def test_simulated_proofs_end_as_those_of_the_product_do() -> None:
     import numpy as np
 
     from benchmarks import proof
-    from tfgrpo.evaluation.paired_test import judge
+    from tfgrpo.evaluation.anytime_tests import judge
 
     dice, verdicts, seen = np.random.default_rng(4), ("helps", "harms", "too small"), Counter[str]()
     for effect in (0.0, 0.2, 0.4, -0.3):

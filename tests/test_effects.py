@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfgrpo.evaluation.credit import Observation, estimate_effects
+from tfgrpo.evaluation.credit import Observation, RecordedAttempts, estimate_effects, unit
 from tfgrpo.evaluation.presence_effects import Credit
-from tfgrpo.evaluation.recorded_attempts import RecordedAttempts, unit
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store import Operation, Store
@@ -110,7 +109,7 @@ def observations(listed: list[tuple[RolloutRow, list[str]]]) -> list[Observation
 def test_sums_over_what_is_read_twice_are_what_matrices_of_all_attempts_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tfgrpo.evaluation.recorded_attempts.AT_ONCE", 7)
+    monkeypatch.setattr("tfgrpo.evaluation.credit.AT_ONCE", 7)
     with Store.init(tmp_path / "s.db", author="tests") as store:
         listed = recorded(store, random.Random(3))
         attempts = RecordedAttempts(store, store.tip("main"))

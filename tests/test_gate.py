@@ -30,9 +30,8 @@ from test_training_killed import Killings, outcome
 from tfgrpo.data import problems as datasets
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.evaluation import statistics
-from tfgrpo.evaluation.sealed_problems import seal
-from tfgrpo.learn.gate import Trial
-from tfgrpo.learn.gate_rule import GATE_RULES, passes
+from tfgrpo.learn.gate import GATE_RULES, Trial, passes
+from tfgrpo.runs.run_record import seal
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store import ROOT, Library, Store
 from tfgrpo.store.fsck import fsck

@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, problems
 from scripted import ScriptedEndpoint
 
-from tfgrpo.evaluation.figures_json import interval_object
+from tfgrpo.evaluation.statistics import interval_object
 
 TIMES = {"time", "since", "opened"}
 

@@ -20,9 +20,8 @@ from scripted import ScriptedEndpoint, teachable
 import tfgrpo
 from tfgrpo.cli.main import COMMANDS
 from tfgrpo.cli.main import tfgrpo as command
-from tfgrpo.evaluation.by_problem import paired_problems, pairs_of
-from tfgrpo.evaluation.comparison import recorded_pairs
-from tfgrpo.learn.next_commands import next_steps
+from tfgrpo.evaluation.comparison import paired_problems, pairs_of, recorded_pairs
+from tfgrpo.learn.run import next_steps
 from tfgrpo.project import open_project
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.rendering.experience_texts import example_text

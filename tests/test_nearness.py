@@ -14,8 +14,8 @@ import pytest
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.advantage import Effect, mean_effect
 from tfgrpo.learn.assign import CANDIDATES, tried
-from tfgrpo.learn.nearness import FEWEST, Nearness
-from tfgrpo.rendering.near_duplicates import NgramIndex
+from tfgrpo.learn.rivals import FEWEST, Nearness
+from tfgrpo.rendering.similarity_ngrams import NgramIndex
 from tfgrpo.store import Operation, Store
 
 KINDS = {

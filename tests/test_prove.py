@@ -17,7 +17,7 @@ from scripted import Reply, ScriptedEndpoint, stage, write_problems
 from store_helpers import fixed
 
 import tfgrpo
-from tfgrpo.evaluation.paired_test import FEWEST, NEEDED, judge
+from tfgrpo.evaluation.anytime_tests import FEWEST, NEEDED, judge
 from tfgrpo.learn.policies.trial import Attempt, recorded, results, verdicts
 from tfgrpo.runs.candidate_outcomes import candidates
 from tfgrpo.store import Store

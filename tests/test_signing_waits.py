@@ -16,7 +16,7 @@ from store_helpers import add
 
 from tfgrpo.hand_edits import Place, move_experiences
 from tfgrpo.improvement.proposals import Draftsman, accept, propose
-from tfgrpo.improvement.unused_experiences import propose_expiry
+from tfgrpo.improvement.regression import propose_expiry
 from tfgrpo.store import Operation, Store
 from tfgrpo.store import signing as signatures
 from tfgrpo.store.fsck import fsck

@@ -15,9 +15,8 @@ from ui_rig import Visitor, store_at
 
 import tfgrpo
 from tfgrpo.display.library_figures import credits_of
-from tfgrpo.evaluation.credit import credits
+from tfgrpo.evaluation.credit import credit_history, credit_points, credits
 from tfgrpo.evaluation.presence_effects import Credit
-from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.records import Version
 from tfgrpo.ui import shown_project

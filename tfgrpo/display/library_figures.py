@@ -76,7 +76,7 @@ def uses_of(store: Store, since: int) -> Mapping[str, int] | None:
 
 def effect_object(credit: Credit | None) -> dict[str, Any] | None:
     """An effect with its interval as JSON for programs."""
-    from tfgrpo.evaluation.figures_json import interval_object
+    from tfgrpo.evaluation.statistics import interval_object
 
     if credit is None:
         return None

@@ -88,7 +88,7 @@ def signature_objects(store: Store, version: Version) -> dict[str, Any]:
 
 def version_object(store: Store, version: Version, names: StandingNames) -> dict[str, Any]:
     """A version as JSON for programs."""
-    from tfgrpo.evaluation.figures_json import summary_object
+    from tfgrpo.evaluation.statistics import summary_object
 
     counts = store.counts(version)
     return {

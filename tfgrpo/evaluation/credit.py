@@ -9,17 +9,148 @@ it has at a version. Attempts that try a lesson at its own problem count for not
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.data.problems import KIND
-from tfgrpo.evaluation.presence_effects import Chunk, Credit, estimate
-from tfgrpo.evaluation.recorded_attempts import RecordedAttempts, unit
+from tfgrpo.evaluation.measured_runs import measures
+from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, estimate
+from tfgrpo.rollout.attempt import CONFIRMING
+from tfgrpo.store.activity.runs import RewardRow, Run
+from tfgrpo.store.canonical import digest
 from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Experience, Library, Version
 from tfgrpo.store.store import Store
+from tfgrpo.store.strange_values import text
+
+if TYPE_CHECKING:
+    from tfgrpo.evaluation.presence_effects import Places
+
+AT_ONCE = 2048
+"""Attempts that are laid out as a matrix together."""
+
+
+class RecordedStep(NamedTuple):
+    """A step (from 0) of a run with attempts that count, and the version they were drawn under."""
+
+    run: Run
+    step: int
+    version: int
+
+
+class RecordedAttempts:
+    """The attempts that the credit of a version's library is read from."""
+
+    def __init__(self, store: Store, version: Version) -> None:
+        self._store = store
+        names = {text(ancestor.meta.get("run")) for ancestor in first_parents(store, version)}
+        self._runs = [run for run in store.runs.all() if run.name in names and measures(run)]
+        self.steps: list[RecordedStep] = [
+            RecordedStep(run, step, version)
+            for run in self._runs
+            for step, version in store.runs.reward_steps(run, CONFIRMING, None)
+        ]
+        """The steps that there are attempts of, in the order in which they are read."""
+        units: dict[int, list[str]] = {}
+        for one in self.steps:
+            if one.version not in units:
+                library = store.library(store.version(one.version))
+                units[one.version] = [unit(experience) for experience in library]
+        self._ids = sorted({name for names in units.values() for name in names})
+        self._places = {name: place for place, name in enumerate(self._ids)}
+        self._columns = {version: self._columns_of(names) for version, names in units.items()}
+
+    def _columns_of(self, names: Sequence[str]) -> Places:
+        import numpy as np
+
+        return np.array([self._places[name] for name in names], dtype=np.intp)
+
+    def estimates(
+        self, ends: Sequence[int] = (), *, by: str = "", level: float = 0.95
+    ) -> dict[str, list[Estimate]]:
+        """The credits from the first so many of `steps`, for each of `ends`, ascending; without,
+        from all. With `by`, for each value of that entry of verdicts by itself."""
+        ends = ends or [len(self.steps)]
+        with self._store.port.reading():
+            return estimate(self._ids, lambda: self._read(ends, by), parts=len(ends), level=level)
+
+    def _read(self, ends: Sequence[int], by: str) -> Iterator[Chunk | LotEnd]:
+        """Yields attempts, step by step, and when the last of a version were there."""
+        parts: dict[tuple[str, int], int] = {}
+        over: dict[tuple[str, int], int] = {}
+        for number, one in enumerate(self.steps):
+            part = next((part for part, end in enumerate(ends) if number < end), None)
+            if part is not None:
+                parts.setdefault((one.run.uid, one.step), part)
+            over[one.run.uid, one.version] = one.step
+        for run in self._runs:
+            at_work: set[int] = set()
+            rows = self._store.runs.rewards(run, CONFIRMING, None, by)
+            for step, drawn in groupby(rows, key=lambda row: row.step):
+                for version in [v for v in at_work if over[run.uid, v] < step]:
+                    at_work.remove(version)
+                    yield LotEnd((run.uid, version))
+                part = parts.get((run.uid, step))
+                if part is None:
+                    continue
+                for version, some in groupby(drawn, key=lambda row: row.version):
+                    at_work.add(version)
+                    while batch := list(islice(some, AT_ONCE)):
+                        yield from self._chunks((run.uid, version), batch, part, bool(by))
+            for version in at_work:
+                yield LotEnd((run.uid, version))
+
+    def _chunks(
+        self, lot: tuple[str, int], rows: Sequence[RewardRow], part: int, apart: bool
+    ) -> Iterator[Chunk]:
+        columns = self._columns[lot[1]]
+        places = {
+            self._ids[column].rpartition("@")[0]: n for n, column in enumerate(columns.tolist())
+        }
+        if not apart:
+            yield _chunk("", part, lot, columns, places, rows)
+            return
+        groups: dict[str, list[RewardRow]] = {}
+        for row in rows:
+            if row.kind:
+                groups.setdefault(row.kind, []).append(row)
+        for group, some in groups.items():
+            yield _chunk(group, part, lot, columns, places, some)
+
+
+def _chunk(
+    group: str,
+    part: int,
+    lot: tuple[str, int],
+    columns: Places,
+    places: Mapping[str, int],
+    rows: Sequence[RewardRow],
+) -> Chunk:
+    import numpy as np
+
+    present = np.ones((len(rows), len(columns)))
+    at: list[int] = []
+    absent: list[int] = []
+    for number, row in enumerate(rows):
+        if row.without is not None:
+            ids: Iterable[str] = json.loads(row.without)
+            out = [places[id] for id in ids if id in places]
+            absent += out
+            at += [number] * len(out)
+    present[at, absent] = 0.0
+    problems = [row.problem for row in rows]
+    known = np.full(len(columns), float(len(rows)))
+    rewards = np.array([row.reward for row in rows])
+    return Chunk(group, part, lot, columns, present, known, problems, problems, rewards)
+
+
+def unit(experience: Experience) -> str:
+    """What is credited: an experience with its text, on whichever branch."""
+    return f"{experience.id}@{digest([experience.text])[:8].hex()}"
 
 
 class Observation(NamedTuple):
@@ -108,3 +239,88 @@ def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95
         np.array([one.reward for one in observations]),
     )
     return estimate(ids, lambda: [whole], level=level)[""][-1].credits
+
+
+MOST = 16
+"""Moments that are looked at; of a longer history as many, evenly spread, and the last."""
+
+
+class CreditMoment(NamedTuple):
+    """What was known after a step (from 1; None: by now) with the library of `version`."""
+
+    run: str
+    step: int | None
+    version: int
+    library: Library
+    credits: Mapping[str, Credit]
+
+
+class CreditPoint(NamedTuple):
+    """An experience's credit at a moment, None where nothing was known of it with that text."""
+
+    name: str
+    credit: Credit | None
+
+
+def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple[CreditMoment, ...]:
+    """What was known of every experience after each step that measured some, oldest first."""
+    if not any(measures(run) for run in store.runs.all()):
+        return ()
+    recorded = RecordedAttempts(store, version)
+    ends = _spread(_step_ends(recorded.steps), most)
+    if not ends:
+        return ()
+    estimates = recorded.estimates(ends).get("", [])
+    moments = []
+    for end, known in zip(ends, estimates, strict=False):
+        last = recorded.steps[end - 1]
+        library = store.library(store.version(last.version))
+        credits = _by_experience(library, known.credits)
+        moments.append(CreditMoment(last.run.name, last.step + 1, last.version, library, credits))
+    if estimates:
+        library = store.library(version)
+        credits = _by_experience(library, estimates[-1].credits)
+        moments.append(CreditMoment("", None, version.number, library, credits))
+    return tuple(moments)
+
+
+def credit_points(moments: Sequence[CreditMoment], id: str) -> list[CreditPoint]:
+    """One experience's credit over time, with a point of nothing known where it got other words;
+    the last moment counts only if it tells more than the step before."""
+    points: list[CreditPoint] = []
+    before: str | None = None
+    for moment in moments:
+        there = moment.library.by_id.get(id)
+        if there is None:
+            if before is not None and moment.step is not None:
+                points.append(CreditPoint(_name(moment), None))
+            continue
+        now = unit(there)
+        if before not in (None, now):
+            points.append(CreditPoint(f"v{moment.version}, other words", None))
+        if moment.step is not None:
+            points.append(CreditPoint(_name(moment), moment.credits.get(id)))
+        before = now
+    return points
+
+
+def _name(moment: CreditMoment) -> str:
+    return f"v{moment.version}, step {moment.step}"
+
+
+def _by_experience(library: Library, credits: Sequence[Credit]) -> dict[str, Credit]:
+    known = {one.experience: one for one in credits}
+    units = {e.id: unit(e) for e in library}
+    return {id: known[name] for id, name in units.items() if name in known}
+
+
+def _step_ends(steps: Sequence[RecordedStep]) -> list[int]:
+    """Where each step is over, of which each version has a place of its own."""
+    of = [(one.run.uid, one.step) for one in steps]
+    return [n for n in range(1, len(of) + 1) if n == len(of) or of[n] != of[n - 1]]
+
+
+def _spread(ends: Sequence[int], most: int) -> list[int]:
+    if len(ends) <= most:
+        return list(ends)
+    return [ends[round((k + 1) * len(ends) / most) - 1] for k in range(most)]

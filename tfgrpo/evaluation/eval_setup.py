@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tfgrpo.connect import named_models
 from tfgrpo.costs.prices import ModelPrices
@@ -205,3 +206,17 @@ async def score(
     scores = read_scores(store, plan.versions, plan.task)
     on_progress(ScoresReady(scores))
     return scores
+
+
+T = TypeVar("T")
+
+
+async def apart(store: Store, work: Callable[[Store], T]) -> T:
+    """What work comes to in a thread, given the store opened there: checking the problems of a
+    run or an evaluation asks an event loop of its own, and a store belongs to one thread."""
+
+    def opened() -> T:
+        with Store.open(store.path, author=store.author) as there:
+            return work(there)
+
+    return await asyncio.to_thread(opened)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.evaluation.comparison import unscored_words
-from tfgrpo.evaluation.figures_json import (
+from tfgrpo.evaluation.scoring import EvalTask, difference
+from tfgrpo.evaluation.statistics import (
+    Difference,
     conditions_words,
     interval_object,
     summary_object,
     verdict_words,
 )
-from tfgrpo.evaluation.scoring import EvalTask, difference
-from tfgrpo.evaluation.statistics import Difference
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation, Score
 from tfgrpo.store.records import Version
@@ -164,3 +164,38 @@ def _cells(one: LibraryScores, ks: Sequence[str]) -> Iterator[str]:
     yield f"{mean:.3f}" if low is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
     yield from (f"{summary['pass'][k][0]:.3f}" for k in ks)
     yield f"{summary['maj'][0]:.3f}"
+
+
+class CurveScore(NamedTuple):
+    """A version's (mean reward, low, high), with a 95 % interval or None as bounds."""
+
+    version: Version
+    mean: tuple[float, float | None, float | None]
+
+
+class ScoreCurve(NamedTuple):
+    """Versions that were scored under the same conditions, in their order."""
+
+    dataset: str
+    samples: int
+    digest: str
+    points: tuple[CurveScore, ...]
+
+
+def score_curves(store: Store, versions: Sequence[Version]) -> list[ScoreCurve]:
+    """A curve for each set of conditions that two or more of the versions were evaluated under."""
+    if not store.port.storage.evaluated():
+        return []
+    curves: dict[str, tuple[str, int, list[CurveScore]]] = {}
+    for version in versions:
+        for one in store.runs.evaluations(version.number):
+            mean = [*one.summary.get("mean", ())][:3]
+            if len(mean) == 3:
+                samples = int(one.summary.get("samples", 0))
+                _, _, points = curves.setdefault(one.digest, (one.dataset, samples, []))
+                points.append(CurveScore(version, (mean[0], mean[1], mean[2])))
+    return [
+        ScoreCurve(dataset, samples, digest, tuple(points))
+        for digest, (dataset, samples, points) in curves.items()
+        if len(points) > 1
+    ]

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import digest as dataset_digest
-from tfgrpo.evaluation.eval_setup import EvalPlan, plan_evaluation
+from tfgrpo.evaluation.eval_setup import EvalPlan, apart, plan_evaluation
 from tfgrpo.evaluation.scoring import EvalProgress, evaluate, rewards
 from tfgrpo.improvement import improvement_record
 from tfgrpo.improvement.collection import (
@@ -39,7 +39,6 @@ from tfgrpo.improvement.proposals import (
     effect_of,
     propose,
 )
-from tfgrpo.improvement.store_in_thread import apart
 from tfgrpo.learn.best_version import final_version
 from tfgrpo.learn.run import run_to_end
 from tfgrpo.learn.run_estimate import RunEstimate, estimate_run

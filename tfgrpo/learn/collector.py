@@ -7,14 +7,17 @@ when each begins, and when nothing can be learned. The attempts of one group are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import Domain
 from tfgrpo.learn import nothing_to_learn
 from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
+from tfgrpo.learn.reflection import Advantage
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import NothingToLearn, WarningNotice
@@ -255,3 +258,53 @@ def _check_failures(rollouts: Sequence[Rollout], which: str) -> None:
             hint="nothing was learned; check --max-tokens, --task-timeout and the model, "
             "or the code of the agent or domain",
         )
+
+
+Contrast: TypeAlias = Callable[[int, Sequence[Awaitable[Group]]], Awaitable[Advantage | None]]
+"""From a place in the batch, and its groups as they become whole, to what that place's teaches; it
+waits for those that it looks at."""
+
+
+async def contrasted(
+    parts: RunParts,
+    collector: Collector,
+    batch: Batch,
+    contrast: Contrast,
+) -> tuple[list[Group], list[Advantage]]:
+    """Returns a batch's groups, and what `contrast` makes of each, in the order of the batch.
+
+    A group that teaches nothing is a contrast of None, and left out. Raises what the collector and
+    `contrast` raise.
+    """
+    progress, loop = parts.progress, asyncio.get_running_loop()
+    arrivals: list[asyncio.Future[Group]] = [loop.create_future() for _ in batch.problems]
+    overlapping = not parts.reflector.endpoint.model.startswith(LOCAL)
+
+    def arrive(place: int, group: Group) -> None:
+        if not arrivals[place].done():  # whoever waits for it may have been ended by an error
+            arrivals[place].set_result(group)
+
+    async def collect() -> list[Group]:
+        groups = await collector.groups(batch, arrive if overlapping else None)
+        progress.enter("reflection")
+        progress.announce()
+        return groups
+
+    async def one(place: int) -> Advantage | None:
+        advantage = await contrast(place, arrivals)
+        if advantage is not None:
+            progress.reflected += 1
+            progress.lessons += len(advantage.lessons)
+            progress.announce()
+        return advantage
+
+    places = range(len(batch.problems))
+    if overlapping:
+        both: list[Any] = await gather_all([collect(), gather_all(map(one, places))])
+        groups, advantages = both
+    else:
+        groups = await collect()
+        for place, group in enumerate(groups):
+            arrive(place, group)
+        advantages = await gather_all(map(one, places))
+    return groups, [advantage for advantage in advantages if advantage is not None]

@@ -16,19 +16,45 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from tfgrpo.data import problems
 from tfgrpo.evaluation import scoring, statistics
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
 from tfgrpo.evaluation.statistics import Difference
-from tfgrpo.learn.gate_rule import passes
 from tfgrpo.learn.library_draft import Draft
 from tfgrpo.session import Session
 from tfgrpo.settings import GateRule, TrainSettings
 from tfgrpo.store.activity.runs import Run, Score
 from tfgrpo.store.records import Json, Library, Operation, Version
 from tfgrpo.store.store import Store
+
+GATE_RULES: tuple[GateRule, ...] = get_args(GateRule)
+ROUNDING = 1e-9
+"""Where one problem alone differs, its mean is one standard error, give or take the last digit."""
+
+
+def passes(rule: GateRule, mean: float, error: float, quantile: float) -> bool:
+    """Returns whether an effect passes a rule.
+
+    `mean` is the effect in reward, `error` its standard error (infinite where it is not known),
+    `quantile` how many standard errors a 95 % interval reaches. Works elementwise on arrays.
+
+    - one-se: better by more than one standard error;
+    - above-zero: better at all;
+    - significant: the interval lies above zero;
+    - not-worse: the interval does not lie below zero.
+    """
+    match rule:
+        case "one-se":
+            return mean > error + ROUNDING
+        case "above-zero":
+            return mean > ROUNDING
+        case "significant":
+            return mean > quantile * error + ROUNDING
+        case "not-worse":
+            return mean >= -quantile * error - ROUNDING
+
 
 Verdict: TypeAlias = Literal["accepted", "rejected"]
 

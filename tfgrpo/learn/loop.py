@@ -28,20 +28,17 @@ from tfgrpo.evaluation.scoring import EvalProgress, EvalTask
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.gate import Gate, Trial, side_branch
 from tfgrpo.learn.groups import Makers, RunParts
-from tfgrpo.learn.library_draft import split_fitting
-from tfgrpo.learn.policies.protocol import Learned, Step
-from tfgrpo.learn.policies.registry import find_policy
+from tfgrpo.learn.library_draft import split_fitting, still_apply
+from tfgrpo.learn.policies.protocol import Learned, Step, find_policy
 from tfgrpo.learn.pool import append_to_pool
 from tfgrpo.learn.progress import Progress
-from tfgrpo.learn.rebase import still_apply
 from tfgrpo.learn.reflection import Reflection, StepOrigin, manner_of
 from tfgrpo.notices import OnProgress, StepFinished, ignore
 from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
-from tfgrpo.runs.gate_words import read_gate
-from tfgrpo.runs.own_estimate import GAIN, gain_record
 from tfgrpo.runs.run_problems import RunProblems
+from tfgrpo.runs.step_records import GAIN, gain_record, read_gate
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run

@@ -1,27 +1,30 @@
 """What the attempts of a run say of each candidate and experience so far.
 
-Where an experience belongs (`nearness.py`) and elsewhere it may do different things, so these are
+Where an experience belongs (`rivals.py`) and elsewhere it may do different things, so these are
 two effects. A candidate is tried where it belongs. What is in force is shown everywhere, and what
 counts there is the mean of the two, by the shares of problems.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
 
 from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.advantage import Advantages, Effect, Observation, mean_effect
 from tfgrpo.learn.assign import EXAMPLES, everywhere, factors, texts_of, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted
-from tfgrpo.learn.decide import Rule
+from tfgrpo.learn.decide import Rule, figures
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.nearness import Nearness
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
-from tfgrpo.learn.rivals import Rivals, of_name, replaced
+from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
+from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.rollout.attempt import CONFIRMING, Group
+from tfgrpo.runs.candidate_outcomes import Candidate, candidates
 from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.history.evidence import Measured, evidence_of, read_evidence
 from tfgrpo.store.store import Store
 
 ELSEWHERE = " elsewhere"
@@ -143,3 +146,45 @@ def _observed(
 def _elsewhere(name: str) -> str:
     """Returns what the effect of a factor is called at problems that it does not belong to."""
     return name + ELSEWHERE
+
+
+class OnProbation:
+    """The candidates of one run with what they are measured to do: each step is read once, whoever
+    many look on. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._advantages, self._read = Advantages(), set[int]()
+        self._seen: tuple[object, ...] | None = None
+        self._listed: list[Candidate] = []
+
+    def candidates(self, store: Store, run: Run, steps: Collection[int]) -> list[Candidate]:
+        """Returns the candidates of a run, the last decided first. `steps` are those that are done,
+        from 0."""
+        with self._lock:
+            seen = (store.port.names.last_move(), len(steps))
+            if seen != self._seen:
+                self._listed, self._seen = self._measured(store, run, steps), seen
+            return self._listed
+
+    def _measured(self, store: Store, run: Run, steps: Collection[int]) -> list[Candidate]:
+        listed = candidates(store, run)
+        waiting = [one.experience for one in listed if one.state == "on probation"]
+        proposed = [evidence_of(store.history(id)[0]).step for id in waiting]
+        first = min((-1 if step is None else step for step in proposed), default=None)
+        if first is None:
+            return listed
+        for step in sorted(set(steps) - self._read):
+            if step > first:  # before that none of them was there
+                self._advantages.add(recorded(store, run, step, lambda *_: True))
+                self._read.add(step)
+        known: dict[str, Measured | None] = {
+            of_name(name): read_evidence(figures(effect)).measured
+            for name, effect in self._advantages.effects().items()  # of two wordings the later one
+        }
+        return [
+            one._replace(measured=known.get(EXAMPLES if is_example(one.text) else one.experience))
+            if one.state == "on probation"
+            else one
+            for one in listed
+        ]

@@ -15,12 +15,12 @@ from collections.abc import Awaitable, Sequence
 from pydantic import BaseModel
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.learn.contrast import Contrast
+from tfgrpo.learn.collector import Contrast
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.lesson_check import LETTERS
 from tfgrpo.learn.parting import parted
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.reflection import (
+    LETTERS,
     MOST_WORDS,
     UNKNOWN,
     Advantage,

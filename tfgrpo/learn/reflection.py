@@ -8,6 +8,7 @@ in the light of the ground truth and the library, which gives lessons, not yet o
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple, TypeVar
@@ -17,7 +18,6 @@ from pydantic import BaseModel, Field
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.base import sample_seed
-from tfgrpo.learn.lesson_check import LETTERS, TextCheck
 from tfgrpo.learn.parting import is_parted
 from tfgrpo.model import structured_answers
 from tfgrpo.model.client import CallPath, Calls
@@ -28,6 +28,66 @@ from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rollout.attempt import Group, Rollout
 from tfgrpo.settings import PAPER, TrainSettings
 from tfgrpo.store.records import Json, Library
+
+TELLING = 8
+"""Characters from which on an answer that stands in a text is no chance find."""
+LETTERS = 16
+"""Characters for each word that a text may have: some scripts part no words."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextCheck:
+    """The check of texts that were learned from `problems`.
+
+    With `shared_answers` a text may name the answer, which is one of few, as a label is.
+    `max_words` is the most words, or sixteen times as many characters; None for no limit.
+    """
+
+    problems: tuple[Problem, ...] = ()
+    shared_answers: bool = False
+    max_words: int | None = None
+
+    def accepted(self, text: str) -> str:
+        """Returns a text in one line. Raises ValueError with what is wrong with it."""
+        text = " ".join(text.split())
+        if wrong := self(text):
+            raise ValueError(wrong)
+        return text
+
+    def __call__(self, text: str) -> str | None:
+        """Returns what is wrong with a text, or None."""
+        most = self.max_words
+        if most is not None and is_long(text, most):
+            return f"the text is too long: {most} words are the most"
+        if not self.shared_answers and any(leaks(text, problem) for problem in self.problems):
+            return "it gives away the answer of its problem"
+        return None
+
+
+def is_long(text: str, most: int) -> bool:
+    """Returns whether a text has more than so many words, or sixteen times as many characters."""
+    return len(text.split()) > most or len(text) > LETTERS * most
+
+
+def leaks(text: str, problem: Problem) -> bool:
+    """Returns whether a text is an answer of a problem, or holds one of some length."""
+    text = folded(text)
+    answers = (folded(answer) for answer in problem.ground_truths)
+    return any(
+        answer and (answer == text or (len(answer) >= TELLING and answer in text))
+        for answer in answers
+    )
+
+
+def folded(text: str) -> str:
+    """Returns a text as it is compared: in one Unicode form, one case, and with single spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def right_answers(problem: Problem) -> tuple[str, ...]:
+    """Returns the answers of a problem that are right; none where they are unknown."""
+    return tuple(answer for answer in problem.ground_truths if answer.strip())
+
 
 T = TypeVar("T", bound=BaseModel)
 SUMMARY_TOKENS = 400

@@ -14,7 +14,6 @@ from tfgrpo.costs.accounts import Total, costs, total
 from tfgrpo.evaluation.comparison import Comparison, compared
 from tfgrpo.evaluation.scores import Scores, read_scores
 from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
-from tfgrpo.evaluation.sealed_problems import unseal
 from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
@@ -29,11 +28,13 @@ from tfgrpo.notices import (
     WarningNotice,
     ignore,
 )
+from tfgrpo.rendering.render import examples_of
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
-from tfgrpo.runs.own_estimate import gain_words, recorded_gain
 from tfgrpo.runs.run_issues import nothing_learned, report
+from tfgrpo.runs.run_record import unseal
 from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.runs.step_records import gain_words, recorded_gain
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget
@@ -41,11 +42,11 @@ from tfgrpo.store.address import is_address
 from tfgrpo.store.errors import InvalidOperation, StoreError
 from tfgrpo.store.records import Library, Version
 from tfgrpo.store.store import Store
+from tfgrpo.wording import sampled
 
 if TYPE_CHECKING:
     from tfgrpo.project import Project
     from tfgrpo.runs.run_issues import RunReport
-
 
 HandOut: TypeAlias = Callable[[RunParts, Makers], Makers]
 """From a run's parts, and who makes groups in this process, to who makes them instead."""
@@ -341,3 +342,44 @@ async def _compare_at_end(
     progress = EvalProgress.announced(on_progress)
     await evaluate(session, versions, task, run=ready.run, progress=progress)
     on_progress(ScoresReady(read_scores(store, versions, task)))
+
+
+def next_steps(result: TrainResult) -> Iterator[str]:
+    """Yields what to do next, the most telling first, each with the command that does it."""
+    run, branch = result.run.name, result.run.branch
+    attempts = f"`tfgrpo rollouts {run} --failed` shows the attempts that went wrong, and why"
+    if result.nothing_learned is not None or not len(result.library):
+        yield attempts
+        return
+    comparison = result.comparison
+    if comparison is None:
+        yield (
+            "does it help? `tfgrpo compare HELDOUT` tells, on problems that were not trained on; "
+            "--heldout does at the end of a run"
+        )
+        yield f"`tfgrpo blame {branch}` shows what taught each experience"
+        return
+    samples = int(comparison.conditions["samples"])
+    pair = f"`tfgrpo rollouts --eval {branch} --against v{comparison.control.number}`"
+    if comparison.verdict == "better" and examples_of(result.library):
+        yield (
+            f"it helps: `tfgrpo proxy --library {branch}` puts it into an application's requests, "
+            "`tfgrpo.library()` in Python into your prompts: examples as turns, as they were tried"
+        )
+    elif comparison.verdict == "better":
+        yield (
+            f"it helps: `tfgrpo export {branch} --format prompt -o prompt.txt` writes it for your "
+            "prompts, `tfgrpo.library()` reads it from Python"
+        )
+    elif comparison.verdict == "worse":
+        yield f"it hurts: {pair} shows where; `tfgrpo reset {run}/step_0` goes back, on record"
+        yield attempts
+        return
+    else:
+        needed = comparison.difference.problems_needed
+        many = f"about {sampled(needed, samples)}" if needed else "more problems"
+        yield (
+            f"not decided: {many} would decide; `tfgrpo compare MORE` scores it on them, and "
+            "`tfgrpo power` counts them for other numbers of samples"
+        )
+    yield f"{pair} shows which problems it won and lost"

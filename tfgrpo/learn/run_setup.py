@@ -17,8 +17,7 @@ from tfgrpo.data import datasets
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.registry import with_data
 from tfgrpo.learn.fitted_defaults import fit
-from tfgrpo.learn.policies.protocol import Policy
-from tfgrpo.learn.policies.registry import find_policy
+from tfgrpo.learn.policies.protocol import Policy, find_policy
 from tfgrpo.model import budget as budgets
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.fleet import ListedEndpoint

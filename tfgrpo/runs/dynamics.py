@@ -7,7 +7,7 @@ from html import escape
 from typing import NamedTuple
 
 from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.runs.step_stats import step_of, step_stats
+from tfgrpo.runs.step_records import step_of, step_stats
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import OPS
 from tfgrpo.store.store import Store

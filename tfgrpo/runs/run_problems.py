@@ -14,7 +14,7 @@ from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.registry import with_data
 from tfgrpo.domains.verifier import verifiable
-from tfgrpo.evaluation import sealed_problems as sealed
+from tfgrpo.runs.run_record import looks
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import SettingsError
@@ -151,7 +151,7 @@ def _check_sealed(store: Store, name: str, loaded: RunProblems) -> Sequence[str]
             f"{name} is sealed, and used for something else too",
             hint="sealed problems are for the end alone",
         )
-    times = len(sealed.looks(store, digest))
+    times = len(looks(store, digest))
     if not times:
         return []
     count = "one library was" if times == 1 else f"{times} libraries were"

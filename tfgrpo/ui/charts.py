@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from tfgrpo.runs.credit_history import CreditPoint
+from tfgrpo.evaluation.credit import CreditPoint
 from tfgrpo.runs.run_status import RunFigures, StepFigures
 
 WIDTH, HEIGHT = 320.0, 120.0

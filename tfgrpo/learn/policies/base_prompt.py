@@ -24,7 +24,6 @@ from tfgrpo.learn.candidates import DECLINED, NEEDED
 from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.decide import Rule
 from tfgrpo.learn.groups import RunParts
-from tfgrpo.learn.lesson_check import TextCheck
 from tfgrpo.learn.policies.probation import Probation
 from tfgrpo.learn.policies.protocol import Learned, Refusal, Step
 from tfgrpo.learn.pool import Pool, open_pool
@@ -33,6 +32,7 @@ from tfgrpo.learn.reflection import (
     UNKNOWN,
     Failure,
     Question,
+    TextCheck,
     listed_attempts,
     summarise,
 )

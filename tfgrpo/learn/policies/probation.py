@@ -19,8 +19,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tfgrpo.learn.candidates import Proposals, free_places
-from tfgrpo.learn.collector import Batch, Collector
-from tfgrpo.learn.contrast import contrasted
+from tfgrpo.learn.collector import Batch, Collector, contrasted
 from tfgrpo.learn.decide import ByChance, Rule, Settling, settle, without_rivals
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.measure import Measurement

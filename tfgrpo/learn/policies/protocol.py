@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, Protocol
 
 from tfgrpo.data.problems import Problem
@@ -18,6 +20,8 @@ from tfgrpo.learn.collector import Collector
 from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.reflection import Advantage, Failure, Lesson, StepOrigin
 from tfgrpo.rollout.attempt import Group
+from tfgrpo.settings import BASE_PROMPT, PAPER, PROBATION, TRIAL
+from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.records import Library, Operation, Version
 
 
@@ -89,3 +93,37 @@ def evidence_of(lesson: Lesson, calls: tuple[str, ...] = ()) -> dict[str, Any]:
         "rollouts": [[rollout.sample, rollout.reward] for rollout in group.rollouts],
         "calls": [key[:16] for key in (*lesson.calls, *calls)],
     }
+
+
+GROUP = "tfgrpo.policies"
+BUILT_IN = {
+    PROBATION: "tfgrpo.learn.policies.probation:Probation",
+    BASE_PROMPT: "tfgrpo.learn.policies.base_prompt:BasePrompt",
+    PAPER: "tfgrpo.learn.policies.paper:Published",
+    TRIAL: "tfgrpo.learn.policies.trial:Trial",
+}
+
+
+def find_policy(name: str) -> type[Policy]:
+    """Returns a policy by its name: ours, `module:Class`, or an installed one.
+
+    Raises SettingsError for one that there is not, and for what is none.
+    """
+    there = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
+    if ":" not in name and name not in there:
+        near = get_close_matches(name, there, n=1)
+        raise SettingsError(
+            f"there is no policy {name!r}" + (f"; did you mean {near[0]}?" if near else ""),
+            hint=f"there is {', '.join(there)}, or write module:Class",
+        )
+    place = there.get(name, name)
+    try:
+        policy: object = EntryPoint(name, place, GROUP).load()
+    except Exception as error:  # whatever a module of somebody else's does
+        raise SettingsError(
+            f"cannot load the policy {name}: {type(error).__name__}: {error}",
+            hint="write module:Class, importable from the current folder",
+        ) from None
+    if not (isinstance(policy, type) and callable(getattr(policy, "learn", None))):
+        raise SettingsError(f"{name} is no policy", hint="docs/extending.md says what one has")
+    return policy

@@ -6,8 +6,8 @@ the run's base has not are its candidates (`learn/pool.py`). A text that a side 
 and stands in the place of what it was (`learn/rivals.py`). They are assigned as those of a learner
 (`learn/assign.py`), and every attempt is on record with what belonged to its problem and what it
 was shown. A run with one version on trial ends as soon as all is decided
-(`evaluation/paired_test.py`), and problems to which only decided things belong are passed over. One
-with two makes all its attempts.
+(`evaluation/anytime_tests.py`), and problems to which only decided things belong are passed over.
+One with two makes all its attempts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from tfgrpo.evaluation.paired_test import Judged, judge
+from tfgrpo.evaluation.anytime_tests import Judged, judge
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
 from tfgrpo.learn.assign import fitting
 from tfgrpo.learn.collector import Batch, Collector

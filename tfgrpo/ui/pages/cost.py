@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.costs.accounts import Total
-from tfgrpo.costs.report import cost_by_day, cost_report
+from tfgrpo.costs.accounts import Total, cost_by_day, cost_report
 from tfgrpo.ui.charts import CurvePoint, chart, short
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.shown_project import project_of

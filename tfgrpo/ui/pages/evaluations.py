@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
 from tfgrpo import wording
-from tfgrpo.evaluation.by_problem import ProblemPair
-from tfgrpo.evaluation.comparison import compared
-from tfgrpo.evaluation.figures_json import conditions_words, verdict_words
+from tfgrpo.evaluation.comparison import ProblemPair, compared
+from tfgrpo.evaluation.statistics import conditions_words, verdict_words
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.pages.attempts import evaluation_group, evaluation_of, of_evaluation
 from tfgrpo.ui.sortable_tables import Column, Table, file_of, table

@@ -9,10 +9,10 @@ from starlette.responses import PlainTextResponse, Response
 
 from tfgrpo.display.event_lines import ShownEvent, life_of
 from tfgrpo.display.library_figures import known_experiences
+from tfgrpo.evaluation.credit import credit_history, credit_points
 from tfgrpo.evaluation.measured_runs import measures
 from tfgrpo.evaluation.presence_effects import Credit
 from tfgrpo.redaction import redact_everywhere, remaining
-from tfgrpo.runs.credit_history import credit_history, credit_points
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.history.evidence import evidence_of
 from tfgrpo.store.records import Version

@@ -1,12 +1,41 @@
-"""What a gate's record says, in words: for the log and the screen."""
+"""What a run's versions have on record of their steps, read as far as it can be, for they may be a
+stranger's: figures, what the gate did, and what the run gains by its own attempts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.store.records import Version
+from tfgrpo.runs.run_versions import versions_of
+from tfgrpo.store.activity.runs import Run
+from tfgrpo.store.records import Json, Version
+from tfgrpo.store.store import Store
 from tfgrpo.store.strange_values import listed, mapping, number, text, whole
-from tfgrpo.wording import sampled, with_bounds
+from tfgrpo.wording import plural, sampled, with_bounds
+
+if TYPE_CHECKING:
+    from tfgrpo.evaluation.statistics import Estimate
+
+
+class StepStats(NamedTuple):
+    """The mean reward of a step, its groups, the mixed ones of them, and its attempts."""
+
+    reward: float | None
+    groups: int | None
+    mixed: int | None
+    attempts: int | None
+
+
+def step_stats(version: Version) -> StepStats:
+    """The figures of a version's step."""
+    given = mapping(version.meta.get("stats"))
+    counts = (whole(given.get(name)) for name in ("problems", "mixed", "rollouts"))
+    return StepStats(number(given.get("mean_reward")), *counts)
+
+
+def step_of(version: Version) -> int:
+    """The number of a version's step, from 0."""
+    return whole(version.meta.get("step")) or 0
 
 
 class GateFigures(NamedTuple):
@@ -81,3 +110,40 @@ def read_gate(gate: object) -> GateRecord | None:
         (needed, samples) if needed and samples else None,
         text(given.get("candidate")),
     )
+
+
+GAIN = "gain"
+"""In the meta of a run's last version: what the run gains over what it began with."""
+
+
+def gain_record(gain: Estimate) -> Json:
+    """A gain as it stands in a version's record."""
+    return {"gain": list(gain.recorded), "problems": gain.problems}
+
+
+def recorded_gain(store: Store, run: Run) -> Estimate | None:
+    """The gain that a run has on record; None for one that measures nothing, or is at work."""
+    from tfgrpo.evaluation.statistics import Estimate
+
+    versions = versions_of(store, run)
+    record = versions[-1].meta.get(GAIN) if versions else None
+    given = mapping(record)
+    figures, problems = listed(given.get("gain")), whole(given.get("problems"))
+    mean, low, high = (number(one) for one in figures) if len(figures) == 3 else (None,) * 3
+    if mean is None or problems is None:
+        return None
+    bounds = (-math.inf if low is None else low, math.inf if high is None else high)
+    return Estimate(mean, *bounds, problems)
+
+
+def gain_words(gain: Estimate) -> str:
+    """A gain in a line; the line warns where nothing was shown to be gained."""
+    figures = with_bounds(*gain[:3])
+    base = "over the library that it began with, cross-fitted on its own attempts at"
+    words = f"the run gains {figures} {base} {plural(gain.problems, 'problem')}"
+    return f"warning: not shown to help: {words}" if is_doubtful(gain) else words
+
+
+def is_doubtful(gain: Estimate) -> bool:
+    """Whether a run may have gained nothing: its mean is no gain, or its whole interval a loss."""
+    return gain.mean <= 0 or gain.high < 0
