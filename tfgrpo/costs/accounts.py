@@ -23,9 +23,9 @@ class Dollars:
         self._table = table
         self._known: dict[tuple[str, str], prices.Price | None] = {}
 
-    def of(self, call: PricedCalls) -> float | None:
-        """What a call cost, in US dollars; None where that is not known. One that failed without
-        a word of tokens cost nothing. Raises PriceInvalid."""
+    def of(self, call: CallRecord | MeasuredCall) -> float | None:
+        """What a call cost, in US dollars; None where that is not known. One that failed without a
+        word of tokens cost nothing. Raises PriceInvalid."""
         if call.prompt_tokens is None and call.completion_tokens is None:
             return 0.0 if call.status >= 400 and call.status < 499 else None
         if call.model is None or call.provider is None:
@@ -84,8 +84,8 @@ class Total:
 def costs(
     store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> list[Cost]:
-    """What a run, or everything in the store, has cost, in the order of the calls, with [prices]
-    as `overrides` and the address of models that no run names. Raises PriceInvalid."""
+    """What a run, or everything in the store, has cost, in the order of the calls, with [prices] as
+    `overrides` and the address of models that no run names. Raises PriceInvalid."""
     pricing = Pricing(store, overrides, base_url)
     by_kind = [pricing.cost(spent) for spent in store.runs.spent(run)]
     runs = [run] if run is not None else store.runs.all()
@@ -112,7 +112,6 @@ def _kind(cost: Cost) -> tuple[Hashable, ...]:
 
 
 def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
-    """A cost with the prices of the endpoints that have answered its `parts`."""
     if not parts:
         return cost
     dollars = [part.dollars for part in parts]

@@ -49,8 +49,8 @@ FREE = Price(0.0, 0.0)
 
 def find(model: str, base_url: str | None, prices: Mapping[str, Any]) -> Price | None:
     """What a model costs at an address (None: the client's default): nothing if local, None if
-    unknown. `prices` is `"name or address" = {prompt = 0.27, completion = 1.10, cached = 0.07}`
-    in US dollars for a million tokens. Raises PriceInvalid."""
+    unknown. `prices` is `"name or address" = {prompt = 0.27, completion = 1.10, cached = 0.07}` in
+    US dollars for a million tokens. Raises PriceInvalid."""
     if model.startswith((LOCAL, TOOL)):
         return FREE
     named = base_url if base_url is not None and base_url in prices else model

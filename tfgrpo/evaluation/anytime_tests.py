@@ -70,8 +70,8 @@ PRIOR = 200.0
 
 
 class Blocks(NamedTuple):
-    """Values in blocks, each with its control's and then its candidate's. `values` may have axes
-    of experiments before its last; `sizes` has control's and candidate's numbers by rows."""
+    """Values in blocks, each with its control's and then its candidate's. `values` may have axes of
+    experiments before its last; `sizes` has control's and candidate's numbers by rows."""
 
     values: Floats
     candidate: NDArray[numpy.bool_]
@@ -99,9 +99,9 @@ class Outcome(NamedTuple):
 
 
 def blocks_of(outcomes: Iterable[Outcome]) -> Blocks:
-    """Returns outcomes, in the order in which they became known, in blocks; what is over waits for
-    its block, as long as its arm is not too far ahead. Blocks depend on arms and sizes alone, never
-    on a value, and one that is whole stays as it is whatever comes later."""
+    """Outcomes, in the order in which they became known, in blocks; what is over waits for its
+    block, as long as its arm is not too far ahead. Blocks depend on arms and sizes alone, never on
+    a value, and one that is whole stays as it is whatever comes later."""
     waiting: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
     values: list[float] = []
     sizes: list[tuple[int, int]] = []
@@ -156,8 +156,8 @@ def log_evidence(blocks: Blocks, *, benefit: bool, bound: float = 0.0) -> Floats
 
 
 def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Floats]:
-    """For each block the mean and the standard deviation of the values before it, and of one
-    right and one wrong, each with half the weight of a value."""
+    """For each block the mean and the standard deviation of the values before it, and of one right
+    and one wrong, each with half the weight of a value."""
     sums = []
     for power in (values, values**2):
         of_blocks = numpy.add.reduceat(power, starts, axis=-1)
@@ -168,8 +168,8 @@ def _before(values: Floats, starts: NDArray[numpy.int64]) -> tuple[Floats, Float
 
 
 def ranked(blocks: Blocks, shift: float = 0.0) -> Blocks:
-    """Each value's place, from 0 to 1, among the values of earlier blocks (one half without
-    any), the candidate's less `shift`; places are taken anew whenever those values have doubled."""
+    """Each value's place, from 0 to 1, among the values of earlier blocks (one half without any),
+    the candidate's less `shift`; places are taken anew whenever those values have doubled."""
     shifted = blocks.values - shift * blocks.candidate
     places = numpy.full(shifted.shape, 0.5)
     ends = [*blocks.starts.tolist(), shifted.shape[-1]]
@@ -272,8 +272,8 @@ class Judged(NamedTuple):
 
 
 def judge(differences: Sequence[float], left: float) -> Judged:
-    """What pairs say, in the order in which they were planned: for each the reward with the
-    thing less that without it. `left` is how many pairs may still come."""
+    """What pairs say, in the order in which they were planned: for each the reward with the thing
+    less that without it. `left` is how many pairs may still come."""
     test, pairs = _test(differences), len(differences)
     evidence = max(test(True, 0.0), 0.0), max(test(False, 0.0), 0.0)
     low, high = anytime_tests.bounds(test, 0.5, NEEDED) if pairs else (-0.5, 0.5)

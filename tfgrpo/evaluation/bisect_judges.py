@@ -38,8 +38,8 @@ VersionJudge: TypeAlias = Callable[[Version], Finding | None]
 def run(
     store: Store, judge: VersionJudge, *, watch: Callable[[Mark], None] = lambda mark: None
 ) -> BisectProgress:
-    """Asks a judge, and marks what it says, until the first bad version is found or nothing is
-    left to ask about; `watch` is told of each mark. Raises BisectError."""
+    """Asks a judge, and marks what it says, until the first bad version is found or nothing is left
+    to ask about; `watch` is told of each mark. Raises BisectError."""
     search = searches.load(store)
     if search.bad is None or not search.good:
         raise BisectError(
@@ -111,8 +111,8 @@ def library_files(folder: Path) -> LibraryFiles:
 
 def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJudge:
     """A judge that runs a command with TFGRPO_LIBRARY, TFGRPO_PROMPT, TFGRPO_REVISION and
-    TFGRPO_STORE: exit code 0 is good, 125 skips, any other up to 127 is bad. It raises
-    BisectError for a command that cannot be started or is killed."""
+    TFGRPO_STORE: exit code 0 is good, 125 skips, any other up to 127 is bad. It raises BisectError
+    for a command that cannot be started or is killed."""
 
     def judge(version: Version) -> Finding:
         files = materialise(store, version, folder)
@@ -142,8 +142,8 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJud
 
 def by_score(store: Store, dataset: str, below: float) -> VersionJudge:
     """A judge by scores on record under the conditions of the bad version's newest evaluation: a
-    mean below `below` is bad, no score is unknown. Raises BisectError when the bad version has
-    no score, or an end of the search is not what it is said to be."""
+    mean below `below` is bad, no score is unknown. Raises BisectError when the bad version has no
+    score, or an end of the search is not what it is said to be."""
     search = searches.load(store)
     if search.bad is None:
         raise BisectError("mark a bad version first", hint="mark one with `tfgrpo bisect bad REV`")

@@ -184,8 +184,8 @@ class Comparison(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What decides a difference at 95 %, four times out of five: it, and the standard deviations
-    of true differences over problems (`between`) and of one sample's reward (`within`)."""
+    """What decides a difference at 95 %, four times out of five: it, and the standard deviations of
+    true differences over problems (`between`) and of one sample's reward (`within`)."""
 
     difference: float
     between: float

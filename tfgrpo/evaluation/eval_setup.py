@@ -90,9 +90,8 @@ def plan_evaluation(
     *,
     trained: Sequence[Version] | None = None,
 ) -> EvalPlan:
-    """A checked evaluation of settings by name, `problems` and `budget` among them;
-    `eval_settings` says what else counts, with `trained` before the other versions. Raises
-    TfgrpoError."""
+    """A checked evaluation of settings by name, `problems` and `budget` among them; `eval_settings`
+    says what else counts, with `trained` before the other versions. Raises TfgrpoError."""
     given = dict(given)
     count, amount = given.pop("problems", None), given.pop("budget", None)
     if count is not None and not is_count(count):
@@ -212,8 +211,8 @@ T = TypeVar("T")
 
 
 async def apart(store: Store, work: Callable[[Store], T]) -> T:
-    """What work comes to in a thread, given the store opened there: checking the problems of a
-    run or an evaluation asks an event loop of its own, and a store belongs to one thread."""
+    """What work comes to in a thread, given the store opened there: checking the problems of a run
+    or an evaluation asks an event loop of its own, and a store belongs to one thread."""
 
     def opened() -> T:
         with Store.open(store.path, author=store.author) as there:

@@ -26,8 +26,8 @@ Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
 
 
 class Credit(NamedTuple):
-    """The effect of one experience's presence, in units of reward, with its 95 % interval;
-    `shrunk` is the one to rank by. `present` and `absent` count rollouts."""
+    """The effect of one experience's presence, in units of reward, with its 95 % interval; `shrunk`
+    is the one to rank by. `present` and `absent` count rollouts."""
 
     experience: str
     effect: float
@@ -82,8 +82,8 @@ def estimate(
     parts: int = 1,
     level: float = 0.95,
 ) -> dict[str, list[Estimate]]:
-    """Each group's estimates from the attempts of its first part, its first two, and so on,
-    where two problems are known. `read` is called twice and gives the same attempts."""
+    """Each group's estimates from the attempts of its first part, its first two, and so on, where
+    two problems are known. `read` is called twice and gives the same attempts."""
     groups: dict[str, _Group] = {}
     for item in read():
         if isinstance(item, LotEnd):
@@ -107,8 +107,8 @@ def estimate(
 
 @dataclass(slots=True)
 class _Lot:
-    """The strata of a lot: the place of each, its problem's, and its sums of presence, attempts
-    and what is taken of each attempt (a column for each)."""
+    """The strata of a lot: the place of each, its problem's, and its sums of presence, attempts and
+    what is taken of each attempt (a column for each)."""
 
     columns: Places
     places: dict[str, int] = field(default_factory=dict)
@@ -292,7 +292,6 @@ class _Group:
 
 
 def _centre(lot: _Lot, gram: Floats, moment: Floats) -> None:
-    """Takes the means of strata off sums of products."""
     import numpy as np
 
     present, rewards, count = lot.sums()
@@ -301,7 +300,6 @@ def _centre(lot: _Lot, gram: Floats, moment: Floats) -> None:
 
 
 def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
-    """Takes the means of strata off the scores of problems."""
     import numpy as np
 
     if scores is None:
@@ -313,7 +311,6 @@ def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
 
 
 def _summed(at: Places, values: Floats, size: int) -> Floats:
-    """The sums of rows that have the same place, column by column."""
     import numpy as np
 
     sums = np.empty((size, values.shape[1]))

@@ -254,7 +254,6 @@ async def _attempt_each(
 
 
 def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score]:
-    """The scores of attempts. Raises EndpointError when none of them could be scored."""
     if all(rollout.reward is None for rollout in rollouts):
         hint = "check --max-tokens, --task-timeout and the model, or the code of the domain"
         if all(one.outcome == "unverifiable" and one.response.strip() for one in rollouts):

@@ -50,12 +50,10 @@ def interval(values: Sequence[float], *, level: float = 0.95) -> Estimate:
 
 
 def share(values: Sequence[float], most: float, *, level: float = 0.95) -> Estimate:
-    """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927).
-
-    It is on the effective sample size m(1 - m) / variance of the mean with Student's quantile, as
-    for clustered samples (Dean and Pagano, 2015), at most `most` and that only as far as samples of
-    a problem disagree. Simulated, it covers at least 93 % at every mean from .02 to .98.
-    """
+    """The mean of one share in [0, 1] for each problem, with Wilson's interval (1927). It is on the
+    effective sample size m(1 - m) / variance of the mean with Student's quantile, as for clustered
+    samples (Dean and Pagano, 2015), at most `most` and that only as far as samples of a problem
+    disagree. Simulated, it covers at least 93 % at every mean from .02 to .98."""
     mean, n = fmean(values), len(values)
     if n < 2:
         return Estimate(mean, 0.0, 1.0, n)
@@ -78,8 +76,8 @@ def mean_at_k(rewards: Rewards) -> Estimate:
 
 
 def pass_at_k(rewards: Rewards, k: int) -> Estimate:
-    """The unbiased chance that one of k samples is right (a reward of 1): 1 - C(n-c, k) / C(n,
-    k) (Chen et al., arXiv 2107.03374). Raises ValueError when a problem has under k."""
+    """The unbiased chance that one of k samples is right (a reward of 1): 1 - C(n-c, k) / C(n, k)
+    (Chen et al., arXiv 2107.03374). Raises ValueError when a problem has under k."""
     values = [_pass(samples, k) for samples in rewards.values()]
     return share(values, sum(len(samples) / k for samples in rewards.values()))
 
@@ -183,8 +181,8 @@ def problems_for(difference: float, spread: float, *, power: float = 0.8) -> int
 
 
 def spread_of(between: float, within: float, samples: int) -> float:
-    """The standard deviation over problems of a paired difference of means: `between` that of
-    true differences, `within` that of a sample's reward, so sampling adds 2 within**2 / samples."""
+    """The standard deviation over problems of a paired difference of means: `between` that of true
+    differences, `within` that of a sample's reward, so sampling adds 2 within**2 / samples."""
     return math.sqrt(between**2 + 2 * within**2 / samples)
 
 
@@ -202,8 +200,8 @@ def spreads(a: Rewards, b: Rewards) -> tuple[float, float]:
 
 @cache
 def t_quantile(p: float, df: int) -> float:
-    """The p-quantile of Student's t with df degrees of freedom, p > 0.5; beyond 200 by four
-    terms of the normal's expansion (Abramowitz and Stegun 26.7.5), right to nine digits."""
+    """The p-quantile of Student's t with df degrees of freedom, p > 0.5; beyond 200 by four terms
+    of the normal's expansion (Abramowitz and Stegun 26.7.5), right to nine digits."""
     if df > EXACT:
         z = NormalDist().inv_cdf(p)
         first = (z**3 + z) / 4

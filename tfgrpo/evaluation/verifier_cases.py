@@ -137,7 +137,6 @@ def by_pattern(pattern: str, text: str) -> str:
 
 
 def _check_pattern(pattern: str | None) -> None:
-    """Raises DatasetError for what is no regular expression with a group."""
     if pattern is None:
         return
     try:
@@ -201,7 +200,6 @@ EXPECTED: Mapping[str, float | None] = {
 
 
 def _expected(row: Row, value: object) -> float | None:
-    """The reward that a case should have, None when it cannot be judged. Raises DatasetError."""
     if isinstance(value, str):
         word = value.strip().casefold()
         if word in EXPECTED:

@@ -76,8 +76,8 @@ class CollectionRules:
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """From where: `files`, or else the calls that `which` names with scores by `by`; `heldout`
-    are more sets to keep out, `output` is the file, by default `collected.jsonl` in the project."""
+    """From where: `files`, or else the calls that `which` names with scores by `by`; `heldout` are
+    more sets to keep out, `output` is the file, by default `collected.jsonl` in the project."""
 
     files: tuple[Path, ...] = ()
     which: CallFilter = field(default_factory=CallFilter)
@@ -203,7 +203,6 @@ def question(messages: Sequence[Message]) -> str:
 
 
 def _row(group: Sequence[Exchange], rules: CollectionRules, examples: Sequence[Turns]) -> Row | str:
-    """The problem that calls of one question come to, or why it is none."""
     because = list(_reasons(group, rules.below))
     if not because:
         return FINE
@@ -291,7 +290,6 @@ def _core(problem: Problem, examples: Sequence[Turns]) -> Problem:
 def _alike(
     problems: Sequence[Problem], others: Sequence[Problem], examples: Sequence[Turns]
 ) -> set[str]:
-    """The ids of the problems that are among others, exactly or nearly."""
     if not problems or not others:
         return set()
     cores = ([_core(one, examples) for one in some] for some in (others, problems))
@@ -382,7 +380,6 @@ def held_out(
 
 
 def _recorded(store: Store) -> Iterator[tuple[str, str | None, Mapping[str, Any]]]:
-    """Yields the sets that runs were judged by: the name, the domain and the run's settings."""
     for run in store.runs.all():
         for kind in KINDS:
             if run.config.get(kind):

@@ -39,9 +39,8 @@ class Unusable(ValueError):
 
 
 class Exchange(NamedTuple):
-    """One request with its answer, without the library: a unique `id`, the mean `score`, the
-    last correction, the `arm` (an experiment's, or a version's digest), its provenance
-    (`origin`)."""
+    """One request with its answer, without the library: a unique `id`, the mean `score`, the last
+    correction, the `arm` (an experiment's, or a version's digest), its provenance (`origin`)."""
 
     id: str
     where: str
@@ -64,8 +63,8 @@ class Unread(NamedTuple):
 def of_traffic(
     traffic: Traffic, which: CallFilter, author: str | None = None, *, every: bool = False
 ) -> Iterator[Exchange | Unread]:
-    """Yields the calls on record, oldest first, with the scores of `author`, and those that
-    cannot be used; the ones that nothing is known against only with `every`."""
+    """Yields the calls on record, oldest first, with the scores of `author`, and those that cannot
+    be used; the ones that nothing is known against only with `every`."""
     for listed in reversed(traffic.calls(which, ALL)):
         call = listed.call
         if not (every or listed.feedback or call.arm):
@@ -109,8 +108,8 @@ def _no_answer(call: CallRecord, content: CallContent) -> str | None:
 
 
 def read_json(text: str) -> Any:
-    """A value of JSON whose texts can be written: half of a surrogate pair, which programs that
-    cut strings send, is U+FFFD in it. Raises ValueError, RecursionError."""
+    """A value of JSON whose texts can be written: half of a surrogate pair, which programs that cut
+    strings send, is U+FFFD in it. Raises ValueError, RecursionError."""
     value = json.loads(text)
     if _half(text) is None:
         return value
@@ -150,7 +149,7 @@ def _body(text: str) -> Mapping[str, Any]:
 
 
 def asked(body: Mapping[str, Any]) -> tuple[Message, ...]:
-    """Returns the messages of a request, of any of the routes. Raises Unusable."""
+    """The messages of a request, of any of the routes. Raises Unusable."""
     if body.get("previous_response_id") or body.get("conversation"):
         raise Unusable("it goes on from an earlier request that is kept elsewhere")
     turns = request_turns(body)
@@ -203,8 +202,8 @@ def words(content: object) -> str:
 
 
 def answered(text: str) -> str:
-    """What an answer says: of a provider's JSON, of any route, the first choice's text; of
-    anything else, as a stream's text that was kept, all of it."""
+    """What an answer says: of a provider's JSON, of any route, the first choice's text; of anything
+    else, as a stream's text that was kept, all of it."""
     try:
         body = read_json(text)
     except (ValueError, RecursionError):
@@ -215,7 +214,7 @@ def answered(text: str) -> str:
 
 
 def answer_of(body: Mapping[str, Any]) -> str | None:
-    """Returns the text of a provider's answer; None where it is none of a known shape."""
+    """The text of a provider's answer; None where it is none of a known shape."""
     text = _text_of(body)
     return None if text is None else text.strip()
 

@@ -131,7 +131,6 @@ def _failed(results: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says of its answer, itself or in its metadata."""
     metadata = row.get("metadata")
     fields = {**(metadata if isinstance(metadata, dict) else {}), **row}
     known: dict[str, Any] = {}

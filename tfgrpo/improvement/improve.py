@@ -340,7 +340,6 @@ class Improving:
         return proposal
 
     async def _train(self, one: Round) -> Version:
-        """Trains on the branch of an improvement, or goes on, and returns what it comes to."""
         store, own = self.store, self.own_project
         given = {
             **self.given,
@@ -394,8 +393,6 @@ class Improving:
         return effect_of(before, after, plans[0].task)
 
     def _held_out_parts(self, one: Round) -> list[str]:
-        """The held-out parts of an improvement and of those before, newest first, while they
-        count."""
         paths, count = [], 0
         for other in reversed(improvement_record.rounds(self.store, one.target)):
             part = other.parts.heldout
@@ -410,7 +407,6 @@ class Improving:
         return paths
 
     async def _score(self, plans: Sequence[EvalPlan], run: Run) -> None:
-        """Makes the evaluations that are not on record yet, in one session, at a run's costs."""
         store, prices = self.store, plans[0].prices
         budget = run_budget(store, self.project, self.request.budget, prices, run)
         missing = [plan for plan in plans if plan.missing(store)]

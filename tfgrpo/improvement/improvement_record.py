@@ -84,8 +84,8 @@ def unused(
     *,
     giving_up: bool = False,
 ) -> list[Row]:
-    """The rows that no improvement of a target was about, by record or files; of one that came
-    to nothing (with `giving_up` also one under way), what a finished step learned from is used.
+    """The rows that no improvement of a target was about, by record or files; of one that came to
+    nothing (with `giving_up` also one under way), what a finished step learned from is used.
     `fields` maps our names to the data's. Raises DatasetError."""
     used: set[str] = set()
     for one in rounds(store, target):
@@ -104,7 +104,6 @@ def _digests(rows: Iterable[readers.Row], fields: Mapping[str, str]) -> Iterator
 
 
 def _learned_from(store: Store, one: Round, fields: Mapping[str, str]) -> set[str]:
-    """The digests of the problems that finished steps of an improvement learned from."""
     run = store.runs.find(one.name)
     if run is None:
         return set()
@@ -179,8 +178,8 @@ def end(store: Store, one: Round, state: str, why: str | None = None, **more: An
 
 
 def split(rows: Sequence[Row], parts: Sequence[str]) -> dict[str, list[Row]]:
-    """Deals rows into the parts and `train` by digest; what is nearly the same as one to learn
-    from is learned from, and of few rows more are learned from than tried on."""
+    """Deals rows into the parts and `train` by digest; what is nearly the same as one to learn from
+    is learned from, and of few rows more are learned from than tried on."""
     left = sorted(rows, key=problem_digest)
     dealt: dict[str, list[Row]] = {}
     most = (len(rows) - max(1, int(LEARNED * len(rows)))) // max(1, len(parts))

@@ -31,8 +31,8 @@ REASON = 500
 
 @dataclass(frozen=True, slots=True)
 class JudgeRequest:
-    """Which calls are judged, and by what: the name of a domain that needs no ground truth, such
-    as `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most."""
+    """Which calls are judged, and by what: the name of a domain that needs no ground truth, such as
+    `rubric:style.toml`. `settings` name the model that a judge asks; `budget` is the most."""
 
     domain: str
     which: CallFilter = field(default_factory=CallFilter)

@@ -207,7 +207,6 @@ def _plain(value: object) -> str:
 
 
 def _parsed(value: object) -> object:
-    """A value whose structure may have been written as JSON into a string."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{", '"'):
         try:
             return read_json(value)

@@ -29,8 +29,8 @@ def reopen(
     seen: int | None = None,
 ) -> Proposal:
     """Takes the decision about a proposal back, as one operation. `resolve` decides about what
-    later versions changed, `seen` is how many decisions were known. Raises InvalidOperation
-    where nothing was decided, MergeConflict, StaleVersion, OnTrial and ProtectedName."""
+    later versions changed, `seen` is how many decisions were known. Raises InvalidOperation where
+    nothing was decided, MergeConflict, StaleVersion, OnTrial and ProtectedName."""
     for recording in recordings(store, f"reopen proposal {get_proposal(store, id).id}"):
         with recording:
             _reopen(store, get_proposal(store, id), Reopening(why, resolve, seen))
@@ -76,7 +76,6 @@ def _reopen(store: Store, proposal: Proposal, how: Reopening) -> None:
 
 
 def _take_back(store: Store, proposal: Proposal, version: Version, resolve: Resolve | None) -> None:
-    """Takes a version out of the target, unless that was moved to before it, or reverted it."""
     if not _has(store, proposal, version):
         return
     check_trial(store, proposal)
@@ -90,7 +89,6 @@ def _take_back(store: Store, proposal: Proposal, version: Version, resolve: Reso
 
 
 def _has(store: Store, proposal: Proposal, version: Version) -> bool:
-    """Whether the target is there, and a version in its history."""
     if proposal.target not in store.branches():
         return False
     return has_in_history(store, store.tip(proposal.target), version)

@@ -102,9 +102,9 @@ def effect_of(before: statistics.Rewards, after: statistics.Rewards, task: EvalT
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Viewed):
-    """A proposal as it stands, with times in microseconds since 1970, and author, time and
-    reason of the last decision. `accepted` and `edited` are experiences, `versions` what they
-    became; with `decisions`, their number, who decides says what they saw."""
+    """A proposal as it stands, with times in microseconds since 1970, and author, time and reason
+    of the last decision. `accepted` and `edited` are experiences, `versions` what they became; with
+    `decisions`, their number, who decides says what they saw."""
 
     id: str
     state: State
@@ -233,8 +233,8 @@ def get_proposal(store: Store, id: str) -> Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What somebody decides about changes, by label or id, with reasons and `edits`. `take`
-    decides conflicts with the target, `seen` is how many decisions were known."""
+    """What somebody decides about changes, by label or id, with reasons and `edits`. `take` decides
+    conflicts with the target, `seen` is how many decisions were known."""
 
     accept: Sequence[str] = ()
     reject: Mapping[str, str] = field(default_factory=dict)
@@ -274,11 +274,9 @@ def reject(store: Store, id: str, *, why: str, only: Sequence[str] | None = None
 
 def review(store: Store, id: str, what: Review) -> Proposal:
     """Records a review as one operation, and returns the proposal as it stands then: what is taken
-    becomes one version of the target, and without an open change the proposal is put away.
-
-    Raises MergeConflict, StaleVersion where somebody decided meanwhile, InvalidOperation for a
-    decided change, a missing reason or nothing to change, UnknownRevision, OnTrial, ProtectedName.
-    """
+    becomes one version of the target, and without an open change the proposal is put away. Raises
+    MergeConflict, StaleVersion where somebody decided meanwhile, InvalidOperation for a decided
+    change, a missing reason or nothing to change, UnknownRevision, OnTrial, ProtectedName."""
     for recording in recordings(store):
         with recording:
             _record(store, _open(store, id), what)
@@ -337,8 +335,8 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
 
 
 def check_trial(store: Store, proposal: Proposal) -> None:
-    """Raises OnTrial where the proposal's target must not move, for an experiment is at work on
-    it, unless the store is forced."""
+    """Raises OnTrial where the proposal's target must not move, for an experiment is at work on it,
+    unless the store is forced."""
     running = None if store.is_forced else at_work(store, proposal.target)
     if running is not None:
         raise OnTrial(

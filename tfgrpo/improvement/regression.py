@@ -60,8 +60,8 @@ Standing: TypeAlias = Literal["helps", "stopped helping", "hurts", "undecided", 
 
 @dataclass(frozen=True, slots=True)
 class RegressRequest:
-    """What is asked: a library on `data`, with the new side's `settings` (without a model: the
-    same one afresh), and the branch to propose deletions for, if any."""
+    """What is asked: a library on `data`, with the new side's `settings` (without a model: the same
+    one afresh), and the branch to propose deletions for, if any."""
 
     revision: str = "HEAD"
     data: str | None = None
@@ -114,8 +114,8 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Regression(Viewed):
-    """What became of a library. `change` is how much more it adds now than then, by problem.
-    `then` is None where nothing was on record to compare with: this was the first look."""
+    """What became of a library. `change` is how much more it adds now than then, by problem. `then`
+    is None where nothing was on record to compare with: this was the first look."""
 
     version: Version
     dataset: str
@@ -156,8 +156,8 @@ class Regression(Viewed):
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What is asked of a library on two sides. `elsewhere` says that the new side is another
-    model; else the old one is what is on record, where anything is (`known`)."""
+    """What is asked of a library on two sides. `elsewhere` says that the new side is another model;
+    else the old one is what is on record, where anything is (`known`)."""
 
     version: Version
     library: Library
@@ -197,8 +197,8 @@ def plan_sides(store: Store, project: Project, request: RegressRequest) -> Sides
 
 
 def estimate_regression(store: Store, project: Project, request: RegressRequest) -> RunEstimate:
-    """What a regression would take: the attempts that are not on record, on both sides, and
-    those that each leave out a part of the library. Raises TfgrpoError."""
+    """What a regression would take: the attempts that are not on record, on both sides, and those
+    that each leave out a part of the library. Raises TfgrpoError."""
     sides = plan_sides(store, project, request)
     total = RunEstimate((), ())
     for plan in sides.measured:
@@ -214,8 +214,8 @@ def estimate_regression(store: Store, project: Project, request: RegressRequest)
 async def regress(
     store: Store, project: Project, request: RegressRequest, *, on_progress: OnProgress = ignore
 ) -> Regression:
-    """Compares what a library adds on two sides, and proposes where that is asked; one cut off
-    goes on from the journal. Raises SettingsError for an empty library, and TfgrpoError."""
+    """Compares what a library adds on two sides, and proposes where that is asked; one cut off goes
+    on from the journal. Raises SettingsError for an empty library, and TfgrpoError."""
     sides = await apart(store, lambda there: plan_sides(there, project, request))
     version, library, versions = sides.version, sides.library, sides.old.versions
     old, new = sides.old, sides.new
@@ -250,7 +250,6 @@ async def regress(
 async def _measured(
     store: Store, plan: EvalPlan, library: Library, on_progress: OnProgress
 ) -> Mapping[str, Credit]:
-    """Scores the library and the empty one, and returns what each experience adds."""
     for text in plan.warnings:
         on_progress(WarningNotice(text))
     async with plan.session(store, on_progress) as session:
@@ -378,8 +377,8 @@ class _Deletion:
 async def _deletion(
     store: Store, plan: EvalPlan, regression: Regression, target: str, on_progress: OnProgress
 ) -> _Deletion | None:
-    """What deletes what no longer helps from a target, as far as that says there what was
-    measured, with what it does under the new conditions. Nothing is recorded but answers."""
+    """What deletes what no longer helps from a target, as far as that says there what was measured,
+    with what it does under the new conditions. Nothing is recorded but answers."""
     base = store.tip(target)
     library = store.library(base)
     texts = {e.id: e.text for e in library.readable}
@@ -419,7 +418,6 @@ def _branch(store: Store) -> str:
 
 
 def _error(credit: Credit) -> float:
-    """About the standard error of an estimate, from its 95 % interval."""
     return (credit.high - credit.low) / (2 * Z)
 
 
@@ -478,8 +476,8 @@ CALLS = 50
 def unused_experiences(
     store: Store, traffic: Traffic, branch: str, since: int, *, least: int = CALLS
 ) -> list[Experience]:
-    """The experiences of a branch in no prompt since then (microseconds), none newer; nothing
-    where fewer than `least` calls were answered under its libraries."""
+    """The experiences of a branch in no prompt since then (microseconds), none newer; nothing where
+    fewer than `least` calls were answered under its libraries."""
     own = {version.digest.hex()[:16] for version in store.log(branch)}
     library = store.library(store.tip(branch))
     ids = {e.id for e in library.readable}

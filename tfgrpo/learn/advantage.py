@@ -113,7 +113,7 @@ class Advantages:
         return (self._square + WEIGHT * NOISE) / (self._freedom + WEIGHT)
 
     def effects(self) -> dict[str, Effect]:
-        """Returns the effect of each thing, by its id."""
+        """The effect of each thing, by its id."""
         import numpy as np
 
         size = len(self._places)
@@ -140,11 +140,9 @@ class Belief(NamedTuple):
 
 
 def posterior(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> list[Belief]:
-    """Returns the beliefs about effects, in order.
-
-    `gram` holds the sums of products of what was shown, centred within groups, and `moment` those
-    with rewards; both divided by the variance of the noise.
-    """
+    """The beliefs about effects, in order. `gram` holds the sums of products of what was shown,
+    centred within groups, and `moment` those with rewards; both divided by the variance of the
+    noise."""
     solutions = [_under(gram, moment, spread) for spread in SPREADS]
     most = max(one.evidence for one in solutions)
     weights = [math.exp(one.evidence - most) for one in solutions]
@@ -181,10 +179,8 @@ class _Under(NamedTuple):
 
 
 def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float) -> _Under:
-    """Returns the posterior of Bayesian linear regression, prior N(0, spread²) for each effect.
-
-    The odds are the Savage-Dickey ratio: the prior's density at zero by the posterior's.
-    """
+    """The posterior of Bayesian linear regression, prior N(0, spread²) for each effect. The odds
+    are the Savage-Dickey ratio: the prior's density at zero by the posterior's."""
     import numpy as np
 
     size = len(moment)
@@ -199,9 +195,9 @@ def _under(gram: NDArray[np.float64], moment: NDArray[np.float64], spread: float
 
 
 def mean_effect(effects: Sequence[tuple[Effect, float]]) -> Effect:
-    """Returns the mean of effects by their shares: what a thing does over several kinds of
-    problems. They are taken to be independent. It helps where one of them is not none and their
-    mean is above zero."""
+    """The mean of effects by their shares: what a thing does over several kinds of problems. They
+    are taken to be independent. It helps where one of them is not none and their mean is above
+    zero."""
     total = math.fsum(share for _, share in effects)
     shares = [share / total if total else 1 / len(effects) for _, share in effects]
     ones = [one for one, _ in effects]

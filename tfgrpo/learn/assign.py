@@ -67,7 +67,7 @@ class Belonging(NamedTuple):
 
 
 def factors(library: Library) -> dict[str, tuple[str, ...]]:
-    """Returns the factors of a library, with the ids of the experiences of each."""
+    """The factors of a library, with the ids of the experiences of each."""
     examples = tuple(e.id for e in library.readable if is_example(e.text))
     lessons = {e.id: (e.id,) for e in library.readable if e.id not in examples}
     return {**lessons, EXAMPLES: examples} if examples else dict(lessons)
@@ -80,13 +80,11 @@ def belonging(
     shown: tuple[int | None, Rank | None],
     tried: Sequence[str],
 ) -> Belonging:
-    """Returns what belongs to a problem.
-
-    `pool` holds the experiences whose ids are `in_force`, and the candidates; `shown` is how many
-    of the former a prompt gets, None for all, and what ranks them. `tried` names the candidates
-    that are tried (`rivals.py`); one stands in for an experience only where that is shown. An
-    example of this very problem, or of one that is rather like it, does not belong here.
-    """
+    """What belongs to a problem. `pool` holds the experiences whose ids are `in_force`, and the
+    candidates; `shown` is how many of the former a prompt gets, None for all, and what ranks them.
+    `tried` names the candidates that are tried (`rivals.py`); one stands in for an experience only
+    where that is shown. An example of this very problem, or of one that is rather like it, does not
+    belong here."""
     top_k, rank = shown
     pool = of_unlike_problems(pool, problem)
     there = factors(
@@ -102,8 +100,8 @@ def belonging(
 
 
 def of_unlike_problems(library: Library, problem: str) -> Library:
-    """Returns a library without the examples of a problem, and of the others with the part alone
-    whose problems are least like it."""
+    """A library without the examples of a problem, and of the others with the part alone whose
+    problems are least like it."""
     others = of_other_problems(library, problem)
     examples = {e.id for e in others.readable if is_example(e.text)}
     if not examples:
@@ -113,18 +111,18 @@ def of_unlike_problems(library: Library, problem: str) -> Library:
 
 
 def texts_of(library: Library) -> dict[str, str]:
-    """Returns what a library holds beside examples, in order, by id."""
+    """What a library holds beside examples, in order, by id."""
     return {e.id: e.text for e in library.readable if not is_example(e.text)}
 
 
 def everywhere(candidates: Library) -> tuple[str, ...]:
-    """Returns all examples, as the factor that they are, where there are any."""
+    """All examples, as the factor that they are, where there are any."""
     return tuple(name for name in factors(candidates) if name == EXAMPLES)
 
 
 def fitting(candidates: Library, problem: str) -> tuple[str, ...]:
-    """Returns what is tried at a problem where nothing but their words is known of candidates: the
-    lessons that fit it best, and what belongs to all problems."""
+    """What is tried at a problem where nothing but their words is known of candidates: the lessons
+    that fit it best, and what belongs to all problems."""
     words = instruction_ids(candidates)
     lessons = {id for id in texts_of(candidates) if id not in words}
     ranked = index(candidates).ranked(problem) if lessons else []
@@ -138,12 +136,10 @@ def tried(
     seed: int,
     path: tuple[str | int, ...],
 ) -> tuple[str, ...]:
-    """Returns which of the lessons that belong to a problem are tried there, by their texts.
-
-    From what is believed of each effect a value is drawn, and the highest are tried (Thompson,
-    Biometrika 1933): so what may be worth most is measured most, and what is unknown has its turn.
-    Of two that are nearly alike one is tried. `path` names the group: step and problem.
-    """
+    """Which of the lessons that belong to a problem are tried there, by their texts. From what is
+    believed of each effect a value is drawn, and the highest are tried (Thompson, Biometrika 1933):
+    so what may be worth most is measured most, and what is unknown has its turn. Of two that are
+    nearly alike one is tried. `path` names the group: step and problem."""
 
     def draw(id: str) -> float:
         one = effects.get(id)
@@ -158,8 +154,7 @@ def tried(
 
 
 def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int) -> frozenset[str]:
-    """Returns the factors that one attempt goes without. `path` names the group: step and
-    problem."""
+    """The factors that one attempt goes without. `path` names the group: step and problem."""
     share = int(HIDDEN * 2**32)
     coins = (_coin("in force", seed, *path, sample, n) for n in range(len(there.in_force)))
     hiding = {one for one, coin in zip(there.in_force, coins, strict=True) if coin < share}
@@ -171,7 +166,7 @@ def hidden(there: Belonging, seed: int, path: tuple[str | int, ...], sample: int
 def halves(
     names: Sequence[str], seed: int, path: tuple[str | int, ...], sample: int
 ) -> frozenset[str]:
-    """Returns the names that an attempt goes without, of which a pair of attempts has each once."""
+    """The names that an attempt goes without, of which a pair of attempts has each once."""
     pair, turned = divmod(sample, 2)
     coins = (_coin("half", seed, *path, pair, n) & 1 for n in range(len(names)))
     return frozenset(one for one, coin in zip(names, coins, strict=True) if coin == turned)

@@ -67,12 +67,12 @@ class Choice:
 
 
 def best_tag(run: Run) -> str:
-    """Returns the name of the tag of a run's chosen version."""
+    """The name of the tag of a run's chosen version."""
     return f"{run.name}/best"
 
 
 def final_version(store: Store, run: Run) -> Version:
-    """Returns the version that a finished run leaves in force: the chosen one, else the last."""
+    """The version that a finished run leaves in force: the chosen one, else the last."""
     number = store.tags().get(best_tag(run))
     return versions_of(store, run)[-1] if number is None else store.version(number)
 
@@ -80,12 +80,10 @@ def final_version(store: Store, run: Run) -> Version:
 async def choose_version(
     session: Session, run: Run, task: EvalTask, *, on_progress: OnProgress = ignore
 ) -> Choice | None:
-    """Scores a finished run's libraries and lets the branch and `RUN/best` name the best.
-
-    `task` is the gate's problems with attempts of their own. Where somebody has moved the branch
-    since the last step it stays, and only the tag is set. Returns None, and makes no call, where
-    the run has one library alone. Raises EndpointError, BudgetReached.
-    """
+    """Scores a finished run's libraries and lets the branch and `RUN/best` name the best. `task` is
+    the gate's problems with attempts of their own. Where somebody has moved the branch since the
+    last step it stays, and only the tag is set. Returns None, and makes no call, where the run has
+    one library alone. Raises EndpointError, BudgetReached."""
     store = session.store
     candidates = _candidates(store, run)
     if len(candidates) > 1:
@@ -105,7 +103,7 @@ async def choose_version(
 
 
 def read_choice(store: Store, run: Run, task: EvalTask) -> Choice | None:
-    """Returns a run's choice from the scores on record; None where it had none to make."""
+    """A run's choice from the scores on record; None where it had none to make."""
     candidates = _candidates(store, run)
     known = [v for v in candidates if store.runs.evaluation(v.number, task.key) is not None]
     if len(known) < 2:
@@ -116,7 +114,6 @@ def read_choice(store: Store, run: Run, task: EvalTask) -> Choice | None:
 
 
 def _candidates(store: Store, run: Run) -> Sequence[Version]:
-    """Returns the newest version of each distinct library of a run, oldest first."""
     newest: dict[tuple[tuple[str, str], ...], Version] = {}
     for version in [store.version(run.base), *versions_of(store, run)]:
         library = store.library(version)

@@ -61,15 +61,14 @@ class Entering(NamedTuple):
 
 
 def capacity(attempts: int, of_step: int) -> int:
-    """Returns how many candidates can be decided about by so many attempts, `of_step` in each
-    step."""
+    """How many candidates can be decided about by so many attempts, `of_step` in each step."""
     decidable = min(attempts * CANDIDATES // NEEDED, of_step * CANDIDATES // EACH)
     return max(FEWEST, min(MOST, decidable))
 
 
 def free_places(step: Step, pool: Pool, size: int, decided: Container[str] = ()) -> int:
-    """Returns how many more lessons there is place for on probation, in groups of `size` attempts;
-    those `decided` about have given theirs up."""
+    """How many more lessons there is place for on probation, in groups of `size` attempts; those
+    `decided` about have given theirs up."""
     there = [e for e in pool.candidates if e.id not in decided and not is_example(e.text)]
     return max(0, capacity(step.attempts_left, len(step.batch) * size) - len(there))
 
@@ -77,8 +76,8 @@ def free_places(step: Step, pool: Pool, size: int, decided: Container[str] = ())
 def ranked(
     advantages: Iterable[Advantage], there: Iterable[str] = ()
 ) -> list[tuple[Lesson, list[str]]]:
-    """Returns lessons, each once with the problems that taught it: those that are nearly like none
-    of the texts that are `there` first, and of those, and of the others, those of most groups."""
+    """Lessons, each once with the problems that taught it: those that are nearly like none of the
+    texts that are `there` first, and of those, and of the others, those of most groups."""
     texts: dict[str, str] = {}
     first: dict[str, tuple[Lesson, dict[str, None]]] = {}
     for number, lesson in enumerate(x for one in advantages for x in one.lessons):
@@ -108,8 +107,8 @@ class Proposals:
         advantages: Sequence[Advantage],
         leaving: Sequence[Operation],
     ) -> Entering:
-        """Returns what becomes of a step's lessons, each tried without what of the library it is
-        nearly like; `leaving` says what was decided about candidates, whose places are free. Raises
+        """What becomes of a step's lessons, each tried without what of the library it is nearly
+        like; `leaving` says what was decided about candidates, whose places are free. Raises
         EndpointError, BudgetReached."""
         decided = {operation.experience for operation in leaving if operation.experience}
         gone = {operation.experience for operation in leaving if operation.op == "DELETE"}
@@ -157,8 +156,8 @@ class Proposals:
         return await self._collector.wins(race)
 
     def examples(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[Operation]:
-        """Returns the ADDs of examples. They come once, after the first step, where nothing has any
-        and enough attempts come after it to measure them."""
+        """The ADDs of examples. They come once, after the first step, where nothing has any and
+        enough attempts come after it to measure them."""
         ground_truth = self._parts.reflection.ground_truth
         wanted = self._parts.settings.examples
         if not wanted or step.number or EXAMPLES in pool.factors or step.attempts_left < NEEDED:

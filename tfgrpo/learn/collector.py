@@ -78,18 +78,15 @@ class Collector:
         self._here.equip(domain, agent)
 
     async def tools(self) -> list[ToolSpec]:
-        """Returns what attempts are told of tools where no library says otherwise."""
+        """What attempts are told of tools where no library says otherwise."""
         return await self._here.tools()
 
     async def groups(
         self, batch: Batch, on_group: Callable[[int, Group], None] | None = None
     ) -> list[Group]:
-        """Returns a group for each problem of the batch, in its order.
-
-        `on_group` is called with each as soon as it is whole, and its place in the batch. Raises
-        EndpointError when every attempt failed, and StoppedEarly when the first attempts of the run
-        leave nothing to learn.
-        """
+        """A group for each problem of the batch, in its order. `on_group` is called with each as
+        soon as it is whole, and its place in the batch. Raises EndpointError when every attempt
+        failed, and StoppedEarly when the first attempts of the run leave nothing to learn."""
         settings, progress = self._settings, self._progress
         rows = self._store.runs.rollouts(self._run, batch.step)
         recorded = {(r.problem, r.sample): r for r in rows}
@@ -140,11 +137,9 @@ class Collector:
         return groups
 
     async def wins(self, race: Race) -> bool:
-        """Returns whether attempts with a lesson in the library beat the mean that they have to.
-
-        They are made one after the other until it is known; they are on record like all others,
-        and part of no group.
-        """
+        """Whether attempts with a lesson in the library beat the mean that they have to. They are
+        made one after the other until it is known; they are on record like all others, and part of
+        no group."""
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
         rows = self._store.runs.rollouts(self._run, race.step)
         recorded = {(r.problem, r.sample): r for r in rows}
@@ -164,25 +159,21 @@ class Collector:
     # a look at the first attempts:
 
     def _hold_back(self, gatherings: Sequence[Gathering]) -> None:
-        """Lets groups begin: all, or those that the first look needs where that is to come.
-
-        So what is paid for before a run stops does not depend on how fast verdicts are. The
-        others begin as soon as two attempts differ, or when all before them are done.
-        """
+        """Lets groups begin: all, or those that the first look needs where that is to come. So what
+        is paid for before a run stops does not depend on how fast verdicts are. The others begin as
+        soon as two attempts differ, or when all before them are done."""
         self._held = list(gatherings)
         looks = not self._looked and not self._keep_going
         self._let_begin(self._first_groups if looks else len(gatherings))
 
     @property
     def _first_groups(self) -> int:
-        """How many groups a first look takes at the least."""
         missing = min(nothing_to_learn.ENOUGH.values()) - sum(
             len(one.rollouts) for one in self._first
         )
         return max(1, -(-missing // self._settings.group_size))
 
     def _note_attempt(self, rollout: Rollout) -> None:
-        """Lets those begin that were held back, once two attempts differ."""
         if self._held and len(set(self._progress.rewards)) > 1:
             self._let_begin(len(self._held))
 
@@ -205,12 +196,10 @@ class Collector:
         self._note_first([Group(rollout.problem, (rollout,)) for rollout in rollouts])
 
     def _note_first(self, groups: Iterable[Group]) -> None:
-        """Takes note of groups for a look at the first attempts, which is over with enough."""
         self._first += groups
         self._looked = nothing_to_learn.is_over(r for group in self._first for r in group.rollouts)
 
     def _look(self, gatherings: Sequence[Gathering], *, whole: bool = False) -> None:
-        """Says so where nothing can be learned, and raises StoppedEarly unless told otherwise."""
         if self._looked:
             return
         groups = [*self._first, *(gathering.group for gathering in gatherings)]
@@ -232,7 +221,6 @@ class Collector:
     async def _recalled(
         self, batch: Sequence[Problem], rows: Iterable[RolloutRow]
     ) -> list[Rollout]:
-        """Returns the attempts on record at a step's problems, without those that have failed."""
         by_id = {problem.id: problem for problem in batch}
         recalled = await gather_all(
             self._here.recalled(by_id[row.problem], row)
@@ -251,7 +239,6 @@ class Collector:
 
 
 def _check_failures(rollouts: Sequence[Rollout], which: str) -> None:
-    """Raises EndpointError where all attempts have failed: nothing can be learned of them."""
     if all(rollout.outcome == "failed" for rollout in rollouts):
         raise EndpointError(
             f"{which} failed: {rollouts[0].reason}",
@@ -271,11 +258,9 @@ async def contrasted(
     batch: Batch,
     contrast: Contrast,
 ) -> tuple[list[Group], list[Advantage]]:
-    """Returns a batch's groups, and what `contrast` makes of each, in the order of the batch.
-
-    A group that teaches nothing is a contrast of None, and left out. Raises what the collector and
-    `contrast` raise.
-    """
+    """A batch's groups, and what `contrast` makes of each, in the order of the batch. A group that
+    teaches nothing is a contrast of None, and left out. Raises what the collector and `contrast`
+    raise."""
     progress, loop = parts.progress, asyncio.get_running_loop()
     arrivals: list[asyncio.Future[Group]] = [loop.create_future() for _ in batch.problems]
     overlapping = not parts.reflector.endpoint.model.startswith(LOCAL)

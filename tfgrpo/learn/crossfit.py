@@ -42,17 +42,17 @@ class Known(Protocol):
     """What is known of candidates beside attempts, by id."""
 
     def is_near(self, experience: str, problem: str) -> bool:
-        """Returns whether one belongs to a problem."""
+        """Whether one belongs to a problem."""
 
     def taught_by(self, experience: str) -> Collection[str]:
-        """Returns the problems that taught one."""
+        """The problems that taught one."""
 
 
 def crossfitted(
     attempts: Attempts, names: Sequence[str], choosing: Choosing, known: Known, seed: int
 ) -> Estimate:
-    """Returns the gain over what was in force when the run began: the mean over its problems with a
-    95 % interval. `names` are the effects of all that was ever tried."""
+    """The gain over what was in force when the run began: the mean over its problems with a 95 %
+    interval. `names` are the effects of all that was ever tried."""
     values: list[float] = []
     for fold in folds(list(attempts), seed):
         others = [one for problem in attempts if problem not in fold for one in attempts[problem]]
@@ -62,13 +62,13 @@ def crossfitted(
 
 
 def folds(problems: Sequence[str], seed: int) -> list[list[str]]:
-    """Returns problems dealt into folds, by a seed."""
+    """Problems dealt into folds, by a seed."""
     dealt = sorted(problems, key=lambda one: digest(["tfgrpo.crossfit", seed, one]))
     return [dealt[n::FOLDS] for n in range(min(FOLDS, len(dealt)))]
 
 
 def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choosing) -> list[str]:
-    """Returns what is in force after the last step where decisions follow from these attempts."""
+    """What is in force after the last step where decisions follow from these attempts."""
     steps: dict[int, list[Observation]] = {}
     for one in attempts:
         steps.setdefault(int(one.group.partition("/")[0]), []).append(one)
@@ -89,8 +89,8 @@ def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choo
 
 
 def gains(attempts: Attempts, taken: Sequence[str], known: Known) -> list[float]:
-    """Returns what things do at each of some problems. One that was tried at a part of those that
-    it belongs to does at the others what it does there."""
+    """What things do at each of some problems. One that was tried at a part of those that it
+    belongs to does at the others what it does there."""
     values = dict.fromkeys(attempts, 0.0)
     for name in taken:
         id = of_name(name)
@@ -107,8 +107,8 @@ def gains(attempts: Attempts, taken: Sequence[str], known: Known) -> list[float]
 
 
 def within_groups(attempts: Sequence[Observation], name: str) -> float | None:
-    """Returns what showing a thing did in the groups of a problem, by least squares; None where
-    each group was shown it in all attempts, or in none."""
+    """What showing a thing did in the groups of a problem, by least squares; None where each group
+    was shown it in all attempts, or in none."""
     groups: dict[str, list[Observation]] = {}
     for one in attempts:
         if name in one.belongs:

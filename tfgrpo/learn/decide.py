@@ -34,7 +34,7 @@ class Rule(Protocol):
     def decide(
         self, effects: Mapping[str, Effect], candidates: Sequence[str], in_force: Sequence[str]
     ) -> Decisions:
-        """Returns what becomes of them. What nothing is known of stays as it is."""
+        """What becomes of them. What nothing is known of stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class ByChance:
 
 
 def without_rivals(decided: Decisions, effects: Mapping[str, Effect], rivals: Rivals) -> Decisions:
-    """Returns decisions by which of candidates that are rivals one enters, that of the surest
-    effect. The others stay; so does one that was measured against what leaves."""
+    """Decisions by which of candidates that are rivals one enters, that of the surest effect. The
+    others stay; so does one that was measured against what leaves."""
     surest = sorted(decided.promoted, key=lambda id: (-effects[id].chance, -effects[id].mean))
     entering = set(rivals.one_of_each(surest))
     promoted = (
@@ -84,8 +84,8 @@ class Settled(NamedTuple):
 
 
 class Settling(NamedTuple):
-    """What decisions are about: a pool, effects by factor, the rivals among its candidates, and
-    the most tokens of the library."""
+    """What decisions are about: a pool, effects by factor, the rivals among its candidates, and the
+    most tokens of the library."""
 
     pool: Pool
     effects: Mapping[str, Effect]
@@ -94,13 +94,10 @@ class Settling(NamedTuple):
 
 
 def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin) -> Settled:
-    """Returns decisions about factors as operations on experiences, each with its figures, as many
-    as there is room for.
-
-    A promotion is an ADD with the id, the reason and the evidence of the candidate. One of a
-    challenger is a MODIFY of the experience whose place it took, with the effect over the wording
-    before and the effect of that; the candidate is then gone.
-    """
+    """Decisions about factors as operations on experiences, each with its figures, as many as there
+    is room for. A promotion is an ADD with the id, the reason and the evidence of the candidate.
+    One of a challenger is a MODIFY of the experience whose place it took, with the effect over the
+    wording before and the effect of that; the candidate is then gone."""
     pool, effects, rivals = about.pool, about.effects, about.rivals
     there = pool.library.by_id
     rows = [there[id].row for name in decided.promoted for id in pool.factors[name]]
@@ -140,7 +137,7 @@ def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin
 
 
 def figures(effect: Effect) -> dict[str, Any]:
-    """Returns an effect as it stands in evidence."""
+    """An effect as it stands in evidence."""
     return {
         "effect": [round(value, 6) for value in (effect.mean, *effect.interval)],
         "chance": round(effect.chance, 6),

@@ -55,16 +55,16 @@ class Example(NamedTuple):
 
 
 def redacted_problems(store: Store) -> set[str]:
-    """Returns the problems whose examples were redacted: none of them becomes one again."""
+    """The problems whose examples were redacted: none of them becomes one again."""
     events = store.events_at(store.port.redactions.rows()).values()
     proofs = [event.evidence or {} for event in events]
     return {str(proof["problem"]) for proof in proofs if proof.get("kind") == "example"}
 
 
 def are_answers_alone(groups: Sequence[Group], store: Store) -> bool:
-    """Returns whether most attempts give an answer that can be read and nothing else, no thoughts
-    before it either, by the record of their calls in a store: an example with no more than the
-    ground truth then shows the way that is asked for."""
+    """Whether most attempts give an answer that can be read and nothing else, no thoughts before it
+    either, by the record of their calls in a store: an example with no more than the ground truth
+    then shows the way that is asked for."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     around = [
         inf if (answer := one.answer) is None else _tokens(one.response) - count_tokens(answer)
@@ -104,10 +104,8 @@ def winning_attempts(groups: Iterable[Group]) -> Iterator[Example]:
 
 def right_examples(groups: Sequence[Group], problems: Iterable[Problem]) -> Iterator[Example]:
     """Yields problems with their ground truth, in the form of most right attempts of `groups`.
-
     Problems whose groups are mixed come first, then the others, what every attempt solved last; but
-    no answer comes once more before each has come as often.
-    """
+    no answer comes once more before each has come as often."""
     form, by_id = _form(groups), {group.problem.id: group for group in groups}
 
     def rank(problem: Problem) -> tuple[int, float]:
@@ -127,7 +125,6 @@ def right_examples(groups: Sequence[Group], problems: Iterable[Problem]) -> Iter
 
 
 def _form(groups: Sequence[Group]) -> str:
-    """Returns how an answer is given, with ANSWER in its place: as most right attempts end."""
     forms: Counter[str] = Counter()
     for group in groups:
         for rollout in group.rollouts:
@@ -142,7 +139,7 @@ def _form(groups: Sequence[Group]) -> str:
 def add_examples(
     examples: Iterable[Example], there: Iterable[str], step: int, origin: StepOrigin
 ) -> list[Operation]:
-    """Returns the ADDs of short examples, as many as fit; `there` are the texts of the pool."""
+    """The ADDs of short examples, as many as fit; `there` are the texts of the pool."""
     begun = tuple(there)
     operations: list[Operation] = []
     left = MOST_TOKENS

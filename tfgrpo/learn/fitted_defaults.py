@@ -35,15 +35,13 @@ a lesson about a label helps few of the problems."""
 
 
 def checked_attempts(domain: str) -> int:
-    """Returns how many attempts check a library on a local model."""
+    """How many attempts check a library on a local model."""
     return LABEL_CHECKED if domain.partition(":")[0] == "choice" else CHECKED
 
 
 def local_sizes(train: int, checked: int, attempts: int = CHECKED) -> dict[str, Any]:
-    """Returns the sizes of a run on a local model with so many problems, by the settings' names.
-
-    Of the problems that a library is checked on as many are used as there are, up to `attempts`.
-    """
+    """The sizes of a run on a local model with so many problems, by the settings' names. Of the
+    problems that a library is checked on as many are used as there are, up to `attempts`."""
     steps = max(-(-train // LOCAL_BATCH), 1)
     return {
         **LOCAL_VALUES,
@@ -56,7 +54,7 @@ def local_sizes(train: int, checked: int, attempts: int = CHECKED) -> dict[str, 
 def fitting_values(
     settings: TrainSettings, problems: RunProblems, named: Collection[str]
 ) -> dict[str, Any]:
-    """Returns the settings that fit these problems and this model, by name."""
+    """The settings that fit these problems and this model, by name."""
     count = len(problems.train)
     values: dict[str, Any] = {}
     if settings.models.model.startswith(LOCAL):
@@ -77,10 +75,8 @@ def fitting_values(
 def fit(
     settings: TrainSettings, problems: RunProblems, named: Collection[str]
 ) -> tuple[TrainSettings, str]:
-    """Returns settings in which all that is not `named` fits, and what was chosen, in one line.
-
-    The line is empty where the sizes come to the paper's. Raises nothing.
-    """
+    """Settings in which all that is not `named` fits, and what was chosen, in one line. The line is
+    empty where the sizes come to the paper's. Raises nothing."""
     values = {k: v for k, v in fitting_values(settings, problems, named).items() if k not in named}
     fitted = settings.model_copy(update=values)
     parts = [
@@ -98,7 +94,6 @@ def fit(
 
 
 def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str]:
-    """Returns what each setting that may be fitted comes to, in words."""
     words = {
         "batch_size": f"batches of {settings.batch_size}",
         "group_size": f"{settings.group_size} attempts at each",

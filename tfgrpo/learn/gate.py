@@ -78,13 +78,12 @@ class Trial:
 
     @property
     def _measured(self) -> tuple[float, float, float]:
-        """The mean difference, its standard error, and how many of those its interval reaches."""
         mean, _, high, n = self.difference.estimate
         quantile = statistics.t_quantile(0.975, n - 1) if n > 1 else 1.0
         return mean, (high - mean) / quantile, quantile
 
     def to_json(self) -> Json:
-        """Returns the figures as they stand in a version's record."""
+        """The figures as they stand in a version's record."""
         estimate = self.difference.estimate
         bounds = [estimate.mean, estimate.low, estimate.high]
         return {
@@ -111,8 +110,8 @@ class Gate:
         operations: Sequence[Operation],
         progress: EvalProgress | None = None,
     ) -> Trial | None:
-        """Returns how the library fares with these operations; None where they change no text.
-        `progress` is told of each attempt."""
+        """How the library fares with these operations; None where they change no text. `progress`
+        is told of each attempt."""
         progress = progress or EvalProgress(0, meter=self._session.meter)
         candidate = Draft(library).after(operations).library
         if candidate == library:
@@ -132,7 +131,7 @@ class Gate:
         return Trial(library, candidate, tuple(scores), tuple(after), difference, self._rule)
 
     def record(self, trial: Trial) -> Json:
-        """Returns a trial as it stands in a version's record."""
+        """A trial as it stands in a version's record."""
         return {
             "verdict": trial.verdict,
             "rule": self._rule,
@@ -158,7 +157,7 @@ class Gate:
 
 
 def side_branch(store: Store, run: Run, step: int) -> str:
-    """Returns the name of a branch, not taken yet, for a step's rejected candidate."""
+    """The name of a branch, not taken yet, for a step's rejected candidate."""
     stem = f"rejected/{run.name}/step_{step + 1}"
     names = (stem if n == 1 else f"{stem}-{n}" for n in range(1, 1000))
     return next(name for name in names if name not in store.branches())

@@ -76,12 +76,9 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What the parts of one run share: its session and settings, prompts, and both models.
-
-    With `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is the
-    folder of the prompts that take the place of ours. `problems` are those that the run learns
-    from.
-    """
+    """What the parts of one run share: its session and settings, prompts, and both models. With
+    `keep_going` a run whose first attempts leave nothing to learn goes on. `prompts` is the folder
+    of the prompts that take the place of ours. `problems` are those that the run learns from."""
 
     session: Session
     run: Run
@@ -100,13 +97,11 @@ class RunParts:
 
 @dataclass(frozen=True, slots=True)
 class GroupTask:
-    """Which group is to be made, in plain data that means the same on every machine.
-
-    The run by its uid, the step from 0, the problem by its id, the version whose library is in
-    force, and the digest of the run's settings. `base` is the version in force where `version` is
-    one of candidates (`pool.py`), of which attempts are shown a part; 0 where all see all. `tried`
-    names the candidates that are tried at the problem (`rivals.py`).
-    """
+    """Which group is to be made, in plain data that means the same on every machine. The run by its
+    uid, the step from 0, the problem by its id, the version whose library is in force, and the
+    digest of the run's settings. `base` is the version in force where `version` is one of
+    candidates (`pool.py`), of which attempts are shown a part; 0 where all see all. `tried` names
+    the candidates that are tried at the problem (`rivals.py`)."""
 
     run: str
     step: int
@@ -148,15 +143,13 @@ class GroupMaker:
         self._domain, self._agent = domain, agent
 
     async def tools(self) -> list[ToolSpec]:
-        """Returns what an agent's attempts are told of tools; none where there is no agent."""
+        """What an agent's attempts are told of tools; none where there is no agent."""
         return [] if self._agent is None else await self._agent.specs()
 
     async def make(self, task: GroupTask, gathering: Gathering, recorded: Recorded) -> None:
-        """Makes the attempts of a task that are not recorded, and recalls the others.
-
-        A request that cannot be answered gives a failed attempt. Raises EndpointError,
-        BudgetReached and StoreError.
-        """
+        """Makes the attempts of a task that are not recorded, and recalls the others. A request
+        that cannot be answered gives a failed attempt. Raises EndpointError, BudgetReached and
+        StoreError."""
         if task.base:
             gathering.there = self._belonging(gathering, task)
         size, step = self._settings.group_size, task.step
@@ -175,7 +168,6 @@ class GroupMaker:
         return relevant(library, problem.problem, top_k, always=(TRIAL,), rank=rank)
 
     def _belonging(self, gathering: Gathering, task: GroupTask) -> Belonging:
-        """Returns what belongs to a group's problem: of the version in force, and candidates."""
         pool = base_library = gathering.library
         if task.base != pool.version.number:
             base_library = self._store.library(self._store.version(task.base))
@@ -263,8 +255,8 @@ class GroupMaker:
         )
 
     async def recalled(self, problem: Problem, row: RolloutRow) -> Rollout | None:
-        """Returns a rollout that was recorded before the run was interrupted; None for one that
-        failed, since what failed then may well succeed now."""
+        """A rollout that was recorded before the run was interrupted; None for one that failed,
+        since what failed then may well succeed now."""
         if row.outcome == "failed":
             return None
         response: str | None = None
@@ -292,7 +284,6 @@ class GroupMaker:
 
 
 def _next(group: More, gathering: Gathering, most: int) -> int:
-    """Returns how many attempts a strategy of the user's makes next. Raises DomainError."""
     rewards = [gathering.rollouts[sample].reward for sample in sorted(gathering.rollouts)]
     name = getattr(group, "__name__", type(group).__name__)
     try:

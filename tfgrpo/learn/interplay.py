@@ -64,7 +64,7 @@ class Interplay(NamedTuple):
 def interplay(
     observations: Sequence[Observation], ours: Sequence[str], theirs: Sequence[str]
 ) -> Interplay:
-    """Returns what pairs of one thing of ours and one of theirs do together."""
+    """What pairs of one thing of ours and one of theirs do together."""
     shared: dict[tuple[str, str], list[Observation]] = {}
     left, right = set(ours), set(theirs)
     for one in observations:
@@ -103,8 +103,6 @@ def _judged(pair: tuple[str, str], attempts: Sequence[Observation]) -> Together 
 
 
 def _effects(attempts: Iterable[Observation], one: str, other: str) -> dict[str, Effect]:
-    """Returns what `one` does alone and beside the other."""
-
     def parts(shown: frozenset[str]) -> frozenset[str]:
         there = {OTHER} if other in shown else set()
         if one in shown:
@@ -115,8 +113,6 @@ def _effects(attempts: Iterable[Observation], one: str, other: str) -> dict[str,
 
 
 def _parts_of_sum(one: str, other: str) -> Coding:
-    """Returns how attempts are taken apart into each of a pair, and both at once."""
-
     def parts(shown: frozenset[str]) -> frozenset[str]:
         there = {name for name, id in ((ONE, one), (OTHER, other)) if id in shown}
         return frozenset(there | ({BOTH} if len(there) == 2 else set()))
@@ -125,7 +121,6 @@ def _parts_of_sum(one: str, other: str) -> Coding:
 
 
 def _estimated(attempts: Iterable[Observation], coding: Coding) -> dict[str, Effect]:
-    """Returns the effects of what attempts are taken apart into."""
     belongs, parts = coding
     advantages = Advantages()
     advantages.add(Observation(a.group, belongs, parts(a.shown), a.reward) for a in attempts)

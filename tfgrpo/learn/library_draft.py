@@ -38,7 +38,7 @@ class Draft:
         return count_tokens(prompt_text(self.library))
 
     def prompt(self, shown: Container[str] | None = None) -> str:
-        """Returns the draft as prompt text; of the ids that are `shown`, if not of all."""
+        """The draft as prompt text; of the ids that are `shown`, if not of all."""
         lines = (
             f"[G{i}] {text}"
             for i, (id, text) in enumerate(self.texts.items())
@@ -47,7 +47,7 @@ class Draft:
         return "\n".join(lines) or EMPTY
 
     def same(self, text: str) -> str | None:
-        """Returns the experience that says just this, give or take case and white space."""
+        """The experience that says just this, give or take case and white space."""
         wanted = plain(text)
         return next((id for id, there in self.texts.items() if plain(there) == wanted), None)
 
@@ -62,7 +62,7 @@ class Draft:
             self._held[id] = Experience(id, text, 0)
 
     def after(self, operations: Iterable[Operation]) -> Draft:
-        """Returns a draft of its own, with operations applied to it."""
+        """A draft of its own, with operations applied to it."""
         draft = Draft(self.library)
         for operation in operations:
             draft.apply(operation)
@@ -70,8 +70,8 @@ class Draft:
 
 
 def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
-    """Returns whether an operation leaves a library that is within the cap, in tokens, or at least
-    no longer."""
+    """Whether an operation leaves a library that is within the cap, in tokens, or at least no
+    longer."""
     if cap is None or operation.op in ("KEEP", "DELETE"):
         return True
     tokens = draft.after([operation]).tokens
@@ -81,7 +81,7 @@ def fits(draft: Draft, operation: Operation, cap: int | None) -> bool:
 def split_fitting(
     operations: Sequence[Operation], library: Library, cap: int | None
 ) -> tuple[list[Operation], list[Operation]]:
-    """Returns the operations that a library has room for under its cap, and the rest."""
+    """The operations that a library has room for under its cap, and the rest."""
     draft = Draft(library)
     fit: list[Operation] = []
     crowded: list[Operation] = []
@@ -95,18 +95,16 @@ def split_fitting(
 
 
 def plain(text: str) -> str:
-    """Returns a text without what does not matter when it is compared."""
+    """A text without what does not matter when it is compared."""
     return " ".join(text.casefold().split()).rstrip(".! ")
 
 
 def still_apply(
     operations: Sequence[Operation], base: Library, tip: Library
 ) -> tuple[list[Operation], list[dict[str, Any]]]:
-    """Returns what fits a library that has moved on from `base` to `tip`, and a record of the rest.
-
-    A text that somebody else has changed meanwhile is neither changed nor deleted; one that
-    somebody else has added is confirmed.
-    """
+    """What fits a library that has moved on from `base` to `tip`, and a record of the rest. A text
+    that somebody else has changed meanwhile is neither changed nor deleted; one that somebody else
+    has added is confirmed."""
     before = {e.id: e.text for e in base}
     there = {e.id: e.text for e in tip}
     moved = {id for id in before | there if before.get(id) != there.get(id)}

@@ -52,7 +52,7 @@ from tfgrpo.tools.tool_call_record import ToolRecord
 def plan_steps(
     dataset: Sequence[Problem], settings: TrainSettings
 ) -> list[tuple[int, tuple[Problem, ...]]]:
-    """Returns the run's steps: the epoch (from 1) and the batch of each."""
+    """The run's steps: the epoch (from 1) and the batch of each."""
     return [
         (epoch, batch)
         for epoch in range(1, settings.epochs + 1)
@@ -61,8 +61,8 @@ def plan_steps(
 
 
 def _rendering(settings: TrainSettings) -> dict[str, str]:
-    """Returns how a library is put into prompts where that is not the usual way: a clone has no
-    record of the run, and reads it from the version."""
+    """How a library is put into prompts where that is not the usual way: a clone has no record of
+    the run, and reads it from the version."""
     values = {"domain": settings.domain, "agent_objective": settings.agent_objective}
     usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
     other: dict[str, Any] = {key: value for key, value in values.items() if value != usual[key]}
@@ -72,7 +72,7 @@ def _rendering(settings: TrainSettings) -> dict[str, str]:
 
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
-    """Returns how a run with these settings reflects; `prompts` is a folder of other prompts."""
+    """How a run with these settings reflects; `prompts` is a folder of other prompts."""
     return Reflection(
         summary=domain.template("summary", prompts),
         comparison=domain.template("comparison", prompts),
@@ -150,10 +150,8 @@ class Training:
 
     async def run(self, *, finish: bool = True) -> list[Version]:
         """Does the steps that are left. The run's last state says how it ended, whatever comes.
-
         Without `finish` it is left to the caller to note that the run is finished, after the
-        comparison that still belongs to it.
-        """
+        comparison that still belongs to it."""
         runs, run = self._store.runs, self._run
         check_branch(self._store, run.branch)  # before a call is paid for
         self.progress.first = self._done()
@@ -227,11 +225,9 @@ class Training:
         self.progress.announce()
 
     def _in_force(self, step: int) -> Version:
-        """Returns the library this step works under, and makes sure that `step_N` names it.
-
-        A person may have moved the branch since the last step; their version is then the one
-        that this step is about, unless the step had already begun.
-        """
+        """The library this step works under, and makes sure that `step_N` names it. A person may
+        have moved the branch since the last step; their version is then the one that this step is
+        about, unless the step had already begun."""
         tag = f"{self._run.name}/step_{step}"
         if self._store.runs.is_pending(self._run):  # it begins with the first answer
             return self._store.version(self._run.base)
@@ -250,12 +246,10 @@ class Training:
         learned: Learned,
         trial: Trial | None,
     ) -> Version:
-        """Appends the step's version.
-
-        When somebody else has moved the branch meanwhile, operations that no longer apply are
-        refused on record, and the others go onto what is there now. A candidate that the gate
-        rejects goes onto a side branch, and the step's version has no events.
-        """
+        """Appends the step's version. When somebody else has moved the branch meanwhile, operations
+        that no longer apply are refused on record, and the others go onto what is there now. A
+        candidate that the gate rejects goes onto a side branch, and the step's version has no
+        events."""
         store, run = self._store, self._run
         store.runs.row_id(run)  # a step that asks for nothing may be its first
         failed = [*(f for c in learned.comparisons for f in c.failures), *learned.failures]
@@ -327,7 +321,6 @@ class Training:
             return version
 
     def _evidence(self, step: int) -> dict[str, Any]:
-        """Returns what every operation of a step says of where it comes from."""
         parts, reflection = self._parts, self._parts.reflection
         lesson = reflection.comparison if parts.settings.policy == PAPER else reflection.lesson
         used = (parts.template, reflection.summary, lesson)
@@ -368,7 +361,6 @@ def _message(
 
 
 def _crowded(operation: Operation, cap: int | None) -> dict[str, Any]:
-    """Returns the record of an operation that found no room when somebody else moved the branch."""
     problem = (operation.evidence or {}).get("problem", "")
     reason = f"no room under {cap} tokens: another writer has just filled it"
     return {"text": operation.text, "problem": problem, "reason": reason}

@@ -40,11 +40,11 @@ class Measurement:
         self._advantages, self._steps = Advantages(), 0
 
     def rivals(self, pool: Pool) -> Rivals:
-        """Returns which candidates of a pool are rivals, and of what."""
+        """Which candidates of a pool are rivals, and of what."""
         return Rivals(texts_of(pool.candidates), texts_of(pool.in_force), self._near)
 
     def tried(self, step: Step, pool: Pool, rivals: Rivals) -> dict[str, tuple[str, ...]]:
-        """Returns what is tried at each problem of a step, by the problem's id."""
+        """What is tried at each problem of a step, by the problem's id."""
         self._recall(step.number)
         texts, always = texts_of(pool.candidates), everywhere(pool.candidates)
         effects, chosen = rivals.known(texts, self._advantages.effects()), {}
@@ -63,8 +63,8 @@ class Measurement:
     def gain(
         self, step: Step, groups: Iterable[Group], rule: Callable[[int], Rule]
     ) -> Estimate | None:
-        """Returns what the run gains by its own attempts, whose last step's are `groups`; None
-        where nothing was tried. `rule` is that of a step (`crossfit.py`)."""
+        """What the run gains by its own attempts, whose last step's are `groups`; None where
+        nothing was tried. `rule` is that of a step (`crossfit.py`)."""
         attempts: dict[str, list[Observation]] = {}
         before = (one for n in range(step.number) for one in self._recorded(n))
         for one in chain(before, self._attempts(step.number, groups)):
@@ -80,14 +80,13 @@ class Measurement:
         return crossfitted(attempts, names, choosing, self._near, self._seed) if names else None
 
     def _is_own(self, name: str) -> bool:
-        """Returns whether an effect is that of what this run has proposed, where it belongs."""
         events = () if name.endswith(ELSEWHERE) else self._store.history(of_name(name))
         evidence = (events[0].evidence if events else None) or {}
         return name == EXAMPLES or evidence.get("run") == self._run.name
 
     def effects(self, pool: Pool, rivals: Rivals) -> dict[str, Effect]:
-        """Returns the effect of each factor: of a candidate where it is tried, of a challenger that
-        over what it stands in for, and of what is in force overall."""
+        """The effect of each factor: of a candidate where it is tried, of a challenger that over
+        what it stands in for, and of what is in force overall."""
         known, (candidates, in_force) = self._advantages.effects(), pool.names
         overall = rivals.known(candidates, known)
         for name in in_force:
@@ -132,8 +131,6 @@ def _observed(
     reward: float,
     is_near: Callable[[str, str], bool],
 ) -> Observation:
-    """Returns an attempt at a step and problem, with what belonged to the problem and was shown, by
-    where it was."""
     belongs, without = map(frozenset, shown)
     own = {name for name in belongs if replaced(name) or is_near(name, place[1])}
     names = {name: name if name in own else _elsewhere(name) for name in sorted(belongs)}
@@ -144,7 +141,6 @@ def _observed(
 
 
 def _elsewhere(name: str) -> str:
-    """Returns what the effect of a factor is called at problems that it does not belong to."""
     return name + ELSEWHERE
 
 
@@ -159,8 +155,8 @@ class OnProbation:
         self._listed: list[Candidate] = []
 
     def candidates(self, store: Store, run: Run, steps: Collection[int]) -> list[Candidate]:
-        """Returns the candidates of a run, the last decided first. `steps` are those that are done,
-        from 0."""
+        """The candidates of a run, the last decided first. `steps` are those that are done, from
+        0."""
         with self._lock:
             seen = (store.port.names.last_move(), len(steps))
             if seen != self._seen:

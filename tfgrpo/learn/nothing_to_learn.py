@@ -45,9 +45,7 @@ NUMBER = re.compile(r"[-+$€£]?\d[\d,.]*(?:/\d+)?%?\Z")
 
 class StoppedEarly(TfgrpoError):
     """A run whose first attempts leave nothing to learn. It can be resumed with `keep_going`.
-
-    `notice` says what was found, with an attempt.
-    """
+    `notice` says what was found, with an attempt."""
 
     exit_code = STOPPED
 
@@ -66,8 +64,8 @@ def look(
     *,
     whole: bool = False,
 ) -> NothingToLearn | None:
-    """Returns why nothing can be learned from attempts like these; None where it can, or where
-    there are too few to say so. `whole` says that these are all attempts of the steps so far."""
+    """Why nothing can be learned from attempts like these; None where it can, or where there are
+    too few to say so. `whole` says that these are all attempts of the steps so far."""
     there = [rollout for rollout in rollouts if rollout.outcome != "failed"]
     finding = _finding(there, settings)
     if len(there) < (FEWEST if whole else min(ENOUGH.values())):
@@ -97,15 +95,15 @@ def look(
 
 
 def is_over(attempts: Iterable[Rollout | RolloutRow]) -> bool:
-    """Returns whether attempts of whole steps are enough for a look, or differ already."""
+    """Whether attempts of whole steps are enough for a look, or differ already."""
     there = [attempt for attempt in attempts if attempt.outcome != "failed"]
     return len(there) >= FEWEST or len({attempt.reward for attempt in there} - {None}) > 1
 
 
 def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store) -> str | None:
-    """Returns what a person should know where attempts say an answer alone and most are wrong:
-    there is nothing in them to compare. None where that is not so, where answers are labels or
-    objects, and where an attempt is the work of an agent."""
+    """What a person should know where attempts say an answer alone and most are wrong: there is
+    nothing in them to compare. None where that is not so, where answers are labels or objects, and
+    where an attempt is the work of an agent."""
     rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
     short = settings.domain.partition(":")[0] in ("choice", "json") or settings.mode == "agent"
     if (
@@ -141,7 +139,6 @@ def _finding(there: Sequence[Rollout], settings: TrainSettings) -> Finding | Non
 def _unreadable(
     there: Sequence[Rollout], problems: Sequence[Problem], settings: TrainSettings
 ) -> tuple[str, str]:
-    """Returns what is wrong with answers that cannot be read, and what to try."""
     kind, count = settings.domain.partition(":")[0], len(there)
     cause = {
         "math": "no answer in a box",
@@ -192,13 +189,11 @@ def _is_object(response: str) -> bool:
 
 
 def _last_line(response: str, known: set[str]) -> bool:
-    """Returns whether a response ends with a line that is one of some answers."""
     lines = spoken(response).strip().splitlines()
     return bool(lines) and any(fold(variant) in known for variant in variants(lines[-1]))
 
 
 def _quote(rollout: Rollout, finding: Finding) -> str:
-    """Returns an attempt in a line: how it ends, and what would have been right."""
     words = " ".join(spoken(rollout.response).split())
     ends = words if len(words) <= QUOTED else "…" + words[1 - QUOTED :]
     gold = " ".join(rollout.problem.ground_truths[0].split())[:QUOTED]

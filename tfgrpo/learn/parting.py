@@ -33,11 +33,9 @@ class Step(NamedTuple):
 
 
 def parted(group: Group, long: int) -> Group:
-    """Returns a group in which each attempt of more than `long` characters begins where it parts
-    from the attempt of the other side that goes along with it longest, if that is shorter.
-
-    An attempt that neither won nor lost, or shares no beginning, stays whole.
-    """
+    """A group in which each attempt of more than `long` characters begins where it parts from the
+    attempt of the other side that goes along with it longest, if that is shorter. An attempt that
+    neither won nor lost, or shares no beginning, stays whole."""
     winners, losers = group.winners, group.losers
     steps = {one.sample: _steps(one.messages) for one in (*winners, *losers)}
     begun: dict[int, Rollout] = {}
@@ -52,12 +50,11 @@ def parted(group: Group, long: int) -> Group:
 
 
 def is_parted(rollout: Rollout) -> bool:
-    """Returns whether an attempt begins where it parts from another one."""
+    """Whether an attempt begins where it parts from another one."""
     return bool(rollout.messages) and rollout.messages[0].get("role") == BEFORE
 
 
 def _steps(messages: Sequence[Json]) -> list[Step]:
-    """Returns the steps of an attempt, each up to where it acts again."""
     starts = [
         place
         for place, one in enumerate(messages)
@@ -81,7 +78,6 @@ def _acts(message: Json) -> bool:
 
 
 def _in_common(own: Sequence[Step], other: Sequence[Step]) -> int:
-    """Returns how many steps two attempts begin with alike, before the last one of either."""
     pairs = zip(own[:-1], other[:-1], strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0][1:] == pair[1][1:], pairs))
 

@@ -46,11 +46,8 @@ class Pool:
 
 
 def open_pool(store: Store, run: Run, base: Version) -> Pool:
-    """Returns the pool that goes with a version in force.
-
-    What has changed on the run's branch since the pool's last version (a person's edit) is brought
-    into it, as a version.
-    """
+    """The pool that goes with a version in force. What has changed on the run's branch since the
+    pool's last version (a person's edit) is brought into it, as a version."""
     in_force, name = store.library(base), pool_branch(run)
     if name not in store.branches():
         return Pool(name, base, in_force, in_force)
@@ -79,7 +76,6 @@ def append_to_pool(
 
 
 def _changes(before: Library, now: Library, pool: Library) -> list[Operation]:
-    """Returns what brings a pool from one library in force to another."""
     old, new = before.by_id, now.by_id
     there = pool.by_id
     operations = [Operation("DELETE", id) for id in old if id not in new and id in there]

@@ -19,10 +19,8 @@ GATE = 0.25
 @dataclass(slots=True)
 class Progress:
     """Where a run is. The training updates it in place; a view reads it whenever it likes.
-
     `stopped_by` is who asked it to stop, and `workers` who makes its groups elsewhere, in words.
-    `trial` is where the trial of a step's candidate is, in a run with a gate.
-    """
+    `trial` is where the trial of a step's candidate is, in a run with a gate."""
 
     run: str
     steps: int
@@ -99,8 +97,8 @@ class Progress:
         self.phase, self._since = phase, now
 
     def _phase_seconds(self) -> dict[str, float]:
-        """Returns phase → the seconds that it takes in a step: as measured, else going by how far
-        it has come, else by its usual share beside those that are known."""
+        """Phase → the seconds that it takes in a step: as measured, else going by how far it has
+        come, else by its usual share beside those that are known."""
         times = {p: self.seconds[p] / n for p, n in self._ended.items() if n}
         done = self._phase_done(self.phase)
         if self.phase in PHASES and self.phase not in times and done > 0:
@@ -119,16 +117,16 @@ class Progress:
 
     @property
     def dollars_left(self) -> float | None:
-        """What the rest may cost, going by what this session has done; None before a step of it
-        is done, or where a price is unknown."""
+        """What the rest may cost, going by what this session has done; None before a step of it is
+        done, or where a price is unknown."""
         done = self.fraction - self.first / self.steps
         if self.step <= self.first or done <= 0 or not self.meter.cost:
             return None
         return self.meter.cost * (1 - self.fraction) / done
 
     def _phase_done(self, phase: str) -> float:
-        """Returns the share of a phase's work that is done; parts of later phases may be, where a
-        group is reflected on while others are still attempted."""
+        """The share of a phase's work that is done; parts of later phases may be, where a group is
+        reflected on while others are still attempted."""
         if phase == "rollouts":
             return self.attempts_done / self.attempts if self.attempts else 0.0
         expected = self.groups / self.groups_done if self.groups_done else 1.0

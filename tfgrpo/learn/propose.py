@@ -72,19 +72,16 @@ class Rule(BaseModel):
 
 
 def teaches(group: Group, reflection: Reflection) -> bool:
-    """Returns whether a group shows anything: attempts that differ in reward, or some that are not
-    right where the right answer is known and may be seen."""
+    """Whether a group shows anything: attempts that differ in reward, or some that are not right
+    where the right answer is known and may be seen."""
     missed = any(one.own_reward is not None and one.own_reward < 1 for one in group.rollouts)
     return group.mixed or (missed and reflection.truth(group.problem) != UNKNOWN)
 
 
 def nearest(batch: Sequence[Problem], *, shared_answers: bool) -> list[list[int]]:
     """Returns, for each problem of a batch, the places of those that are most like it, the most
-    like it first.
-
-    Where answers are few and shared, what tells one from another shows between them: half of the
-    problems have its answer and half have not.
-    """
+    like it first. Where answers are few and shared, what tells one from another shows between them:
+    half of the problems have its answer and half have not."""
     texts = NgramIndex({str(place): one.problem for place, one in enumerate(batch)})
     places = []
     for place, problem in enumerate(batch):
@@ -97,14 +94,14 @@ def nearest(batch: Sequence[Problem], *, shared_answers: bool) -> list[list[int]
 
 
 def askings(free: int, groups: int) -> int:
-    """Returns how often the model is asked about each of so many groups: no more than what the free
-    places on probation could take."""
+    """How often the model is asked about each of so many groups: no more than what the free places
+    on probation could take."""
     return min(ASKINGS, -(-PER_PLACE * free // groups))
 
 
 def proposing(parts: RunParts, step: Step, library: Library, free: int) -> Contrast:
-    """Returns what makes lessons of a step's groups, for so many `free` places on probation; in the
-    last step none, which no attempt follows that would measure them."""
+    """What makes lessons of a step's groups, for so many `free` places on probation; in the last
+    step none, which no attempt follows that would measure them."""
     top_k, rank = parts.settings.top_k or None, parts.domain.retrieve
     near = nearest(step.batch, shared_answers=parts.reflection.shared_answers)
     times = 0 if step.is_last else askings(free, len(step.batch))
@@ -127,11 +124,9 @@ async def propose(
     library: Library,
     path: tuple[int, int],
 ) -> Advantage | None:
-    """Returns the lessons that a group teaches, or None for one that teaches nothing.
-
-    `path` is the step and how often the model is asked. What cannot be had is in the result's
-    `failures`. Raises EndpointError, BudgetReached.
-    """
+    """The lessons that a group teaches, or None for one that teaches nothing. `path` is the step
+    and how often the model is asked. What cannot be had is in the result's `failures`. Raises
+    EndpointError, BudgetReached."""
     step, times = path
     calls, reflection = parts.reflector, parts.reflection
     if not teaches(group, reflection):
@@ -199,13 +194,12 @@ async def _ask(
 
 
 def _distinct(rollouts: Sequence[Rollout]) -> list[Rollout]:
-    """Returns the first attempts that were judged, each with another text."""
     judged = [one for one in rollouts if one.own_reward is not None]
     return list({one.transcript: one for one in reversed(judged)}.values())[::-1][:OF_EACH]
 
 
 def _beside(group: Group, reflection: Reflection) -> str:
-    """Returns a group as it stands beside another one: its problem, its best attempt if that earned
+    """A group as it stands beside another one: its problem, its best attempt if that earned
     anything and is not long, and the right answer where it is known."""
     lines = [f"Problem: {group.problem.problem}"]
     judged = [one for one in group.rollouts if one.own_reward]

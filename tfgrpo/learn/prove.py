@@ -91,7 +91,7 @@ def plan_trial(store: Store, project: Project, given: Mapping[str, Any], wanted:
 
 
 def estimate_trial(store: Store, plan: RunPlan, library: Library) -> RunEstimate:
-    """Returns what a trial of a library takes if it is decided by its last attempt alone."""
+    """What a trial of a library takes if it is decided by its last attempt alone."""
     settings, problems = plan.settings, plan.problems.train
     task = EvalTask(problems, EvalSettings.of_run(settings, "data", 1), plan.domain)
     attempts = EvalPlan((), task, plan.prices, None, ())
@@ -100,8 +100,8 @@ def estimate_trial(store: Store, plan: RunPlan, library: Library) -> RunEstimate
 
 
 def ready_trial(store: Store, project: Project, plan: RunPlan, wanted: Wanted) -> ReadyRun:
-    """Returns the run of a trial: the one like it that there is, or a new one on a branch of its
-    own. Raises TfgrpoError."""
+    """The run of a trial: the one like it that there is, or a new one on a branch of its own.
+    Raises TfgrpoError."""
     check_endpoints(plan.settings.models, os.environ, plan.endpoints)
     digests = [version.digest.hex() for version in wanted.versions]
     config = plan.settings.model_dump(mode="json", exclude={"branch", *PACE})
@@ -135,8 +135,8 @@ async def do_trial(
     on_progress: OnProgress = ignore,
     functions: Sequence[ToolFunction] = (),
 ) -> Proof:
-    """Does what is left of a trial, and puts what it came to on record. `functions` are tools of
-    an agent. Raises TfgrpoError."""
+    """Does what is left of a trial, and puts what it came to on record. `functions` are tools of an
+    agent. Raises TfgrpoError."""
     run = ready.run
     try:
         await run_to_end(store, project, ready, functions=functions, on_progress=on_progress)
@@ -150,15 +150,15 @@ async def do_trial(
 
 
 def offered(document: Document) -> Library:
-    """Returns what a file holds as a library, for an estimate."""
+    """What a file holds as a library, for an estimate."""
     texts = [item.text for item in document.items]
     texts += [o.text for batch in document.batches for o in batch.operations if o.text]
     return Library(ROOT, tuple(Experience(str(n), words, 0) for n, words in enumerate(texts)))
 
 
 def bring_in(store: Store, document: Document, stem: str) -> Version:
-    """Returns the version that holds what a file has, on a branch of its own. Raises
-    UnreadableLibrary and StoreError."""
+    """The version that holds what a file has, on a branch of its own. Raises UnreadableLibrary and
+    StoreError."""
     branch = f"offered/{stem}"
     if not store.has_branch(branch):
         store.create_branch(branch, store.version(0))
@@ -167,8 +167,7 @@ def bring_in(store: Store, document: Document, stem: str) -> Version:
 
 
 def own_changes(store: Store, wanted: Wanted) -> tuple[set[str], set[str]]:
-    """Returns the experiences that each of two sides has added or changed, and the other has
-    not."""
+    """The experiences that each of two sides has added or changed, and the other has not."""
     before = {(e.id, e.text) for e in store.library(wanted.base)}
     ours, theirs = (
         {e.id for e in store.library(version) if (e.id, e.text) not in before}
@@ -178,7 +177,7 @@ def own_changes(store: Store, wanted: Wanted) -> tuple[set[str], set[str]]:
 
 
 def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> Interplay:
-    """Returns what pairs of one experience of either side do together, by their ids."""
+    """What pairs of one experience of either side do together, by their ids."""
     ids = {one.name: one.ids[0] for one in proof.tried if len(one.ids) == 1}
     observations = [attempt.observation for attempt in recorded(store, proof.run)]
     sides = ([n for n, id in ids.items() if id in side] for side in own_changes(store, wanted))
@@ -190,8 +189,8 @@ def measured_merge(store: Store, proof: Proof, wanted: Wanted) -> Interplay:
 def merge_figures(
     store: Store, proof: Proof, together: Interplay, left_out: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Returns what the version of a measured merge says of the trial; `left_out` has the
-    experiences that stay out of it, and why."""
+    """What the version of a measured merge says of the trial; `left_out` has the experiences that
+    stay out of it, and why."""
     config = proof.run.config
     return {
         "run": proof.run.name,
@@ -208,17 +207,17 @@ def merge_figures(
 
 
 def stem_of(name: str) -> str:
-    """Returns what a branch may be called after a revision or a file."""
+    """What a branch may be called after a revision or a file."""
     characters = (c if c.isascii() and (c.isalnum() or c in "_+-.") else "-" for c in name)
     return "".join(characters).strip("-.") or "library"
 
 
 def tried_object(one: Tried) -> dict[str, Any]:
-    """Returns what a trial says of a thing, for programs."""
+    """What a trial says of a thing, for programs."""
     return {"experiences": list(one.ids), "text": one.text, **one.figures}
 
 
 def sorted_results(tried: Sequence[Tried]) -> list[Tried]:
-    """Returns what helps first, then what was not decided, then what harms."""
+    """What helps first, then what was not decided, then what harms."""
     order = ("helps", "undecided", "too small", "harms", "not tried")
     return sorted(tried, key=lambda one: (order.index(one.judged.verdict), -one.judged.effect))

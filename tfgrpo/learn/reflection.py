@@ -37,25 +37,23 @@ LETTERS = 16
 
 @dataclass(frozen=True, slots=True)
 class TextCheck:
-    """The check of texts that were learned from `problems`.
-
-    With `shared_answers` a text may name the answer, which is one of few, as a label is.
-    `max_words` is the most words, or sixteen times as many characters; None for no limit.
-    """
+    """The check of texts that were learned from `problems`. With `shared_answers` a text may name
+    the answer, which is one of few, as a label is. `max_words` is the most words, or sixteen times
+    as many characters; None for no limit."""
 
     problems: tuple[Problem, ...] = ()
     shared_answers: bool = False
     max_words: int | None = None
 
     def accepted(self, text: str) -> str:
-        """Returns a text in one line. Raises ValueError with what is wrong with it."""
+        """A text in one line. Raises ValueError with what is wrong with it."""
         text = " ".join(text.split())
         if wrong := self(text):
             raise ValueError(wrong)
         return text
 
     def __call__(self, text: str) -> str | None:
-        """Returns what is wrong with a text, or None."""
+        """What is wrong with a text, or None."""
         most = self.max_words
         if most is not None and is_long(text, most):
             return f"the text is too long: {most} words are the most"
@@ -65,12 +63,12 @@ class TextCheck:
 
 
 def is_long(text: str, most: int) -> bool:
-    """Returns whether a text has more than so many words, or sixteen times as many characters."""
+    """Whether a text has more than so many words, or sixteen times as many characters."""
     return len(text.split()) > most or len(text) > LETTERS * most
 
 
 def leaks(text: str, problem: Problem) -> bool:
-    """Returns whether a text is an answer of a problem, or holds one of some length."""
+    """Whether a text is an answer of a problem, or holds one of some length."""
     text = folded(text)
     answers = (folded(answer) for answer in problem.ground_truths)
     return any(
@@ -80,12 +78,12 @@ def leaks(text: str, problem: Problem) -> bool:
 
 
 def folded(text: str) -> str:
-    """Returns a text as it is compared: in one Unicode form, one case, and with single spaces."""
+    """A text as it is compared: in one Unicode form, one case, and with single spaces."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def right_answers(problem: Problem) -> tuple[str, ...]:
-    """Returns the answers of a problem that are right; none where they are unknown."""
+    """The answers of a problem that are right; none where they are unknown."""
     return tuple(answer for answer in problem.ground_truths if answer.strip())
 
 
@@ -121,7 +119,7 @@ PUBLISHED = Manner(0.2, 0)
 
 
 def manner_of(settings: TrainSettings) -> Manner:
-    """Returns how a run reflects. Where it asks several times, several answers are wanted."""
+    """How a run reflects. Where it asks several times, several answers are wanted."""
     if settings.policy == PAPER:
         return PUBLISHED
     local = settings.models.model.startswith(LOCAL)
@@ -130,13 +128,11 @@ def manner_of(settings: TrainSettings) -> Manner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What one call to the reflection model is about.
-
-    `values` fill the prompt, beside the objectives and the limit of words; `call_path` tells the
-    call from others that read alike, and with the prompt's name, unless `seed` says otherwise,
-    seeds it. `narrowed` is what this call alone knows of fields of the answer's schema. `problems`
-    are those that what is learned must not tell of.
-    """
+    """What one call to the reflection model is about. `values` fill the prompt, beside the
+    objectives and the limit of words; `call_path` tells the call from others that read alike, and
+    with the prompt's name, unless `seed` says otherwise, seeds it. `narrowed` is what this call
+    alone knows of fields of the answer's schema. `problems` are those that what is learned must not
+    tell of."""
 
     prompt: Template
     values: Mapping[str, str]
@@ -150,13 +146,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """How reflection is asked for: its prompts, objectives and sampling.
-
-    Without `ground_truth` the comparison is not shown the right answer. `lesson` asks for the rule
-    that right answers follow, and `plan` what is to be done about all lessons of a step. With
-    `reconcile`, what a group taught is brought in line with the library. With `shared_answers` a
-    lesson may name the answer of its problem.
-    """
+    """How reflection is asked for: its prompts, objectives and sampling. Without `ground_truth` the
+    comparison is not shown the right answer. `lesson` asks for the rule that right answers follow,
+    and `plan` what is to be done about all lessons of a step. With `reconcile`, what a group taught
+    is brought in line with the library. With `shared_answers` a lesson may name the answer of its
+    problem."""
 
     summary: Template
     comparison: Template
@@ -171,11 +165,11 @@ class Reflection:
     shared_answers: bool = False
 
     def truth(self, problem: Problem) -> str:
-        """Returns a problem's ground truth as the reflection model is shown it."""
+        """A problem's ground truth as the reflection model is shown it."""
         return (self.ground_truth and problem.answer) or UNKNOWN
 
     def request(self, question: Question) -> Request:
-        """Returns the request of a question, without a schema."""
+        """The request of a question, without a schema."""
         objectives = {
             "agent_objective": self.agent_objective,
             "learning_objective": self.learning_objective,
@@ -192,7 +186,7 @@ class Reflection:
         )
 
     def text_check(self, problems: tuple[Problem, ...]) -> TextCheck:
-        """Returns the check of texts that are learned from problems."""
+        """The check of texts that are learned from problems."""
         return TextCheck(problems, self.shared_answers, MOST_WORDS)
 
     async def ask(
@@ -202,11 +196,9 @@ class Reflection:
         answer: type[T],
         check: Callable[[T], str | None] = lambda _: None,
     ) -> structured_answers.Typed[T]:
-        """Returns the reflection model's answer to a question, of a shape that `check` passes.
-
-        `check` returns what is wrong with an answer, or None. Raises Unreadable, CallFailed,
-        EndpointError.
-        """
+        """The reflection model's answer to a question, of a shape that `check` passes. `check`
+        returns what is wrong with an answer, or None. Raises Unreadable, CallFailed,
+        EndpointError."""
         schema = structured_answers.schema(answer, **question.narrowed)
         request = replace(self.request(question), schema=schema)
         return await structured_answers.ask(
@@ -231,8 +223,8 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True)
 class StepOrigin:
-    """Where operations come from: a step of a run, by its uid, and the evidence that goes onto
-    each beside its own."""
+    """Where operations come from: a step of a run, by its uid, and the evidence that goes onto each
+    beside its own."""
 
     uid: str
     step: int
@@ -290,10 +282,8 @@ async def compare(
     *,
     step: int,
 ) -> Advantage:
-    """Summarises a mixed group's longer trajectories and compares all.
-
-    What cannot be had is in the result's `failures`; EndpointError is let through.
-    """
+    """Summarises a mixed group's longer trajectories and compares all. What cannot be had is in the
+    result's `failures`; EndpointError is let through."""
     judged = (*group.winners, *group.losers)
     outcomes = await asyncio.gather(
         *(summarise(calls, reflection, rollout, step) for rollout in judged)
@@ -349,7 +339,6 @@ async def _reconcile(
     *,
     step: int,
 ) -> structured_answers.Typed[Lessons]:
-    """Returns one group's lessons as the model brings them in line with the library."""
     assert reflection.reconcile is not None
     question = Question(
         prompt=reflection.reconcile,
@@ -370,9 +359,9 @@ def lessons_of(
     group: Group,
     calls: tuple[str, ...] = (),
 ) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
-    """Returns the lessons of an answer that lists some, the first that there may be, and what
-    could not be used of it as failures of that stage. A lesson that is given twice is one. `calls`
-    are those before the answer's own."""
+    """The lessons of an answer that lists some, the first that there may be, and what could not be
+    used of it as failures of that stage. A lesson that is given twice is one. `calls` are those
+    before the answer's own."""
     given: dict[str, ReflectedLesson] = {}
     for one in typed.value.lessons:
         given.setdefault(" ".join(one.text.split()), one)
@@ -390,8 +379,8 @@ def lessons_of(
 async def summarise(
     calls: Calls, reflection: Reflection, rollout: Rollout, step: int
 ) -> str | Failure:
-    """Returns what an attempt did, in the reflection model's words: never nothing, for an empty
-    answer is asked for once more and then a failure."""
+    """What an attempt did, in the reflection model's words: never nothing, for an empty answer is
+    asked for once more and then a failure."""
     most = reflection.manner.summarise_over
     if is_parted(rollout):
         most = min(most, PARTED_SUMMARISE_OVER)
@@ -426,20 +415,20 @@ async def summarise(
 
 
 def verdict_words(rollout: Rollout) -> str:
-    """Returns a reward as the reflection model reads it: right, wrong, or how much of it is; a
-    small model takes a reward of 0.75 for money."""
+    """A reward as the reflection model reads it: right, wrong, or how much of it is; a small model
+    takes a reward of 0.75 for money."""
     if rollout.reward in (0.0, 1.0):
         return "right" if rollout.reward else "wrong"
     return f"{100 * (rollout.reward or 0.0):g} % right"
 
 
 def details_words(rollout: Rollout, before: str) -> str:
-    """Returns what a reward is made of, each part after `before`; nothing where it has no parts."""
+    """What a reward is made of, each part after `before`; nothing where it has no parts."""
     return "".join(f"{before}{name}: {value}" for name, value in rollout.details.items())
 
 
 def listed_attempts(rollouts: Sequence[Rollout], summaries: Mapping[int, str]) -> str:
-    """Returns attempts with their verdicts, answers and summaries, a line for each."""
+    """Attempts with their verdicts, answers and summaries, a line for each."""
     lines = []
     for number, rollout in enumerate(rollouts, 1):
         answer = "no answer" if rollout.answer is None else f"answer {rollout.answer}"

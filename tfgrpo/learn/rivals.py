@@ -37,24 +37,24 @@ class Nearness:
         self._places: dict[str, frozenset[str] | None] = {}
 
     def is_near(self, experience: str, problem: str) -> bool:
-        """Returns whether an experience belongs to a problem. Both are ids."""
+        """Whether an experience belongs to a problem. Both are ids."""
         places = self._belongs_to(experience)
         return places is None or problem in places
 
     def share(self, experience: str) -> float:
-        """Returns the share of the run's problems that an experience belongs to."""
+        """The share of the run's problems that an experience belongs to."""
         places = self._belongs_to(experience)
         return 1.0 if places is None else len(places) / len(self._texts)
 
     def common(self, one: str, other: str) -> float:
-        """Returns which share of its problems the experience with fewer has in common."""
+        """Which share of its problems the experience with fewer has in common."""
         places, others = self._belongs_to(one), self._belongs_to(other)
         if places is None or others is None:
             return 1.0
         return len(places & others) / (min(len(places), len(others)) or 1)
 
     def taught_by(self, experience: str) -> list[str]:
-        """Returns the run's problems that taught an experience, as its first event says."""
+        """The run's problems that taught an experience, as its first event says."""
         events = self._store.history(experience)
         evidence = read_evidence(events[0].evidence if events else None)
         is_own = evidence.run == self._run
@@ -65,7 +65,6 @@ class Nearness:
         return NgramIndex(self._texts)
 
     def _belongs_to(self, experience: str) -> frozenset[str] | None:
-        """Returns the problems that an experience belongs to, or None for all."""
         if experience not in self._places:
             taught = self.taught_by(experience)
             count = max(FEWEST, round(SHARE * len(self._texts)))
@@ -90,20 +89,20 @@ class Places(Protocol):
     """Where experiences belong, by their ids."""
 
     def is_near(self, experience: str, problem: str) -> bool:
-        """Returns whether an experience belongs to a problem."""
+        """Whether an experience belongs to a problem."""
 
     def common(self, one: str, other: str) -> float:
-        """Returns which share of its problems the experience with fewer has in common."""
+        """Which share of its problems the experience with fewer has in common."""
 
 
 def is_like(text: str, others: Iterable[str]) -> bool:
-    """Returns whether a text is nearly like another one, and may say the same."""
+    """Whether a text is nearly like another one, and may say the same."""
     return any(are_alike(text, other) for other in others)
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Returns whether two texts are nearly alike. Two that take the place of the same words of a
-    prompt are, and one that does so and one that does not are never."""
+    """Whether two texts are nearly alike. Two that take the place of the same words of a prompt
+    are, and one that does so and one that does not are never."""
     words, others = instruction(one), instruction(other)
     if words is None and others is None:
         return similarity(one, other) >= ALIKE
@@ -121,12 +120,12 @@ class Rivals:
         self._pairs: dict[tuple[str, str], bool] = {}
 
     def stands_for(self, candidate: str) -> str | None:
-        """Returns the experience in force that a candidate would change; None for most."""
+        """The experience in force that a candidate would change; None for most."""
         return replaced(self.name(candidate))
 
     def name(self, candidate: str) -> str:
-        """Returns what the effect of a candidate is called: a challenger's is another one than its
-        own, and with the wording that it is measured against."""
+        """What the effect of a candidate is called: a challenger's is another one than its own, and
+        with the wording that it is measured against."""
         if candidate not in self._names:
             there = self._incumbent(candidate)
             name = challenger(candidate, there, self._in_force[there]) if there else candidate
@@ -134,17 +133,17 @@ class Rivals:
         return self._names[candidate]
 
     def is_near(self, candidate: str, problem: str) -> bool:
-        """Returns whether a candidate is to be tried at a problem."""
+        """Whether a candidate is to be tried at a problem."""
         others = (one for one in (candidate, self.stands_for(candidate)) if one is not None)
         return any(self._places.is_near(one, problem) for one in others)
 
     def known(self, ids: Iterable[str], effects: Mapping[str, Effect]) -> dict[str, Effect]:
-        """Returns the effect that counts of each of some candidates, of all effects by name."""
+        """The effect that counts of each of some candidates, of all effects by name."""
         names = ((id, self.name(id)) for id in ids)
         return {id: effects[name] for id, name in names if name in effects}
 
     def one_of_each(self, ranked: Sequence[str]) -> list[str]:
-        """Returns candidates without those that are rivals of one before them."""
+        """Candidates without those that are rivals of one before them."""
         chosen: list[str] = []
         for one in ranked:
             if not any(self._are_rivals(one, other) for other in chosen):
@@ -152,8 +151,8 @@ class Rivals:
         return chosen
 
     def compatible(self, names: Sequence[str]) -> set[str]:
-        """Returns which of some effects, the surest first, may be had together: one of rivals, and
-        one of the challengers of each that is there."""
+        """Which of some effects, the surest first, may be had together: one of rivals, and one of
+        the challengers of each that is there."""
         alone = self.one_of_each([name for name in names if not replaced(name)])
         there = {*alone, *self._in_force}
         changes = {place: name for name in names[::-1] if (place := replaced(name)) in there}
@@ -170,7 +169,7 @@ class Rivals:
         return self._pairs[pair]
 
     def like(self, text: str) -> list[str]:
-        """Returns the experiences in force that a text is nearly like, the nearest first."""
+        """The experiences in force that a text is nearly like, the nearest first."""
         if instruction(text) is not None:  # of those that are there the last one counts
             return [id for id, there in self._in_force.items() if are_alike(text, there)][::-1]
         nearest = self._index.ranked(text)[:LOOKED_AT]
@@ -178,7 +177,7 @@ class Rivals:
         return sorted(alike, key=lambda id: -similarity(text, self._in_force[id]))
 
     def _incumbent(self, candidate: str) -> str | None:
-        """Returns what a candidate is most like of what belongs to the same problems; None for all
+        """What a candidate is most like of what belongs to the same problems; None for all
         examples, which are one."""
         alike = self.like(self._texts[candidate]) if candidate in self._texts else []
         return next((id for id in alike if self._places.common(candidate, id) >= COMMON), None)
@@ -189,17 +188,17 @@ class Rivals:
 
 
 def challenger(candidate: str, place: str, words: str) -> str:
-    """Returns what the effect of a candidate is called that stands in for an experience in force,
-    which says `words`."""
+    """What the effect of a candidate is called that stands in for an experience in force, which
+    says `words`."""
     return f"{candidate}{FOR}{place}@{digest([words])[:4].hex()}"
 
 
 def replaced(name: str) -> str | None:
-    """Returns whose place a factor takes, by its name; None for one that takes none."""
+    """Whose place a factor takes, by its name; None for one that takes none."""
     _, there, rest = name.partition(FOR)
     return rest.partition("@")[0] if there else None
 
 
 def of_name(name: str) -> str:
-    """Returns the id of the candidate whose effect is called so."""
+    """The id of the candidate whose effect is called so."""
     return name.partition(FOR)[0]

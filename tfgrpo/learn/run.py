@@ -57,15 +57,13 @@ LOOK_SECONDS = 1.0
 @dataclass(frozen=True, slots=True)
 class TrainResult(Viewed):
     """What came of a run: its versions, oldest first, scores on held-out and on sealed problems
-    where it has them, what it cost over all its sessions, and what went wrong on the way.
-
-    `library` is the one that the run leaves in force: of the version that was `chosen` on the
-    gate's problems, where there was a choice, else of the last. `comparison` says whether it is
-    better than the empty one on the held-out problems, or where there are none on the sealed
-    ones; where nothing else tells, `gain` is what the run gains by its own attempts. `seconds` is
-    the time of this session, and `nothing_learned` says why the run has changed nothing in the
-    library, where it has not.
-    """
+    where it has them, what it cost over all its sessions, and what went wrong on the way. `library`
+    is the one that the run leaves in force: of the version that was `chosen` on the gate's
+    problems, where there was a choice, else of the last. `comparison` says whether it is better
+    than the empty one on the held-out problems, or where there are none on the sealed ones; where
+    nothing else tells, `gain` is what the run gains by its own attempts. `seconds` is the time of
+    this session, and `nothing_learned` says why the run has changed nothing in the library, where
+    it has not."""
 
     run: Run
     versions: tuple[Version, ...]
@@ -107,13 +105,11 @@ async def run_to_end(
     on_progress: OnProgress = ignore,
     hand_out: HandOut | None = None,
 ) -> TrainResult:
-    """Does what is left of a run, and the comparison that belongs to its end.
-
-    One process at a time works on a run. Cancelled, it records what is in flight and can be
-    resumed. Of a run that is finished nothing is left: no model is opened, and no call made.
-    `hand_out` has the groups made elsewhere, as `tfgrpo.workers` does.
-    Raises InvalidOperation where the run is at work elsewhere, and TfgrpoError.
-    """
+    """Does what is left of a run, and the comparison that belongs to its end. One process at a time
+    works on a run. Cancelled, it records what is in flight and can be resumed. Of a run that is
+    finished nothing is left: no model is opened, and no call made. `hand_out` has the groups made
+    elsewhere, as `tfgrpo.workers` does. Raises InvalidOperation where the run is at work elsewhere,
+    and TfgrpoError."""
     started = time.monotonic()
     run, plan = ready.run, ready.plan
     if store.runs.state(run) == "finished":
@@ -250,7 +246,6 @@ async def _while_there(
 
 
 async def _is_ours(store: Store, run: Run) -> bool:
-    """Returns whether a run's lock is this process's still, as far as anybody can tell."""
     try:
         return await asyncio.to_thread(store.runs.is_ours, store.runs.lock_path(run))
     except StoreError:
@@ -265,7 +260,6 @@ def _is_file(path: Path, inode: int) -> bool:
 
 
 def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> TrainResult:
-    """Returns what came of a finished run, from its record."""
     run = ready.run
     versions = tuple(versions_of(store, run))
     final, settings = final_version(store, run), ready.plan.settings
@@ -295,18 +289,16 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
 
 
 def heldout_comparison(store: Store, scores: Scores) -> Comparison:
-    """Returns how the first library of some scores compares with the empty one among them."""
+    """How the first library of some scores compares with the empty one among them."""
     first, empty = scores.libraries[0], scores.libraries[-1]
     return compared(store, [empty.evaluation, first.evaluation])[0]
 
 
 def _compared_kinds(settings: TrainSettings) -> list[str]:
-    """Returns the kinds of problems that a run is compared on at its end."""
     return [kind for kind in ("heldout", "sealed") if getattr(settings, kind)]
 
 
 def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
-    """Returns what a run is evaluated on at its end."""
     settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
     if kind == "heldout":
         problems = problems[: settings.heldout_problems]
@@ -317,8 +309,8 @@ def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
 
 
 def _choice_task(ready: ReadyRun) -> EvalTask:
-    """Returns what a run's libraries are chosen by: the gate's problems, with a seed that makes
-    the attempts other ones than the gate's."""
+    """What a run's libraries are chosen by: the gate's problems, with a seed that makes the
+    attempts other ones than the gate's."""
     settings, prompts = ready.plan.settings, ready.plan.prompts
     chosen = EvalSettings.of_run(settings, "gate", settings.heldout_samples)
     changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
@@ -333,7 +325,6 @@ async def _compare_at_end(
     kind: str,
     on_progress: OnProgress,
 ) -> None:
-    """Scores what a run learned beside the empty library, on its problems of a kind."""
     store = session.store
     if kind == "sealed":
         unseal(store, ready.run)

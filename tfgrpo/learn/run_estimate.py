@@ -222,7 +222,6 @@ def _usage(store: Store, settings: Settings) -> dict[str, Usage]:
 
 
 def _calls_of_attempts(store: Store, settings: Settings) -> tuple[float, int] | None:
-    """How many calls the latest attempts made that were made as these settings say."""
     way = (settings.agent.run or "", settings.domain, settings.mode)
     counts: list[int] = []
     for run in reversed(store.runs.all()):
@@ -307,8 +306,6 @@ class Calls:
 
 
 class _Run:
-    """Adds up what a run takes: its steps, its trials, and the comparison at the end."""
-
     def __init__(self, store: Store, plan: RunPlan, settings: TrainSettings, calls: Calls) -> None:
         self._settings, self._problems, self._calls = settings, plan.problems, calls
         self._steps = plan_steps(plan.problems.train, settings)
@@ -347,12 +344,10 @@ class _Run:
         self._calls.add_attempts(planned, "evaluation", self._shown(grown))
 
     def _shown(self, grown: float) -> float:
-        """The tokens in a prompt of a library that has grown by so many."""
         top_k = self._settings.top_k
         return min(grown, top_k * LESSON) if top_k else grown
 
     def _add_step(self, batch: Sequence[Problem], grown: float, left: int) -> None:
-        """Adds a step whose library has grown by so many tokens, before so many attempts."""
         size, assumed, more = self._settings.group_size, self._calls.assumed, self._shown(grown)
         if self._measures:  # half of the candidates, and of the examples, that belong
             more += 2 * LESSON + (self._examples / 2 * assumed.share if grown else 0.0)
@@ -403,7 +398,6 @@ class _Run:
         calls.add("comparison", kinds * base_prompt.PLACES, prompt, words)
 
     def _template(self, name: str) -> float:
-        """The tokens of a prompt of reflection without what is put into it."""
         objectives = self._settings.learning_objective + self._settings.agent_objective
         parts = getattr(self._reflection, name).parts
         return float(count_tokens(objectives) + sum(count_tokens(text) for _, text in parts))
@@ -423,14 +417,12 @@ def _merged(stages: Iterable[StageEstimate]) -> Stages:
 
 
 def _less(stages: Stages, begun: Stages) -> Stages:
-    """What is left of stages of which something is spent already."""
     gone = {one.stage: one for one in begun}
     left = (one.plus(gone[one.stage], -1.0) if one.stage in gone else one for one in stages)
     return tuple(one for one in left if one.calls > 0)
 
 
 def _spent(spent: Iterable[Spent], prices: ModelPrices) -> Stages:
-    """What calls have come to."""
     stages = []
     for one in spent:
         usage = one.usage

@@ -40,9 +40,9 @@ less than was thought resumes the run with other ones."""
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """What a run is to do. `settings` are as they go on record, but for `prompts`, which is a
-    folder as seen from here. `stem` is what a run without a name is called after, `chosen`
-    says which settings were chosen to fit the data and the model, and `endpoints` are those listed
-    where it is asked at such."""
+    folder as seen from here. `stem` is what a run without a name is called after, `chosen` says
+    which settings were chosen to fit the data and the model, and `endpoints` are those listed where
+    it is asked at such."""
 
     settings: TrainSettings
     prompts: Path | None
@@ -68,9 +68,9 @@ class ReadyRun:
 
 @dataclass(frozen=True, slots=True)
 class RunChoice:
-    """Which run: a new one of that `name`, an unfinished one to `resume`, or `new` come what
-    may. `budget` is the most that may be spent, as `--budget` writes it; with `keep_going` it goes
-    on where its first attempts leave nothing to learn."""
+    """Which run: a new one of that `name`, an unfinished one to `resume`, or `new` come what may.
+    `budget` is the most that may be spent, as `--budget` writes it; with `keep_going` it goes on
+    where its first attempts leave nothing to learn."""
 
     name: str | None = None
     resume: str | None = None
@@ -80,10 +80,8 @@ class RunChoice:
 
 
 def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPlan:
-    """Checks all that can be checked of a new run, and returns it.
-
-    `given` are settings by name, which win over the settings file. Raises TfgrpoError.
-    """
+    """Checks all that can be checked of a new run, and returns it. `given` are settings by name,
+    which win over the settings file. Raises TfgrpoError."""
     given = dict(given)
     project.require_trust(given)
     train = project.table("train")
@@ -147,8 +145,8 @@ def plan_run(store: Store, project: Project, given: Mapping[str, Any]) -> RunPla
 def prompts_without_effect(
     settings: TrainSettings, policy: type[Policy], domain: Domain
 ) -> tuple[str, ...]:
-    """Returns a line for each file in the folder of prompts that a run does not ask: those of
-    another policy, and those of no name. Nothing of a policy that does not say what it asks."""
+    """A line for each file in the folder of prompts that a run does not ask: those of another
+    policy, and those of no name. Nothing of a policy that does not say what it asks."""
     own: Collection[str] | None = getattr(policy, "prompts", None)
     if not settings.prompts or own is None:
         return ()
@@ -161,8 +159,8 @@ def prompts_without_effect(
 
 
 def plan_resumed(project: Project, run: Run) -> RunPlan:
-    """Returns what is to be done of a run on record. Raises DatasetError where its data has
-    changed, NotTrusted where the record came with the store, and TfgrpoError."""
+    """What is to be done of a run on record. Raises DatasetError where its data has changed,
+    NotTrusted where the record came with the store, and TfgrpoError."""
     settings = TrainSettings(**run.config)
     project.require_run(run.name, run.config)
     if settings.models.endpoints:  # which are the settings file's, and not the record's
@@ -182,8 +180,8 @@ def plan_resumed(project: Project, run: Run) -> RunPlan:
 def plan_choice(
     store: Store, project: Project, given: Mapping[str, Any], choice: RunChoice
 ) -> tuple[RunPlan, Run | None]:
-    """Returns what is to be done, and the unfinished run that it would go on with; None for a new
-    one. Nothing is written. Raises TfgrpoError."""
+    """What is to be done, and the unfinished run that it would go on with; None for a new one.
+    Nothing is written. Raises TfgrpoError."""
     if choice.resume is not None:
         resumed = store.runs.get(choice.resume)
         return plan_resumed(project, resumed), resumed
@@ -200,12 +198,10 @@ def ready_run(
     *,
     new_store: Callable[[], Store] | None = None,
 ) -> ReadyRun:
-    """Returns the run to work on: the one to resume, or a new one, which is on record from its
-    first answer on: a start that fails leaves nothing behind.
-
-    Where there is no store yet, `store` is an empty one in memory, and `new_store` makes the one
-    for the record when all is checked. Raises TfgrpoError; no run and no store is made then.
-    """
+    """The run to work on: the one to resume, or a new one, which is on record from its first answer
+    on: a start that fails leaves nothing behind. Where there is no store yet, `store` is an empty
+    one in memory, and `new_store` makes the one for the record when all is checked. Raises
+    TfgrpoError; no run and no store is made then."""
     if choice.resume is not None:
         run = store.runs.get(choice.resume)
         plan, resumed = plan_resumed(project, run), True
@@ -234,11 +230,9 @@ def begin(
     stem: str | None = None,
     new: bool = False,
 ) -> tuple[Run, bool]:
-    """Returns the run to work on, on record, and whether there was one.
-
-    One with the very same settings is resumed, unless `new`. Otherwise a run is made on the branch
-    that the settings name. Without a `name` it is called after `stem`, or the data.
-    """
+    """The run to work on, on record, and whether there was one. One with the very same settings is
+    resumed, unless `new`. Otherwise a run is made on the branch that the settings name. Without a
+    `name` it is called after `stem`, or the data."""
     known = None if new else alike(store, settings, name)
     if known is not None:
         return known, True
@@ -248,10 +242,8 @@ def begin(
 
 
 def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:
-    """Returns the run (of that name) with the very same settings, but for those of `PACE`.
-
-    That is the last unfinished one, else the last that is finished, of which nothing is left.
-    """
+    """The run (of that name) with the very same settings, but for those of `PACE`. That is the last
+    unfinished one, else the last that is finished, of which nothing is left."""
     same = {name: getattr(settings, name) for name in PACE}
     matches = [
         run
@@ -265,8 +257,8 @@ def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run
 def prepare_run(
     store: Store, settings: TrainSettings, name: str | None = None, stem: str | None = None
 ) -> Run:
-    """Returns a new run that is not on record yet, called `name`, or else after `stem` or the
-    data, with a number where that is taken. Raises TfgrpoError where it could not be."""
+    """A new run that is not on record yet, called `name`, or else after `stem` or the data, with a
+    number where that is taken. Raises TfgrpoError where it could not be."""
     check_branch(store, settings.branch)
     name = name or _free_name(store, stem or datasets.stem(settings.data))
     there = settings.branch in store.branches()
@@ -302,11 +294,9 @@ def remove_run(store: Store, run: Run, reason: str | None = None) -> None:
 def run_budget(
     store: Store, project: Project, amount: str | None, prices: ModelPrices, run: Run | None = None
 ) -> Budget | None:
-    """Returns the budget of a run, with what it has spent before, or may have where it was cut off;
-    None where no amount is given.
-
-    Raises BudgetInvalid, also where it is in dollars and a price is unknown, and StoreError.
-    """
+    """The budget of a run, with what it has spent before, or may have where it was cut off; None
+    where no amount is given. Raises BudgetInvalid, also where it is in dollars and a price is
+    unknown, and StoreError."""
     budget = budgets.open_budget(amount, prices)
     if budget is not None and run is not None:
         table = project.table("prices")

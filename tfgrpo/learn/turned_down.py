@@ -18,11 +18,9 @@ REJECTED = "rejected"
 
 
 def turned_down(store: Store, version: Version, *, before: int) -> dict[str, str]:
-    """Returns the texts that were turned down on a version's history, by a key of each.
-
-    Only what was decided `before` counts (microseconds since 1970): the beginning of a run, so that
-    one that is resumed asks the same as it did.
-    """
+    """The texts that were turned down on a version's history, by a key of each. Only what was
+    decided `before` counts (microseconds since 1970): the beginning of a run, so that one that is
+    resumed asks the same as it did."""
     bases: dict[str, str] = {}
     texts: dict[str, list[str]] = {}
     for one in decisions(store, kind=PROPOSAL):

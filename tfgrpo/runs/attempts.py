@@ -323,7 +323,6 @@ def known_evaluation_problems(
 
 
 def _prompt(store: Store, attempt: RecordedAttempt) -> tuple[tuple[str, str], ...]:
-    """The prompt in an attempt's first request."""
     call = store.runs.call(bytes.fromhex(attempt.calls[0])) if attempt.calls else None
     if call is None:
         return ()
@@ -336,7 +335,6 @@ def _content(value: object) -> str:
 
 
 def _messages(store: Store, attempt: RecordedAttempt) -> Iterator[tuple[str, str]]:
-    """Yields what an attempt said and was told, after its prompt."""
     verdict = attempt.verdict
     for message in verdict.get("messages", ()):
         content = str(message.get("content") or "")

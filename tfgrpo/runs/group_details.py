@@ -169,7 +169,6 @@ def highlighted(
 
 
 def _marked(text: str, texts: Mapping[str, Experience], library: Library) -> Iterator[PromptPart]:
-    """Yields a text in parts, the texts of experiences by themselves."""
     longest = sorted(texts, key=len, reverse=True)  # one may begin like another
     words = "|".join(map(re.escape, longest))
     at = 0
@@ -223,8 +222,6 @@ class _Source(NamedTuple):
 def _decided(
     store: Store, run: Run, step: int, problem: str
 ) -> tuple[tuple[GroupDecision, ...], tuple[Issue, ...]]:
-    """What came of a group: in its version and later, among what a gate turned down, and
-    candidates."""
     versions = [v for v in versions_of(store, run) if step_of(v) >= step - 1]
     if not versions or step_of(versions[0]) != step - 1:
         return (), ()
@@ -244,7 +241,6 @@ def _decided(
 
 
 def _on_probation(store: Store, run: Run, source: _Source) -> Iterator[GroupDecision]:
-    """Yields what happened to the candidates that a group taught, oldest first."""
     texts: dict[str, str | None] = {}
     own: set[str] = set()
     for version in pool_versions(store, run):
@@ -277,7 +273,6 @@ def _compared(
     questions: tuple[str, ...],
     decisions: Sequence[GroupDecision],
 ) -> ComparedGroup | None:
-    """A group's comparison, by its events or its question; and the others of its step."""
     sources = [evidence_of(one.event) for one in decisions]
     every = {key for one in sources for key in one.calls}
     own = {key for one in sources if one.problem == of.problem for key in one.calls}
@@ -304,7 +299,6 @@ def _compared(
 
 
 def _questions_beside(store: Store, run: Run, of: RecordedAttempt) -> list[str]:
-    """The other questions of a group's step."""
     listed = run_attempts(store, run, step=of.step)
     firsts = {one.problem: one for one in reversed(listed.attempts) if one.problem != of.problem}
     return [listed.text(one).question for one in firsts.values()]

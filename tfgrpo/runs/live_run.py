@@ -54,8 +54,8 @@ class EndpointHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFigures:
-    """Where a run is: `step` from 0, `time` in microseconds since 1970, counts of the step, what
-    is left (None: unknown), `evaluating` as (done, of), the last request's `trouble`."""
+    """Where a run is: `step` from 0, `time` in microseconds since 1970, counts of the step, what is
+    left (None: unknown), `evaluating` as (done, of), the last request's `trouble`."""
 
     time: int
     step: int

@@ -67,9 +67,8 @@ class RunProblems:
 def load_problems(
     store: Store, settings: TrainSettings, domain: Domain
 ) -> tuple[RunProblems, list[str]]:
-    """The problems of settings, relative to the working folder, and warnings. Raises
-    DatasetError, TemplateError, and SettingsError for sealed problems that serve for something
-    else too."""
+    """The problems of settings, relative to the working folder, and warnings. Raises DatasetError,
+    TemplateError, and SettingsError for sealed problems that serve for something else too."""
     warnings: list[str] = []
     train = domain.problems(settings.data, settings.fields)
     names = {kind: getattr(settings, kind) for kind in KINDS if getattr(settings, kind)}

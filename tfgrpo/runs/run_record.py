@@ -20,8 +20,8 @@ UNSEALED = "unsealed"
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """A run's sealed problems: when `opened` (microseconds since 1970), and how many libraries
-    but the empty one were scored on them `before` it began and `during` it."""
+    """A run's sealed problems: when `opened` (microseconds since 1970), and how many libraries but
+    the empty one were scored on them `before` it began and `during` it."""
 
     dataset: str
     digest: str

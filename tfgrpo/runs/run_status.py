@@ -168,8 +168,6 @@ def _finite(bound: float | None) -> float | None:
 
 @dataclass(slots=True)
 class _Step:
-    """What is known of a step so far."""
-
     rewards: dict[str, list[float]] = field(default_factory=dict)
     problems: set[str] = field(default_factory=set)
     attempts: int = 0
@@ -221,7 +219,6 @@ class RunFollower:
         return self._figures(state, live)
 
     def _read(self) -> None:
-        """Reads what is new."""
         runs, run = self._store.runs, self._run
         self._call, calls = runs.spent_since(run, self._call)
         for spent in calls:
@@ -291,7 +288,6 @@ class RunFollower:
         return step.figures
 
     def _steps_total(self, live: LiveFigures | None) -> int | None:
-        """How many steps there will be: as the run tells, or as its versions say."""
         if live is not None:
             return live.steps
         learned = [step.learned for step in self._steps.values() if step.learned is not None]

@@ -93,7 +93,6 @@ class BasePrompt(Probation):
         )
 
     async def _written(self, step: Step, pool: Pool, groups: Sequence[Group]) -> Learned:
-        """Returns words that go on probation, for as many places as are free."""
         shown = [group for group in groups if teaches(group, self._parts.reflection)]
         shown = sorted(shown, key=lambda group: not group.mixed)[:SHOWN]
         if not shown or step.attempts_left < NEEDED:
@@ -137,8 +136,8 @@ class BasePrompt(Probation):
         )
 
     async def _askings(self, step: Step, pool: Pool, groups: Sequence[Group]) -> list[_Asking]:
-        """Returns what is asked for: base prompts, and what is said of tools of which nothing new
-        is on probation."""
+        """What is asked for: base prompts, and what is said of tools of which nothing new is on
+        probation."""
         words = (instruction(e.text) for e in pool.candidates.readable)
         tried = Counter(one[0] for one in words if one is not None)
         there = instructions(pool.in_force)
@@ -157,8 +156,8 @@ class BasePrompt(Probation):
         return askings
 
     async def _tools(self, step: Step, groups: Sequence[Group]) -> list[ToolSpec]:
-        """Returns an agent's tools in the order in which they are described anew: those first that
-        attempts call most, and from step to step others."""
+        """An agent's tools in the order in which they are described anew: those first that attempts
+        call most, and from step to step others."""
         rollouts = (rollout for group in groups for rollout in group.rollouts)
         called = Counter(message.get("name") for one in rollouts for message in one.messages)
         specs = sorted(await self._collector.tools(), key=lambda spec: -called[spec.name])
@@ -166,8 +165,8 @@ class BasePrompt(Probation):
         return [*specs[turn:], *specs[:turn]]
 
     async def _listed(self, step: Step, group: Group, failures: list[Failure]) -> str:
-        """Returns a group as the model reads it: its problem, an attempt of either side, and the
-        right answer where it is known. What cannot be summarised is one of the `failures`."""
+        """A group as the model reads it: its problem, an attempt of either side, and the right
+        answer where it is known. What cannot be summarised is one of the `failures`."""
         reflection, summaries = self._parts.reflection, dict[int, str]()
         judged = [one for one in group.rollouts if one.own_reward is not None]
         attempts = [*(group.losers if group.mixed else judged)[:1], *group.winners[:1]]
@@ -199,8 +198,6 @@ class BasePrompt(Probation):
 
 
 class _Groups(NamedTuple):
-    """What the model is shown: groups as text, and these groups."""
-
     groups: str
     shown: Sequence[Group]
 

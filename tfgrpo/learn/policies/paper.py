@@ -98,8 +98,8 @@ class Planner(NamedTuple):
     cap: int | None = None
 
     async def plan(self, step: Step, lessons: Sequence[Lesson]) -> Learned:
-        """Returns what one call makes of all lessons. A plan that cannot be had or read refuses
-        every lesson. Raises EndpointError."""
+        """What one call makes of all lessons. A plan that cannot be had or read refuses every
+        lesson. Raises EndpointError."""
         draft, prompt = Draft(step.library), self.reflection.plan
         listed = "\n".join(f"{n}. {lesson.text}" for n, lesson in enumerate(lessons, 1))
         question = Question(
@@ -173,8 +173,6 @@ class Planner(NamedTuple):
     def _objection(
         self, edit: PlannedEdit, own: Sequence[Lesson], draft: Draft, lessons: int
     ) -> str | None:
-        """Returns what is wrong with an operation and the lessons that it follows from, beside the
-        library that the plan was asked for."""
         if not edit.lessons or not all(0 < n <= lessons for n in edit.lessons):
             return f"an operation names lessons {edit.lessons}; there are 1 to {lessons}"
         labels = _labels(draft)
@@ -191,7 +189,7 @@ class Planner(NamedTuple):
 
 
 def _operation(edit: PlannedEdit, id: str | None, now: Draft, fresh: str) -> Operation:
-    """Returns the operation that a checked edit stands for. What is there already is a KEEP."""
+    """The operation that a checked edit stands for. What is there already is a KEEP."""
     if edit.op in ("keep", "delete"):
         return Operation("KEEP" if edit.op == "keep" else "DELETE", id)
     text = " ".join(edit.text.split())
@@ -202,9 +200,9 @@ def _operation(edit: PlannedEdit, id: str | None, now: Draft, fresh: str) -> Ope
 
 
 def _narrowed(draft: Draft, lessons: int) -> dict[str, Any]:
-    """Returns the schema of a plan: what changes an experience names one of those that are there,
-    an ADD has no such field (after it a small model may write blanks without end), and there are no
-    more operations than lessons and experiences."""
+    """The schema of a plan: what changes an experience names one of those that are there, an ADD
+    has no such field (after it a small model may write blanks without end), and there are no more
+    operations than lessons and experiences."""
     labels = list(_labels(draft))
     numbers = {
         "type": "array",
@@ -238,7 +236,6 @@ def _narrowed(draft: Draft, lessons: int) -> dict[str, Any]:
 
 
 def _labels(draft: Draft) -> dict[str, str]:
-    """Returns label → id of the experiences that a plan may be about."""
     texts = draft.texts
     return {
         label: id
@@ -250,8 +247,8 @@ def _labels(draft: Draft) -> dict[str, str]:
 def _with_sources(
     plan: EditPlan, lessons: Sequence[Lesson], draft: Draft
 ) -> list[tuple[PlannedEdit, list[Lesson]]]:
-    """Returns the operations of a plan, each with the lessons that it follows from. One that
-    deletes is taken at its word: it goes against what it deletes, so likeness says little."""
+    """The operations of a plan, each with the lessons that it follows from. One that deletes is
+    taken at its word: it goes against what it deletes, so likeness says little."""
     labels = _labels(draft)
 
     def text_of(edit: PlannedEdit) -> str:
@@ -267,7 +264,6 @@ def _with_sources(
 
 
 def _evidence(own: Sequence[Lesson], key: str) -> dict[str, Any]:
-    """Returns who taught an operation: its first lesson's rollouts, and all problems."""
     evidence = evidence_of(own[0], (key,))
     problems = list(dict.fromkeys(lesson.group.problem.id for lesson in own))
     return evidence | {"problems": problems} if len(problems) > 1 else evidence
@@ -280,11 +276,9 @@ ALIKE = 0.5
 def sources(
     texts: Sequence[str], named: Sequence[Sequence[int]], lessons: Sequence[str]
 ) -> list[list[int]]:
-    """Returns the places of each operation's lessons in `lessons`, the one most like it first.
-
-    `texts` are what the operations write, or what stands there of what they keep or delete, and
-    `named` the places that the plan gives for each. None is left without a lesson that it had.
-    """
+    """The places of each operation's lessons in `lessons`, the one most like it first. `texts` are
+    what the operations write, or what stands there of what they keep or delete, and `named` the
+    places that the plan gives for each. None is left without a lesson that it had."""
     weights = _weights(lessons)
     words = [_words(lesson) for lesson in lessons]
     likeness = [[_likeness(_words(text), one, weights) for one in words] for text in texts]
@@ -305,14 +299,13 @@ def sources(
 
 
 def _weights(lessons: Sequence[str]) -> dict[str, float]:
-    """Returns what each word of lessons weighs: the more, the fewer of them have it."""
     has = Counter(word for lesson in lessons for word in _words(lesson))
     return {word: math.log(1 + len(lessons) / number) for word, number in has.items()}
 
 
 def _likeness(text: set[str], lesson: set[str], weights: dict[str, float]) -> float:
-    """Returns the share of a lesson's weight that a text has, 0 to 1. Exact sums, as the order of a
-    set's words differs between processes, and a run that goes on has to decide the same."""
+    """The share of a lesson's weight that a text has, 0 to 1. Exact sums, as the order of a set's
+    words differs between processes, and a run that goes on has to decide the same."""
     whole = math.fsum(weights[word] for word in lesson)
     return math.fsum(weights[word] for word in lesson & text) / whole if whole else 0.0
 

@@ -70,23 +70,19 @@ class Learned:
 
 
 class Policy(Protocol):
-    """Learns from the steps of one run. It is made with the run's parts and its collector.
-
-    One may say in `prompts`, a tuple of the class, which prompts it asks besides the attempts'.
-    """
+    """Learns from the steps of one run. It is made with the run's parts and its collector. One may
+    say in `prompts`, a tuple of the class, which prompts it asks besides the attempts'."""
 
     def __init__(self, parts: RunParts, collector: Collector) -> None: ...
 
     async def learn(self, step: Step) -> Learned:
-        """Makes a step's attempts and returns what they teach.
-
-        Whatever it asks follows from the record, since a step that was interrupted is done again
-        from its beginning. Raises EndpointError, BudgetReached and StoppedEarly.
-        """
+        """Makes a step's attempts and returns what they teach. Whatever it asks follows from the
+        record, since a step that was interrupted is done again from its beginning. Raises
+        EndpointError, BudgetReached and StoppedEarly."""
 
 
 def evidence_of(lesson: Lesson, calls: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Returns who taught a lesson: the problem, its rollouts with rewards, the calls between."""
+    """Who taught a lesson: the problem, its rollouts with rewards, the calls between."""
     group = lesson.group
     return {
         "problem": group.problem.id,
@@ -105,10 +101,8 @@ BUILT_IN = {
 
 
 def find_policy(name: str) -> type[Policy]:
-    """Returns a policy by its name: ours, `module:Class`, or an installed one.
-
-    Raises SettingsError for one that there is not, and for what is none.
-    """
+    """A policy by its name: ours, `module:Class`, or an installed one. Raises SettingsError for one
+    that there is not, and for what is none."""
     there = {one.name: one.value for one in entry_points(group=GROUP)} | BUILT_IN
     if ":" not in name and name not in there:
         near = get_close_matches(name, there, n=1)

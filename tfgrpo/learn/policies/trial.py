@@ -113,7 +113,7 @@ class Trial:
 
 
 def on_trial(store: Store, run: Run) -> list[Version]:
-    """Returns the versions that are on trial in a run. Raises SettingsError for another run."""
+    """The versions that are on trial in a run. Raises SettingsError for another run."""
     digests = texts(mapping(store.version(run.base).meta.get(TRIAL)).get("versions"))
     if not digests:
         raise SettingsError(
@@ -124,8 +124,8 @@ def on_trial(store: Store, run: Run) -> list[Version]:
 
 
 def candidates(store: Store, run: Run) -> list[Operation]:
-    """Returns what brings a run's base to the library on trial: that of one version, or of two
-    merged, where texts that both sides changed are as in the first."""
+    """What brings a run's base to the library on trial: that of one version, or of two merged,
+    where texts that both sides changed are as in the first."""
     versions = on_trial(store, run)
     base = {e.id: e.text for e in store.library(store.version(run.base))}
     first = store.library(versions[0])
@@ -154,7 +154,7 @@ def candidates(store: Store, run: Run) -> list[Operation]:
 
 
 def effect_names(store: Store, pool: Pool) -> dict[str, str]:
-    """Returns what the effects of a trial's candidates are called, by factor: of a text that a side
+    """What the effects of a trial's candidates are called, by factor: of a text that a side
     changed, with what it stands in for."""
     rows = {e.row: e.id for e in pool.candidates}
     evidence = {rows[row]: event.evidence or {} for row, event in store.events_at(rows).items()}
@@ -169,7 +169,7 @@ def effect_names(store: Store, pool: Pool) -> dict[str, str]:
 
 
 def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
-    """Returns the attempts of a run (of one step) that something on trial belonged to."""
+    """The attempts of a run (of one step) that something on trial belonged to."""
     rows = [row for row in store.runs.rollouts(run, step) if row.sample < CONFIRMING]
     return [attempt for row in rows if (attempt := _of_row(row)) is not None]
 
@@ -190,11 +190,9 @@ def _attempts(step: int, rollouts: Iterable[Rollout]) -> Iterable[Attempt]:
 
 
 def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
-    """Returns what attempts say of each thing, by its name; `left` attempts may still come.
-
-    They are taken by step, problem and number, in whatever order they came: so a run that looks at
-    them as it goes, one that was resumed, and a reader of the record see the same.
-    """
+    """What attempts say of each thing, by its name; `left` attempts may still come. They are taken
+    by step, problem and number, in whatever order they came: so a run that looks at them as it
+    goes, one that was resumed, and a reader of the record see the same."""
     pairs: dict[tuple[int, str, int], list[Attempt]] = {}
     for one in sorted(attempts, key=lambda a: (a.step, a.problem, a.sample)):
         pairs.setdefault((one.step, one.problem, one.sample // 2), []).append(one)
@@ -239,7 +237,7 @@ class Tried(NamedTuple):
 
 
 def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
-    """Returns what a trial came to, in library order; `left` attempts may still come."""
+    """What a trial came to, in library order; `left` attempts may still come."""
     attempts, advantages = recorded(store, run), Advantages()
     advantages.add(one.observation for one in attempts)
     beliefs = advantages.effects()
@@ -257,7 +255,7 @@ def results(store: Store, run: Run, left: int = 0) -> list[Tried]:
 
 
 def _first_pool(store: Store, run: Run) -> Pool:
-    """Returns a run's pool as it began: later versions lack what was given up."""
+    """A run's pool as it began: later versions lack what was given up."""
     versions, base = pool_versions(store, run), store.version(run.base)
     in_force: Library = store.library(base)
     library = store.library(versions[0]) if versions else in_force
