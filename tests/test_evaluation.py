@@ -241,12 +241,12 @@ def test_pass_at_k_is_told_for_the_ks_that_every_problem_has_samples_for() -> No
     found = figures(
         scored([("1", 1.0)] * 5, [("1", 1.0), ("2", 0.0), (None, 0.0), (None, None), (None, None)])
     )
-    assert set(found.passes) == {1, 2}
-    assert (found.problems, found.samples, found.unscored) == (2, 5, 2)
-    assert found.passes[1].mean == pytest.approx((1 + 1 / 3) / 2)
-    assert found.passes[2].mean == pytest.approx((1 + 2 / 3) / 2)
-    assert found.mean.mean == pytest.approx((1 + 1 / 3) / 2)
-    assert found.majority.mean == pytest.approx((1 + 1 / 2) / 2)
+    assert set(found["pass"]) == {"1", "2"}
+    assert (found["problems"], found["samples"], found["unscored"]) == (2, 5, 2)
+    assert found["pass"]["1"][0] == pytest.approx((1 + 1 / 3) / 2, abs=1e-6)
+    assert found["pass"]["2"][0] == pytest.approx((1 + 2 / 3) / 2, abs=1e-6)
+    assert found["mean"][0] == pytest.approx((1 + 1 / 3) / 2, abs=1e-6)
+    assert found["maj"][0] == pytest.approx((1 + 1 / 2) / 2, abs=1e-6)
 
 
 # a verifier that is given as a Python object:

@@ -4,7 +4,7 @@ meets all alike. What is on record under the same conditions is read."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -71,18 +71,6 @@ class EvalProgress:
         if self.done < 3:
             return None
         return (time.monotonic() - self.started) * (self.total - self.done) / self.done
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What an evaluation came to. `unscored` counts the samples that could not be judged."""
-
-    problems: int
-    samples: int
-    mean: statistics.Estimate
-    passes: Mapping[int, statistics.Estimate]
-    majority: statistics.Estimate
-    unscored: int
 
 
 def conditions(
@@ -275,14 +263,8 @@ def _scored(wanted: Sequence[Wanted], rollouts: Sequence[Rollout]) -> list[Score
 
 def record(store: Store, version: Version, task: EvalTask, scores: Sequence[Score]) -> Evaluation:
     """Keeps scores with a version, as its evaluation; one that is there already is returned."""
-    return store.runs.put_evaluation(
-        version.number,
-        task.settings.data,
-        task.key,
-        task.conditions,
-        summary(figures(scores)),
-        scores,
-    )
+    data, key, terms = task.settings.data, task.key, task.conditions
+    return store.runs.put_evaluation(version.number, data, key, terms, figures(scores), scores)
 
 
 def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
@@ -294,8 +276,9 @@ def rewards(scores: Sequence[Score]) -> dict[str, list[float]]:
     return by_problem
 
 
-def figures(scores: Sequence[Score]) -> Figures:
-    """Mean@k, pass@k for powers of two and maj@k over the scores of an evaluation."""
+def figures(scores: Sequence[Score]) -> dict[str, Any]:
+    """Mean@k, pass@k for powers of two and maj@k over the scores of an evaluation, as the JSON that
+    is kept with it. `unscored` counts the samples that could not be judged."""
     by_problem = rewards(scores)
     votes: dict[str, list[tuple[str | None, float]]] = {}
     for score in scores:
@@ -303,25 +286,13 @@ def figures(scores: Sequence[Score]) -> Figures:
             votes.setdefault(score.problem, []).append((score.answer, score.reward))
     fewest = min(len(samples) for samples in by_problem.values())
     powers = [2**n for n in range(12) if 2**n <= fewest]
-    return Figures(
-        problems=len(by_problem),
-        samples=max(len(samples) for samples in by_problem.values()),
-        mean=statistics.mean_at_k(by_problem),
-        passes={k: statistics.pass_at_k(by_problem, k) for k in powers},
-        majority=statistics.maj_at_k(votes),
-        unscored=sum(score.reward is None for score in scores),
-    )
-
-
-def summary(figures: Figures) -> dict[str, Any]:
-    """Figures as the JSON that is kept with an evaluation."""
     return {
-        "problems": figures.problems,
-        "samples": figures.samples,
-        "mean": [*figures.mean.recorded],
-        "pass": {str(k): [*estimate.recorded] for k, estimate in figures.passes.items()},
-        "maj": [*figures.majority.recorded],
-        "unscored": figures.unscored,
+        "problems": len(by_problem),
+        "samples": max(len(samples) for samples in by_problem.values()),
+        "mean": [*statistics.mean_at_k(by_problem).recorded],
+        "pass": {str(k): [*statistics.pass_at_k(by_problem, k).recorded] for k in powers},
+        "maj": [*statistics.maj_at_k(votes).recorded],
+        "unscored": sum(score.reward is None for score in scores),
     }
 
 

@@ -73,28 +73,10 @@ class Trial:
     @property
     def verdict(self) -> Verdict:
         """Accepted when the difference passes the rule."""
-        mean, error, quantile = self._measured
-        return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
-
-    @property
-    def _measured(self) -> tuple[float, float, float]:
         mean, _, high, n = self.difference.estimate
         quantile = statistics.t_quantile(0.975, n - 1) if n > 1 else 1.0
-        return mean, (high - mean) / quantile, quantile
-
-    def to_json(self) -> Json:
-        """The figures as they stand in a version's record."""
-        estimate = self.difference.estimate
-        bounds = [estimate.mean, estimate.low, estimate.high]
-        return {
-            "difference_is": self.difference.verdict,
-            "problems": estimate.problems,
-            "before": _mean(self.scores),
-            "after": _mean(self.candidate_scores),
-            "difference": [None if abs(v) == float("inf") else round(v, 6) for v in bounds],
-            "p": round(self.difference.p, 6),
-            "problems_needed": self.difference.problems_needed,
-        }
+        error = (high - mean) / quantile
+        return "accepted" if passes(self.rule, mean, error, quantile) else "rejected"
 
 
 class Gate:
@@ -105,18 +87,16 @@ class Gate:
         self._rule = settings.gate_rule
 
     async def trial(
-        self,
-        library: Library,
-        operations: Sequence[Operation],
-        progress: EvalProgress | None = None,
+        self, library: Library, operations: Sequence[Operation], progress: EvalProgress | None
     ) -> Trial | None:
         """How the library fares with these operations; None where they change no text. `progress`
         is told of each attempt."""
-        progress = progress or EvalProgress(0, meter=self._session.meter)
         candidate = Draft(library).after(operations).library
         if candidate == library:
             return None
-        known = self._recorded(library.version)
+        runs = self._session.store.runs
+        evaluation = runs.evaluation(library.version.number, self._task.key)
+        known = None if evaluation is None else runs.scores(evaluation)
         libraries = [candidate] if known else [library, candidate]
         scored = await scoring.examine(
             self._session, libraries, self._task, run=self._run, progress=progress
@@ -132,13 +112,22 @@ class Gate:
 
     def record(self, trial: Trial) -> Json:
         """A trial as it stands in a version's record."""
+        difference = trial.difference
+        scored = (trial.scores, trial.candidate_scores)
+        before, after = (scoring.figures(scores)["mean"][0] for scores in scored)
         return {
             "verdict": trial.verdict,
             "rule": self._rule,
             "dataset": self._task.settings.data,
             "digest": problems.digest(self._task.problems),
             "samples": self._task.settings.samples,
-            **trial.to_json(),
+            "difference_is": difference.verdict,
+            "problems": difference.estimate.problems,
+            "before": before,
+            "after": after,
+            "difference": [*difference.estimate.recorded],
+            "p": round(difference.p, 6),
+            "problems_needed": difference.problems_needed,
         }
 
     def keep(self, trial: Trial, versions: Iterable[Version]) -> None:
@@ -150,11 +139,6 @@ class Gate:
             if _texts(store.library(version)) == _texts(trial.candidate):
                 scoring.record(store, version, self._task, trial.candidate_scores)
 
-    def _recorded(self, version: Version) -> list[Score] | None:
-        runs = self._session.store.runs
-        evaluation = runs.evaluation(version.number, self._task.key)
-        return None if evaluation is None else runs.scores(evaluation)
-
 
 def side_branch(store: Store, run: Run, step: int) -> str:
     """The name of a branch, not taken yet, for a step's rejected candidate."""
@@ -165,7 +149,3 @@ def side_branch(store: Store, run: Run, step: int) -> str:
 
 def _texts(library: Library) -> list[str]:
     return [experience.text for experience in library.readable]
-
-
-def _mean(scores: Sequence[Score]) -> float:
-    return round(scoring.figures(scores).mean.mean, 6)

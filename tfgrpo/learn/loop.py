@@ -88,6 +88,21 @@ def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None)
     )
 
 
+def trial_task(
+    settings: TrainSettings,
+    problems: RunProblems,
+    kind: str,
+    domain: Domain,
+    prompts: Path | None,
+    seed: int = 0,
+) -> EvalTask:
+    """What a run's libraries are tried on: its problems of a kind, with a seed so much later."""
+    how = EvalSettings.of_run(settings, kind, settings.heldout_samples)
+    changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + seed}
+    most = None if kind == "sealed" else settings.heldout_problems
+    return EvalTask(problems.of(kind)[:most], how.model_copy(update=changes), domain)
+
+
 class Training:
     """One run at work. `run()` does what is left of it and returns the versions it made."""
 
@@ -119,10 +134,8 @@ class Training:
             prompts = Path(self.settings.prompts)
         self._gate: Gate | None = None
         if self.settings.gate is not None:
-            how = EvalSettings.of_run(self.settings, "gate", self.settings.heldout_samples)
-            how = how.model_copy(update={"prompts": str(prompts) if prompts else None})
-            held = data.gate[: self.settings.heldout_problems]
-            self._gate = Gate(session, run, EvalTask(held, how, domain), self.settings)
+            task = trial_task(self.settings, data, "gate", domain, prompts)
+            self._gate = Gate(session, run, task, self.settings)
         self._policy, self._reflector = session.model_calls(run.uid, run)
         self.calls = [self._policy, self._reflector]
         parts = RunParts(
@@ -239,13 +252,7 @@ class Training:
             return self._store.create_tag(tag, tip, force=True)
         return tagged
 
-    def _commit(
-        self,
-        step: int,
-        base: Version,
-        learned: Learned,
-        trial: Trial | None,
-    ) -> Version:
+    def _commit(self, step: int, base: Version, learned: Learned, trial: Trial | None) -> Version:
         """Appends the step's version. When somebody else has moved the branch meanwhile, operations
         that no longer apply are refused on record, and the others go onto what is there now. A
         candidate that the gate rejects goes onto a side branch, and the step's version has no
@@ -271,18 +278,14 @@ class Training:
                 "epoch": self.steps[step][0],
                 "stats": self._stats(learned.groups),
             }
-            rendering = _rendering(self.settings)
-            if rendering:
-                meta["rendering"] = rendering
-            if learned.gain is not None:
-                meta[GAIN] = gain_record(learned.gain)
-            if refused or lost:
-                meta["refused"] = refused + lost
-            if failures:
-                meta["failed"] = failures
-            repaired = learned.repaired + sum(c.repaired for c in learned.comparisons)
-            if repaired:
-                meta["repaired"] = repaired
+            more = {
+                "rendering": _rendering(self.settings),
+                GAIN: learned.gain and gain_record(learned.gain),
+                "refused": refused + lost,
+                "failed": failures,
+                "repaired": learned.repaired + sum(c.repaired for c in learned.comparisons),
+            }
+            meta |= {name: value for name, value in more.items() if value}
             message = _message(step, self.steps, learned.groups, operations)
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)

@@ -17,7 +17,7 @@ from tfgrpo.evaluation.scoring import EvalProgress, EvalTask, evaluate
 from tfgrpo.evaluation.statistics import Estimate
 from tfgrpo.learn.best_version import Choice, choose_version, final_version, read_choice
 from tfgrpo.learn.groups import Makers, RunParts
-from tfgrpo.learn.loop import Training, plan_steps
+from tfgrpo.learn.loop import Training, plan_steps, trial_task
 from tfgrpo.learn.run_setup import ReadyRun, put_on_record
 from tfgrpo.notices import (
     Notice,
@@ -36,7 +36,7 @@ from tfgrpo.runs.run_record import unseal
 from tfgrpo.runs.run_versions import versions_of
 from tfgrpo.runs.step_records import gain_words, recorded_gain
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
-from tfgrpo.settings import EvalSettings, TrainSettings
+from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget
 from tfgrpo.store.address import is_address
 from tfgrpo.store.errors import InvalidOperation, StoreError
@@ -158,8 +158,7 @@ async def run_to_end(
                 async def work() -> None:
                     await training.run(finish=False)
                     if settings.gate:
-                        choosing = _choice_task(ready)
-                        await choose_version(session, run, choosing, on_progress=tell)
+                        await choose_version(session, run, _task(ready, "gate"), on_progress=tell)
                     for kind in _compared_kinds(settings):
                         await _compare_at_end(session, ready, kind, tell)
                     store.runs.note(run, "finished")
@@ -219,26 +218,20 @@ async def _while_there(
             if word is not None:
                 training.progress.stopping, training.progress.stopped_by = True, word
                 live.look()  # which tells of it
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
                 raise RunStopped(training.progress.run, word)
             await asyncio.wait({task}, timeout=LOOK_SECONDS)
             if path is not None and not task.done() and not _is_file(path, inode):
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
                 raise StoreError(
                     f"the store {path} is gone: somebody moved or deleted it",
                     hint="put it back, and the same command resumes",
                 )
             if path is None and not task.done() and not await _is_ours(store, run):
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
                 raise InvalidOperation(
                     f"run {run.name} is running in another process, which began with it"
                     " while this one did not reach the database",
                     hint="see `tfgrpo status`",
                 )
-    except asyncio.CancelledError:
+    except BaseException:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         raise
@@ -264,22 +257,26 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
     versions = tuple(versions_of(store, run))
     final, settings = final_version(store, run), ready.plan.settings
     is_chosen = settings.gate
-    tasks = {kind: _end_task(ready, kind) for kind in _compared_kinds(settings)}
+    tasks = {kind: _task(ready, kind) for kind in _compared_kinds(settings)}
     scores = {
         kind: read_scores(store, [final, store.version(0)], task) for kind, task in tasks.items()
     }
     heldout = scores.get("heldout")
     ends = heldout or scores.get("sealed")
+    comparison = None
+    if ends is not None:  # the empty library is the last
+        evaluations = [one.evaluation for one in (ends.libraries[-1], ends.libraries[0])]
+        (comparison,) = compared(store, evaluations)
     learned_nothing = nothing_learned(store, run)
     is_unscored = ends is None and not is_chosen and learned_nothing is None
     return TrainResult(
         run,
         versions,
         store.library(final),
-        read_choice(store, run, _choice_task(ready)) if is_chosen else None,
+        read_choice(store, run, _task(ready, "gate")) if is_chosen else None,
         heldout,
         scores.get("sealed"),
-        None if ends is None else heldout_comparison(store, ends),
+        comparison,
         total(costs(store, project.table("prices"), run)),
         report(store, run),
         time.monotonic() - started,
@@ -288,35 +285,15 @@ def _result(store: Store, project: Project, ready: ReadyRun, started: float) -> 
     )
 
 
-def heldout_comparison(store: Store, scores: Scores) -> Comparison:
-    """How the first library of some scores compares with the empty one among them."""
-    first, empty = scores.libraries[0], scores.libraries[-1]
-    return compared(store, [empty.evaluation, first.evaluation])[0]
-
-
 def _compared_kinds(settings: TrainSettings) -> list[str]:
     return [kind for kind in ("heldout", "sealed") if getattr(settings, kind)]
 
 
-def _end_task(ready: ReadyRun, kind: str) -> EvalTask:
-    settings, problems = ready.plan.settings, ready.plan.problems.of(kind)
-    if kind == "heldout":
-        problems = problems[: settings.heldout_problems]
-    chosen = EvalSettings.of_run(settings, kind, settings.heldout_samples)
-    prompts = ready.plan.prompts
-    chosen = chosen.model_copy(update={"prompts": str(prompts) if prompts else None})
-    return EvalTask(problems, chosen, ready.plan.domain)
-
-
-def _choice_task(ready: ReadyRun) -> EvalTask:
-    """What a run's libraries are chosen by: the gate's problems, with a seed that makes the
-    attempts other ones than the gate's."""
-    settings, prompts = ready.plan.settings, ready.plan.prompts
-    chosen = EvalSettings.of_run(settings, "gate", settings.heldout_samples)
-    changes = {"prompts": str(prompts) if prompts else None, "seed": settings.seed + 1}
-    held = ready.plan.problems.gate[: settings.heldout_problems]
-    chosen = chosen.model_copy(update=changes)
-    return EvalTask(held, chosen, ready.plan.domain)
+def _task(ready: ReadyRun, kind: str) -> EvalTask:
+    """What a run is evaluated on at its end. On the gate's problems, by which its libraries are
+    chosen, a seed makes the attempts other ones than the gate's."""
+    plan, seed = ready.plan, 1 if kind == "gate" else 0
+    return trial_task(plan.settings, plan.problems, kind, plan.domain, plan.prompts, seed)
 
 
 async def _compare_at_end(
@@ -329,8 +306,7 @@ async def _compare_at_end(
     if kind == "sealed":
         unseal(store, ready.run)
     versions = [final_version(store, ready.run), store.version(0)]
-    task = _end_task(ready, kind)
-    progress = EvalProgress.announced(on_progress)
+    task, progress = _task(ready, kind), EvalProgress.announced(on_progress)
     await evaluate(session, versions, task, run=ready.run, progress=progress)
     on_progress(ScoresReady(read_scores(store, versions, task)))
 
