@@ -25,14 +25,7 @@ from tfgrpo.project import Project
 from tfgrpo.rendering.retrieve import trained_with
 from tfgrpo.rollout.agent_loop import require_search, sandbox_warnings
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
-from tfgrpo.settings import (
-    EvalSettings,
-    TrainSettings,
-    build,
-    fitting_tokens,
-    is_count,
-    named,
-)
+from tfgrpo.settings import EvalSettings, TrainSettings, build, fitting_tokens, is_count, named
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.revisions import run_of_history
 from tfgrpo.store.records import Version

@@ -173,11 +173,7 @@ def _lacking(row: Row, names: Mapping[str, str], name: str) -> DatasetError:
 
 
 def _case(
-    row: Row,
-    problem: Problem,
-    names: Mapping[str, str],
-    answers: bool,
-    pattern: str | None,
+    row: Row, problem: Problem, names: Mapping[str, str], answers: bool, pattern: str | None
 ) -> Case:
     pred = row.fields.get(names["pred"])
     if isinstance(pred, bool) or not isinstance(pred, str | int | float):

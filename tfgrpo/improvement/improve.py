@@ -136,8 +136,7 @@ async def improve(
     with process_lock.held(path) as free:
         if not free:
             raise Busy(
-                "another improvement of this store is at work",
-                hint="`tfgrpo status` shows its run",
+                "another improvement of this store is at work", hint="`tfgrpo status` shows its run"
             )
         if request.target not in store.branches():
             raise SettingsError(

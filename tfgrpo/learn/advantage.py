@@ -125,21 +125,13 @@ class Advantages:
         for place, value in self._moments.items():
             moment[place] = value
         beliefs = posterior(gram / self.noise, moment / self.noise)
-        return {
-            id: Effect(*beliefs[place], *self._counts[id]) for id, place in self._places.items()
-        }
+        places = self._places.items()
+        return {id: Effect(*beliefs[place], *self._counts[id]) for id, place in places}
 
 
-class Belief(NamedTuple):
-    """What is believed of an effect: see `Effect`."""
-
-    mean: float
-    deviation: float
-    chance: float
-    above: float
-
-
-def posterior(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> list[Belief]:
+def posterior(
+    gram: NDArray[np.float64], moment: NDArray[np.float64]
+) -> list[tuple[float, float, float, float]]:
     """The beliefs about effects, in order. `gram` holds the sums of products of what was shown,
     centred within groups, and `moment` those with rewards; both divided by the variance of the
     noise."""
@@ -163,7 +155,7 @@ def posterior(gram: NDArray[np.float64], moment: NDArray[np.float64]) -> list[Be
         there = [none / (none + (1 - none) * one) for one in odds]
         none = (NONE / 2 + math.fsum(there)) / (NONE + size)
     return [
-        Belief(m, math.sqrt(max(q - m * m, 0.0)), (1 - nothing) * a, a)
+        (m, math.sqrt(max(q - m * m, 0.0)), (1 - nothing) * a, a)
         for m, q, a, nothing in zip(means, squares, above, there, strict=True)
     ]
 

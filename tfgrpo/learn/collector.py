@@ -14,18 +14,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tfgrpo.costs.prices import LOCAL
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import Domain
 from tfgrpo.learn import nothing_to_learn
 from tfgrpo.learn.groups import TRIAL, Gathering, GroupMaker, GroupTask, Makers, Recorded, RunParts
 from tfgrpo.learn.reflection import Advantage
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.notices import NothingToLearn, WarningNotice
-from tfgrpo.rollout.agent_loop import Agent
 from tfgrpo.rollout.attempt import CONFIRMING, Group, Rollout
 from tfgrpo.store.activity.runs import RolloutRow
 from tfgrpo.store.records import Experience, Library
-from tfgrpo.tools.tool import ToolSpec
 
 
 class Batch(NamedTuple):
@@ -61,8 +58,9 @@ class Collector:
         self._store = parts.session.store
         self._run, self._settings = parts.run, parts.settings
         self._progress = parts.progress
-        self._here = GroupMaker(parts, self._note_attempt)
-        self._makers: Makers = self._here
+        self.here = GroupMaker(parts, self._note_attempt)
+        """Who makes the attempts that are made in this process."""
+        self._makers: Makers = self.here
         self._keep_going, self._on_progress = parts.keep_going, parts.on_progress
         self._looked = False
         self._first: list[Group] = []
@@ -71,15 +69,7 @@ class Collector:
 
     def hand_out(self, makers: Callable[[Makers], Makers]) -> None:
         """Has groups made by others from now on, who may have them made here after all."""
-        self._makers = makers(self._here)
-
-    def equip(self, domain: Domain, agent: Agent | None) -> None:
-        """Has attempts made by an agent from now on; `domain` is the run's with its rollout."""
-        self._here.equip(domain, agent)
-
-    async def tools(self) -> list[ToolSpec]:
-        """What attempts are told of tools where no library says otherwise."""
-        return await self._here.tools()
+        self._makers = makers(self.here)
 
     async def groups(
         self, batch: Batch, on_group: Callable[[int, Group], None] | None = None
@@ -88,8 +78,7 @@ class Collector:
         soon as it is whole, and its place in the batch. Raises EndpointError when every attempt
         failed, and StoppedEarly when the first attempts of the run leave nothing to learn."""
         settings, progress = self._settings, self._progress
-        rows = self._store.runs.rollouts(self._run, batch.step)
-        recorded = {(r.problem, r.sample): r for r in rows}
+        recorded = self._recorded(batch.step)
         count = len(batch.problems)
         progress.groups, progress.groups_done, progress.mixed = count, 0, 0
         progress.attempts, progress.attempts_done = count * settings.group_size, 0
@@ -99,16 +88,9 @@ class Collector:
 
         async def fill(place: int, gathering: Gathering) -> None:
             await gathering.begin.wait()
-            version, name = batch.library.version.number, gathering.problem.id
-            task = GroupTask(
-                self._run.uid,
-                batch.step,
-                name,
-                version,
-                self._run.digest,
-                batch.base,
-                tuple(batch.tried.get(name, ())),
-            )
+            run, version, name = self._run, batch.library.version.number, gathering.problem.id
+            shown = (batch.base, tuple(batch.tried.get(name, ())))
+            task = GroupTask(run.uid, batch.step, name, version, run.digest, *shown)
             await self._makers.make(task, gathering, recorded)
             progress.groups_done += 1
             progress.mixed += gathering.group.mixed
@@ -122,9 +104,7 @@ class Collector:
         self._hold_back(gatherings)
         await gather_all(fill(place, gathering) for place, gathering in enumerate(gatherings))
         groups = [gathering.group for gathering in gatherings]
-        if not (
-            batch.is_last and self._first
-        ):  # nothing is left to be saved: the run's end says it
+        if not (batch.is_last and self._first):  # else nothing is left to be saved
             self._look(gatherings, whole=True)
         if not self._looked:
             self._note_first(groups)
@@ -141,20 +121,19 @@ class Collector:
         made one after the other until it is known; they are on record like all others, and part of
         no group."""
         trial = Library(race.library.version, (*race.library, Experience(TRIAL, race.lesson, 0)))
-        rows = self._store.runs.rollouts(self._run, race.step)
-        recorded = {(r.problem, r.sample): r for r in rows}
+        recorded = self._recorded(race.step)
         gathering = Gathering(race.group.problem, trial)
         for turn in range(race.attempts):
             sample = CONFIRMING + race.number * race.attempts + turn
-            await self._here.attempt(race.step, gathering, sample, recorded)
+            await self.here.attempt(race.step, gathering, sample, recorded)
             above = sum(gathering.rewards) - race.attempts * race.above
             if above > 0 or above + race.attempts - turn - 1 <= 0:
                 return above > 0
         return False
 
-    async def record(self, step: int, rollout: Rollout, library: Library) -> None:
-        """Puts a rollout on record, with the library it ran under."""
-        await self._here.record(step, rollout, library)
+    def _recorded(self, step: int) -> Recorded:
+        rows = self._store.runs.rollouts(self._run, step)
+        return {(row.problem, row.sample): row for row in rows}
 
     # a look at the first attempts:
 
@@ -168,9 +147,8 @@ class Collector:
 
     @property
     def _first_groups(self) -> int:
-        missing = min(nothing_to_learn.ENOUGH.values()) - sum(
-            len(one.rollouts) for one in self._first
-        )
+        known = sum(len(one.rollouts) for one in self._first)
+        missing = min(nothing_to_learn.ENOUGH.values()) - known
         return max(1, -(-missing // self._settings.group_size))
 
     def _note_attempt(self, rollout: Rollout) -> None:
@@ -223,7 +201,7 @@ class Collector:
     ) -> list[Rollout]:
         by_id = {problem.id: problem for problem in batch}
         recalled = await gather_all(
-            self._here.recalled(by_id[row.problem], row)
+            self.here.recalled(by_id[row.problem], row)
             for row in rows
             if row.problem in by_id and row.sample < CONFIRMING
         )
@@ -253,10 +231,7 @@ waits for those that it looks at."""
 
 
 async def contrasted(
-    parts: RunParts,
-    collector: Collector,
-    batch: Batch,
-    contrast: Contrast,
+    parts: RunParts, collector: Collector, batch: Batch, contrast: Contrast
 ) -> tuple[list[Group], list[Advantage]]:
     """A batch's groups, and what `contrast` makes of each, in the order of the batch. A group that
     teaches nothing is a contrast of None, and left out. Raises what the collector and `contrast`

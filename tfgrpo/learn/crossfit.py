@@ -14,12 +14,12 @@ rather too low.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tfgrpo.evaluation.statistics import Estimate, interval
 from tfgrpo.learn.advantage import Advantages, Observation
 from tfgrpo.learn.decide import Rule
-from tfgrpo.learn.rivals import of_name
+from tfgrpo.learn.rivals import Nearness, of_name
 from tfgrpo.store.canonical import digest
 
 FOLDS = 20
@@ -38,18 +38,8 @@ class Choosing(NamedTuple):
     compatible: Callable[[Sequence[str]], Collection[str]]
 
 
-class Known(Protocol):
-    """What is known of candidates beside attempts, by id."""
-
-    def is_near(self, experience: str, problem: str) -> bool:
-        """Whether one belongs to a problem."""
-
-    def taught_by(self, experience: str) -> Collection[str]:
-        """The problems that taught one."""
-
-
 def crossfitted(
-    attempts: Attempts, names: Sequence[str], choosing: Choosing, known: Known, seed: int
+    attempts: Attempts, names: Sequence[str], choosing: Choosing, known: Nearness, seed: int
 ) -> Estimate:
     """The gain over what was in force when the run began: the mean over its problems with a 95 %
     interval. `names` are the effects of all that was ever tried."""
@@ -88,7 +78,7 @@ def chosen(attempts: Sequence[Observation], names: Sequence[str], choosing: Choo
     return taken
 
 
-def gains(attempts: Attempts, taken: Sequence[str], known: Known) -> list[float]:
+def gains(attempts: Attempts, taken: Sequence[str], known: Nearness) -> list[float]:
     """What things do at each of some problems. One that was tried at a part of those that it
     belongs to does at the others what it does there."""
     values = dict.fromkeys(attempts, 0.0)

@@ -55,9 +55,9 @@ def fitting_values(
     settings: TrainSettings, problems: RunProblems, named: Collection[str]
 ) -> dict[str, Any]:
     """The settings that fit these problems and this model, by name."""
-    count = len(problems.train)
+    count, local = len(problems.train), settings.models.model.startswith(LOCAL)
     values: dict[str, Any] = {}
-    if settings.models.model.startswith(LOCAL):
+    if local:
         checked = max(map(len, (problems.gate, problems.heldout)))
         values = local_sizes(count, checked, checked_attempts(settings.domain))
     elif count > BATCH:  # in steps of one size
@@ -66,7 +66,6 @@ def fitting_values(
     if tokens is not None:
         values["max_tokens"] = tokens
     kind = settings.domain.partition(":")[0]
-    local = settings.models.model.startswith(LOCAL)
     if local and kind in ONE_ANSWER and settings.mode == "prompt":
         values["top_k"] = LOCAL_TOP_K
     return values
@@ -82,7 +81,7 @@ def fit(
     parts = [
         text
         for name, text in _size_words(fitted, problems).items()
-        if _tells(name, settings, fitted)
+        if getattr(settings, name) != getattr(fitted, name)
     ]
     if not parts:
         return fitted, ""
@@ -109,7 +108,3 @@ def _size_words(settings: TrainSettings, problems: RunProblems) -> dict[str, str
         times = settings.heldout_samples
         words["heldout_samples"] = f"{times} attempts at each" if times > 1 else "one attempt each"
     return words
-
-
-def _tells(name: str, before: TrainSettings, after: TrainSettings) -> bool:
-    return bool(getattr(before, name) != getattr(after, name))

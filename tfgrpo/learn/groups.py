@@ -163,10 +163,6 @@ class GroupMaker:
             )
         self._progress.attempts -= size - len(gathering.rollouts)
 
-    def _relevant(self, library: Library, problem: Problem, top_k: int | None) -> Library:
-        rank = self._domain.retrieve
-        return relevant(library, problem.problem, top_k, always=(TRIAL,), rank=rank)
-
     def _belonging(self, gathering: Gathering, task: GroupTask) -> Belonging:
         pool = base_library = gathering.library
         if task.base != pool.version.number:
@@ -178,11 +174,7 @@ class GroupMaker:
     # one attempt:
 
     async def attempt(
-        self,
-        step: int,
-        gathering: Gathering,
-        sample: int,
-        recorded: Recorded,
+        self, step: int, gathering: Gathering, sample: int, recorded: Recorded
     ) -> None:
         """Makes or recalls one attempt, records it and adds it to its group, unless it is there."""
         if sample in gathering.rollouts:
@@ -197,7 +189,8 @@ class GroupMaker:
                 absent = hidden(there, self._settings.seed, call_path, sample)
                 shown: Library = Part(library, there.shown(absent))
             else:
-                shown = self._relevant(library, problem, self._settings.top_k or None)
+                top_k, rank = self._settings.top_k or None, self._domain.retrieve
+                shown = relevant(library, problem.problem, top_k, always=(TRIAL,), rank=rank)
             if sample in gathering.failed:
                 rollout = failed(problem, sample, gathering.failed[sample])
             else:
@@ -221,21 +214,13 @@ class GroupMaker:
 
     async def record(self, step: int, rollout: Rollout, library: Library) -> None:
         """Puts a rollout on record, with the library it ran under."""
-        await self._journal.rollout(self._row(step, rollout, library))
-
-    def _row(self, step: int, rollout: Rollout, library: Library) -> RolloutRow:
-        run = self._store.runs.row_id(self._run)
-        row = _row(run, step, rollout, library.version.number)
-        if len(rollout.calls) == 1 and self._domain.rollout is answer_once:
-            return row  # what it says is in the call
-        return row._replace(verdict={**row.verdict, "response": rollout.response})
+        row = _row(self._store.runs.row_id(self._run), step, rollout, library.version.number)
+        if len(rollout.calls) != 1 or self._domain.rollout is not answer_once:
+            row = row._replace(verdict={**row.verdict, "response": rollout.response})
+        await self._journal.rollout(row)  # else what it says is in the call
 
     def _context(
-        self,
-        problem: Problem,
-        library: Library,
-        sample: int,
-        call_path: CallPath,
+        self, problem: Problem, library: Library, sample: int, call_path: CallPath
     ) -> Context:
         settings = self._settings
         library = of_other_problems(library, problem.problem)
@@ -300,16 +285,15 @@ def _next(group: More, gathering: Gathering, most: int) -> int:
 
 def _row(run: int, step: int, rollout: Rollout, version: int) -> RolloutRow:
     verdict: dict[str, Any] = {"answer": rollout.answer, "reason": rollout.reason}
-    if rollout.details:
-        verdict["details"] = dict(rollout.details)
-    if rollout.messages:
-        verdict["messages"] = list(rollout.messages)
+    more = {
+        "details": dict(rollout.details),
+        "messages": list(rollout.messages),
+        "without": sorted(rollout.without),
+        "belongs": list(rollout.belongs),
+    }
+    verdict |= {name: value for name, value in more.items() if value}
     if KIND in rollout.problem.meta:
         verdict[KIND] = str(rollout.problem.meta[KIND])
-    if rollout.without:
-        verdict["without"] = sorted(rollout.without)
-    if rollout.belongs:
-        verdict["belongs"] = list(rollout.belongs)
     return RolloutRow(
         run=run,
         step=step,

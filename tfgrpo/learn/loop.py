@@ -179,7 +179,7 @@ class Training:
                 folder=self._session.folder,
                 functions=self._session.functions,
             ) as (domain, agent):
-                self._collector.equip(domain, agent)
+                self._collector.here.equip(domain, agent)
                 done = self._done()
                 await self._collector.recall([batch for _, batch in self.steps[:done]])
                 left = range(done, len(self.steps))
@@ -227,7 +227,7 @@ class Training:
         if self._gate is not None:
             trial = await self._gate.trial(library, learned.operations, progress.trial)
         for rollout in (r for group in groups for r in group.rollouts if r.outcome == "failed"):
-            await self._collector.record(step, rollout, library)
+            await self._collector.here.record(step, rollout, library)
         version = self._commit(step, base, learned, trial)
         self._enter("rollouts")
         self.progress.step = step + 1

@@ -21,7 +21,7 @@ from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
 from tfgrpo.rendering.example_texts import is_example
-from tfgrpo.rollout.attempt import CONFIRMING, Group
+from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.candidate_outcomes import Candidate, candidates
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.evidence import Measured, evidence_of, read_evidence
@@ -45,7 +45,7 @@ class Measurement:
 
     def tried(self, step: Step, pool: Pool, rivals: Rivals) -> dict[str, tuple[str, ...]]:
         """What is tried at each problem of a step, by the problem's id."""
-        self._recall(step.number)
+        self.add(step.number - 1)
         texts, always = texts_of(pool.candidates), everywhere(pool.candidates)
         effects, chosen = rivals.known(texts, self._advantages.effects()), {}
         for one in step.batch:
@@ -54,20 +54,17 @@ class Measurement:
             chosen[one.id] = (*map(rivals.name, ids), *always)
         return chosen
 
-    def add(self, step: int, groups: Iterable[Group]) -> None:
-        """Adds a step's attempts, and those of the steps before it on resume."""
-        self._recall(step)
-        self._advantages.add(self._attempts(step, groups))
-        self._steps = step + 1
+    def add(self, step: int) -> None:
+        """Adds a step's attempts, which are on record, and on resume those of the steps before."""
+        while self._steps <= step:
+            self._advantages.add(self._recorded(self._steps))
+            self._steps += 1
 
-    def gain(
-        self, step: Step, groups: Iterable[Group], rule: Callable[[int], Rule]
-    ) -> Estimate | None:
-        """What the run gains by its own attempts, whose last step's are `groups`; None where
-        nothing was tried. `rule` is that of a step (`crossfit.py`)."""
+    def gain(self, step: int, rule: Callable[[int], Rule]) -> Estimate | None:
+        """What the run gains by its own attempts up to its last step; None where nothing was tried.
+        `rule` is that of a step (`crossfit.py`)."""
         attempts: dict[str, list[Observation]] = {}
-        before = (one for n in range(step.number) for one in self._recorded(n))
-        for one in chain(before, self._attempts(step.number, groups)):
+        for one in chain.from_iterable(map(self._recorded, range(step + 1))):
             attempts.setdefault(one.group.partition("/")[2], []).append(one)
         base = self._store.library(self._store.version(self._run.base))
         seen = dict.fromkeys(
@@ -96,19 +93,6 @@ class Measurement:
             if there:
                 overall[name] = mean_effect(there)
         return overall
-
-    def _attempts(self, step: int, groups: Iterable[Group]) -> list[Observation]:
-        return [
-            _observed((step, r.problem.id), (r.belongs, r.without), r.reward, self._near.is_near)
-            for group in groups
-            for r in group.rollouts
-            if r.reward is not None
-        ]
-
-    def _recall(self, step: int) -> None:
-        while self._steps < step:
-            self._advantages.add(self._recorded(self._steps))
-            self._steps += 1
 
     def _recorded(self, step: int) -> Iterator[Observation]:
         return recorded(self._store, self._run, step, self._near.is_near)

@@ -8,7 +8,6 @@ Whether a rule helps is measured, so nothing is asked for that would have to be 
 
 from __future__ import annotations
 
-import asyncio
 import unicodedata
 from collections.abc import Awaitable, Sequence
 
@@ -29,7 +28,7 @@ from tfgrpo.learn.reflection import (
     Question,
     Reflection,
     listed_attempts,
-    summarise,
+    summaries_of,
 )
 from tfgrpo.model.endpoint import CallFailed
 from tfgrpo.model.gather import gather_all
@@ -118,11 +117,7 @@ def proposing(parts: RunParts, step: Step, library: Library, free: int) -> Contr
 
 
 async def propose(
-    parts: RunParts,
-    group: Group,
-    near: Sequence[Group],
-    library: Library,
-    path: tuple[int, int],
+    parts: RunParts, group: Group, near: Sequence[Group], library: Library, path: tuple[int, int]
 ) -> Advantage | None:
     """The lessons that a group teaches, or None for one that teaches nothing. `path` is the step
     and how often the model is asked. What cannot be had is in the result's `failures`. Raises
@@ -133,14 +128,7 @@ async def propose(
         return None
     winners = _distinct(group.winners)
     losers = _distinct(group.losers if group.mixed else group.rollouts)
-    shown = [*winners, *losers]
-    outcomes = await asyncio.gather(*(summarise(calls, reflection, one, step) for one in shown))
-    failures = tuple(one for one in outcomes if isinstance(one, Failure))
-    summaries = {
-        rollout.sample: outcome
-        for rollout, outcome in zip(shown, outcomes, strict=True)
-        if isinstance(outcome, str)
-    }
+    summaries, failures = await summaries_of(calls, reflection, [*winners, *losers], step)
     losers = [one for one in losers if one.sample in summaries]
     if not losers:
         return Advantage(group, (), failures)

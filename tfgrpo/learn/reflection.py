@@ -55,26 +55,18 @@ class TextCheck:
     def __call__(self, text: str) -> str | None:
         """What is wrong with a text, or None."""
         most = self.max_words
-        if most is not None and is_long(text, most):
+        if most is not None and (len(text.split()) > most or len(text) > LETTERS * most):
             return f"the text is too long: {most} words are the most"
         if not self.shared_answers and any(leaks(text, problem) for problem in self.problems):
             return "it gives away the answer of its problem"
         return None
 
 
-def is_long(text: str, most: int) -> bool:
-    """Whether a text has more than so many words, or sixteen times as many characters."""
-    return len(text.split()) > most or len(text) > LETTERS * most
-
-
 def leaks(text: str, problem: Problem) -> bool:
     """Whether a text is an answer of a problem, or holds one of some length."""
     text = folded(text)
-    answers = (folded(answer) for answer in problem.ground_truths)
-    return any(
-        answer and (answer == text or (len(answer) >= TELLING and answer in text))
-        for answer in answers
-    )
+    answers = filter(None, map(folded, problem.ground_truths))
+    return any(one == text or (len(one) >= TELLING and one in text) for one in answers)
 
 
 def folded(text: str) -> str:
@@ -275,25 +267,12 @@ class Contrast(BaseModel):
 
 
 async def compare(
-    calls: Calls,
-    reflection: Reflection,
-    group: Group,
-    library: Library,
-    *,
-    step: int,
+    calls: Calls, reflection: Reflection, group: Group, library: Library, *, step: int
 ) -> Advantage:
     """Summarises a mixed group's longer trajectories and compares all. What cannot be had is in the
     result's `failures`; EndpointError is let through."""
     judged = (*group.winners, *group.losers)
-    outcomes = await asyncio.gather(
-        *(summarise(calls, reflection, rollout, step) for rollout in judged)
-    )
-    failures = tuple(o for o in outcomes if isinstance(o, Failure))
-    summaries = {
-        rollout.sample: outcome
-        for rollout, outcome in zip(judged, outcomes, strict=True)
-        if isinstance(outcome, str)
-    }
+    summaries, failures = await summaries_of(calls, reflection, judged, step)
     winners = [r for r in group.winners if r.sample in summaries]
     losers = [r for r in group.losers if r.sample in summaries]
     if not winners or not losers:
@@ -332,12 +311,7 @@ async def compare(
 
 
 async def _reconcile(
-    calls: Calls,
-    reflection: Reflection,
-    lessons: Sequence[Lesson],
-    library: Library,
-    *,
-    step: int,
+    calls: Calls, reflection: Reflection, lessons: Sequence[Lesson], library: Library, *, step: int
 ) -> structured_answers.Typed[Lessons]:
     assert reflection.reconcile is not None
     question = Question(
@@ -354,10 +328,7 @@ async def _reconcile(
 
 
 def lessons_of(
-    typed: structured_answers.Typed[Any],
-    stage: str,
-    group: Group,
-    calls: tuple[str, ...] = (),
+    typed: structured_answers.Typed[Any], stage: str, group: Group, calls: tuple[str, ...] = ()
 ) -> tuple[tuple[Lesson, ...], tuple[Failure, ...]]:
     """The lessons of an answer that lists some, the first that there may be, and what could not be
     used of it as failures of that stage. A lesson that is given twice is one. `calls` are those
@@ -374,6 +345,16 @@ def lessons_of(
     return lessons, tuple(
         Failure(stage, group.problem.id, reason) for reason in (*typed.lost, *beyond)
     )
+
+
+async def summaries_of(
+    calls: Calls, reflection: Reflection, rollouts: Sequence[Rollout], step: int
+) -> tuple[dict[int, str], tuple[Failure, ...]]:
+    """What attempts did, by sample, and what could not be had of that."""
+    outcomes = await asyncio.gather(*(summarise(calls, reflection, one, step) for one in rollouts))
+    known = zip(rollouts, outcomes, strict=True)
+    summaries = {one.sample: outcome for one, outcome in known if isinstance(outcome, str)}
+    return summaries, tuple(one for one in outcomes if isinstance(one, Failure))
 
 
 async def summarise(

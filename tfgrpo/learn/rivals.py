@@ -1,4 +1,5 @@
-"""Texts that are nearly alike, and so may say the same: one of them is tried, and one enters.
+"""Where experiences belong, and texts that are nearly alike and so may say the same: one of them
+is tried, and one enters.
 
 A candidate that is nearly like an experience in force is its challenger: where it is shown, it
 stands in that one's place, so what is measured is what its wording adds to the other's. It is tried
@@ -11,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Protocol
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.advantage import Effect
@@ -29,7 +29,10 @@ FEWEST = 4
 
 
 class Nearness:
-    """Nearness among the problems of a run; `store` says what taught each experience."""
+    """Which problems of a run an experience belongs to: those most like the ones that taught it, by
+    n-grams of characters, as a lesson often says it in other words than its problems. What this run
+    did not teach (a person's, or another run's, whose problems may have the same ids) belongs to
+    every problem."""
 
     def __init__(self, store: Store, run: Run, problems: Sequence[Problem]) -> None:
         self._store, self._run = store, run.name
@@ -85,16 +88,6 @@ FOR = " for "
 """Between a challenger and the experience that it stands in for, in the name of its effect."""
 
 
-class Places(Protocol):
-    """Where experiences belong, by their ids."""
-
-    def is_near(self, experience: str, problem: str) -> bool:
-        """Whether an experience belongs to a problem."""
-
-    def common(self, one: str, other: str) -> float:
-        """Which share of its problems the experience with fewer has in common."""
-
-
 def is_like(text: str, others: Iterable[str]) -> bool:
     """Whether a text is nearly like another one, and may say the same."""
     return any(are_alike(text, other) for other in others)
@@ -113,7 +106,7 @@ class Rivals:
     """Which of some candidates are rivals, and what each stands in for; both as id → text."""
 
     def __init__(
-        self, candidates: Mapping[str, str], in_force: Mapping[str, str], places: Places
+        self, candidates: Mapping[str, str], in_force: Mapping[str, str], places: Nearness
     ) -> None:
         self._texts, self._in_force, self._places = candidates, in_force, places
         self._names: dict[str, str] = {}

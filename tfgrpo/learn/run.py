@@ -199,11 +199,7 @@ def _at_work(store: Store, run: Run, budget: RunBudget | None) -> Iterator[None]
 
 
 async def _while_there(
-    store: Store,
-    run: Run,
-    training: Training,
-    live: LiveReport,
-    work: Coroutine[Any, Any, None],
+    store: Store, run: Run, training: Training, live: LiveReport, work: Coroutine[Any, Any, None]
 ) -> None:
     """Does work, tells where it is, and ends it when somebody asks for that, or when the store's
     file is taken away: nothing more would be kept, and every further call be paid for nothing. A
@@ -297,10 +293,7 @@ def _task(ready: ReadyRun, kind: str) -> EvalTask:
 
 
 async def _compare_at_end(
-    session: Session,
-    ready: ReadyRun,
-    kind: str,
-    on_progress: OnProgress,
+    session: Session, ready: ReadyRun, kind: str, on_progress: OnProgress
 ) -> None:
     store = session.store
     if kind == "sealed":

@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     from tfgrpo.project import Project
 
 KINDS = ("heldout", "gate", "sealed")
-PROMPTS = (
-    "rollout",
-    "summary",
-    "comparison",
-    "lesson",
-    "plan",
-)
+PROMPTS = ("rollout", "summary", "comparison", "lesson", "plan")
 """The prompts that a run may use, which have to be there before it begins."""
 
 
@@ -90,11 +84,7 @@ def load_problems(
         ]
         others[kind] = there
     loaded = RunProblems(
-        train,
-        others.get("heldout", ()),
-        others.get("gate", ()),
-        others.get("sealed", ()),
-        skipped,
+        train, others.get("heldout", ()), others.get("gate", ()), others.get("sealed", ()), skipped
     )
     if settings.sealed:
         warnings += _check_sealed(store, settings.sealed, loaded)

@@ -34,7 +34,7 @@ from tfgrpo.learn.reflection import (
     Question,
     TextCheck,
     listed_attempts,
-    summarise,
+    summaries_of,
 )
 from tfgrpo.learn.turned_down import turned_down
 from tfgrpo.model.endpoint import CallFailed
@@ -95,15 +95,14 @@ class BasePrompt(Probation):
     async def _written(self, step: Step, pool: Pool, groups: Sequence[Group]) -> Learned:
         shown = [group for group in groups if teaches(group, self._parts.reflection)]
         shown = sorted(shown, key=lambda group: not group.mixed)[:SHOWN]
-        if not shown or step.attempts_left < NEEDED:
-            return Learned()
-        askings = await self._askings(step, pool, groups)
+        enough = shown and step.attempts_left >= NEEDED
+        askings = await self._askings(step, pool, groups) if enough else []
         if not askings:
             return Learned()
         failures: list[Failure] = []
         listed = await gather_all(self._listed(step, group, failures) for group in shown)
-        about = _Groups("\n\n".join(listed), shown)
-        answers = await gather_all(self._ask(step, about, one) for one in askings)
+        groups_text = "\n\n".join(listed)
+        answers = await gather_all(self._ask(step, groups_text, shown, one) for one in askings)
         there = {e.id: e.text for e in pool.library.readable}
         there |= {one.of: instruction_text(one.of, one.words) for one in askings}
         declined = turned_down(self._store, step.base, before=self._run.time)
@@ -160,33 +159,31 @@ class BasePrompt(Probation):
         call most, and from step to step others."""
         rollouts = (rollout for group in groups for rollout in group.rollouts)
         called = Counter(message.get("name") for one in rollouts for message in one.messages)
-        specs = sorted(await self._collector.tools(), key=lambda spec: -called[spec.name])
+        specs = sorted(await self._collector.here.tools(), key=lambda spec: -called[spec.name])
         turn = step.number * PLACES % max(len(specs), 1)
         return [*specs[turn:], *specs[:turn]]
 
     async def _listed(self, step: Step, group: Group, failures: list[Failure]) -> str:
         """A group as the model reads it: its problem, an attempt of either side, and the right
         answer where it is known. What cannot be summarised is one of the `failures`."""
-        reflection, summaries = self._parts.reflection, dict[int, str]()
+        reflection, calls = self._parts.reflection, self._parts.reflector
         judged = [one for one in group.rollouts if one.own_reward is not None]
         attempts = [*(group.losers if group.mixed else judged)[:1], *group.winners[:1]]
-        for one in attempts:
-            summary = await summarise(self._parts.reflector, reflection, one, step.number)
-            if isinstance(summary, Failure):
-                failures.append(summary)
-            else:
-                summaries[one.sample] = summary
+        summaries, missing = await summaries_of(calls, reflection, attempts, step.number)
+        failures += missing
         read = [one for one in attempts if one.sample in summaries]
         lines = [f"Problem: {group.problem.problem}", listed_attempts(read, summaries)]
         if (truth := reflection.truth(group.problem)) != UNKNOWN:
             lines.append(f"Right answer: {truth}")
         return "\n".join(lines)
 
-    async def _ask(self, step: Step, about: _Groups, one: _Asking) -> Typed[Instructions] | Failure:
-        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count_tokens(one.words)))
+    async def _ask(
+        self, step: Step, text: str, shown: Sequence[Group], one: _Asking
+    ) -> Typed[Instructions] | Failure:
+        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count(one.words)))
         question = Question(
             prompt=one.prompt,
-            values={**one.values, "groups": about.groups},
+            values={**one.values, "groups": text},
             max_tokens=most,
             call_path=(step.number, *one.call_path),
             stage="comparison",
@@ -194,12 +191,7 @@ class BasePrompt(Probation):
         try:
             return await self._parts.reflection.ask(self._parts.reflector, question, Instructions)
         except CallFailed as error:
-            return Failure("comparison", about.shown[0].problem.id, str(error))
-
-
-class _Groups(NamedTuple):
-    groups: str
-    shown: Sequence[Group]
+            return Failure("comparison", shown[0].problem.id, str(error))
 
 
 class _Asking(NamedTuple):

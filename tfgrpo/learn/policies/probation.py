@@ -54,7 +54,7 @@ class Probation:
         free = free_places(step, pool, self._settings.group_size)
         contrast = proposing(self._parts, step, pool.in_force, free)
         groups, contrasts = await contrasted(self._parts, self._collector, batch, contrast)
-        self._measurement.add(step.number, groups)
+        self._measurement.add(step.number)
         effects = self._measurement.effects(pool, rivals)
 
         def rule(number: int) -> Rule:
@@ -77,5 +77,5 @@ class Probation:
             (*operations, *entering.votes),
             (*settled.candidates, *entering.candidates, *examples),
             entering.refused,
-            gain=self._measurement.gain(step, groups, rule) if step.is_last else None,
+            gain=self._measurement.gain(step.number, rule) if step.is_last else None,
         )

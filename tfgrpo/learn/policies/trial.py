@@ -13,7 +13,7 @@ One with two makes all its attempts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from tfgrpo.evaluation.anytime_tests import Judged, judge
@@ -24,9 +24,9 @@ from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.pool import Pool, append_to_pool, open_pool
 from tfgrpo.learn.rivals import challenger, of_name, replaced
-from tfgrpo.rollout.attempt import CONFIRMING, Rollout
+from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_versions import pool_branch, pool_versions
-from tfgrpo.store.activity.runs import RolloutRow, Run
+from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.errors import SettingsError
 from tfgrpo.store.history.merge import change, side, three_way
@@ -77,9 +77,7 @@ class Trial:
     async def learn(self, step: Step) -> Learned:
         """Makes the attempts of a step that something undecided belongs to."""
         pool = self._pool(step)
-        while self._measured < step.number:
-            self._attempts += recorded(self._store, self._run, self._measured)
-            self._measured += 1
+        self._read(step.number - 1)
         called = effect_names(self._store, pool)
         tried = {
             p.id: tuple(called[id] for id in fitting(pool.candidates, p.problem))
@@ -95,10 +93,14 @@ class Trial:
         groups = await self._collector.groups(
             Batch(step.number, batch, pool.library, step.is_last, step.base.number, tried)
         )
-        self._attempts += _attempts(step.number, (r for group in groups for r in group.rollouts))
-        self._measured = step.number + 1
+        self._read(step.number)
         over = is_proof and not self._undecided(names, step.attempts_left)
         return Learned(tuple(groups), is_over=over)
+
+    def _read(self, step: int) -> None:
+        while self._measured <= step:
+            self._attempts += recorded(self._store, self._run, self._measured)
+            self._measured += 1
 
     def _undecided(self, names: Sequence[str], left: int) -> set[str]:
         judged = verdicts(self._attempts, names, left)
@@ -170,23 +172,13 @@ def effect_names(store: Store, pool: Pool) -> dict[str, str]:
 
 def recorded(store: Store, run: Run, step: int | None = None) -> list[Attempt]:
     """The attempts of a run (of one step) that something on trial belonged to."""
-    rows = [row for row in store.runs.rollouts(run, step) if row.sample < CONFIRMING]
-    return [attempt for row in rows if (attempt := _of_row(row)) is not None]
-
-
-def _of_row(row: RolloutRow) -> Attempt | None:
-    if row.reward is None:
-        return None
-    belongs, without = row.verdict.get("belongs", ()), row.verdict.get("without", ())
-    return Attempt(
-        row.step, row.problem, row.sample, tuple(belongs), frozenset(without), row.reward
-    )
-
-
-def _attempts(step: int, rollouts: Iterable[Rollout]) -> Iterable[Attempt]:
-    for r in rollouts:
-        if r.reward is not None:
-            yield Attempt(step, r.problem.id, r.sample, r.belongs, r.without, r.reward)
+    attempts = []
+    for row in store.runs.rollouts(run, step):
+        if row.sample < CONFIRMING and row.reward is not None:
+            belongs, without = (row.verdict.get(name, ()) for name in ("belongs", "without"))
+            shown = (tuple(belongs), frozenset(without))
+            attempts.append(Attempt(row.step, row.problem, row.sample, *shown, row.reward))
+    return attempts
 
 
 def verdicts(attempts: Sequence[Attempt], names: Sequence[str], left: int) -> dict[str, Judged]:
