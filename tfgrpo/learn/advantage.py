@@ -1,15 +1,13 @@
 """The advantage of each thing that attempts were shown: what showing it does to the reward.
 
 A group's attempts differ in what they were shown, by chance (`assign.py`). Rewards are regressed on
-that within groups, so the difficulty of a problem drops out: it is the group-relative advantage of
-GRPO, one level down. Evidence adds up over steps. All that is kept are sums of products, so an
-attempt is read once.
+that within groups, so the difficulty of a problem drops out: GRPO's group-relative advantage, one
+level down. Evidence adds up over steps as sums of products, so an attempt is read once.
 
 An effect is taken to be none, or drawn from a normal around 0: the two-groups model (Efron,
-Large-Scale Inference, 2010). The spread of that normal is not known, so the posterior is the mean
-over a few, each weighed by how likely it makes what was seen; how many effects are none is learned
-from all of them together. So a chance of .95 to help means that about one in twenty such things
-does not, and 1 less the chance is the local false-discovery rate.
+Large-Scale Inference, 2010). The posterior is the mean over a few spreads of that normal, each
+weighed by how likely it makes what was seen; the share of effects that are none is learned from all
+of them. So 1 less the chance to help is the local false-discovery rate.
 """
 
 from __future__ import annotations

@@ -1,20 +1,18 @@
 """What an attempt is shown: of the library what it would be shown in use, and some candidates.
 
-A few candidates are tried at a problem. Which ones a policy says: those that belong there, and of
-them those that may be worth most (`tried`). Of these each attempt is shown a random half: by coins
-that follow from the seed, the problem, the pair of attempts and the candidate's place among them,
-where the second attempt of a pair has what the first lacks (fold-over; Box, Hunter and Hunter,
-Statistics for Experimenters, 2005). Of the experiences in force each is hidden from a small share
-of the attempts, so that its effect stays known. Everything follows from the arguments, so a run
-that is resumed, and a worker elsewhere, shows the same. No coin follows from an id, which is new in
-each run: a second run of one seed shows the same as long as the model answers the same.
+Of the candidates that are tried at a problem each attempt is shown a random half: by coins that
+follow from the seed, the problem, the pair of attempts and the candidate's place among them, where
+the second attempt of a pair has what the first lacks (fold-over; Box, Hunter and Hunter, Statistics
+for Experimenters, 2005). Of the experiences in force each is hidden from a small share of the
+attempts, so that its effect stays known. Everything follows from the arguments, so a run that is
+resumed, and a worker elsewhere, shows the same; no coin follows from an id, which is new in each
+run, so a second run of one seed does too as long as the model answers the same.
 
-What is shown or hidden as one is a factor: an experience by its id, or all examples together. One
-example does too little to be measured by itself. Examples are measured at problems that are unlike
-theirs: where a problem repeats the half of an example, the answer can be copied, and that says
-nothing of other problems (block cross-validation; Roberts et al., Ecography 2017). A challenger
-(`rivals.py`) stands in the place of an experience in force: where the one is shown, the other is
-not.
+What is shown or hidden as one is a factor: an experience by its id, or all examples together, as
+one does too little to be measured by itself. Examples are measured at problems that are unlike
+theirs: where the answer can be copied, that says nothing of other problems (block cross-validation;
+Roberts et al., Ecography 2017). A challenger (`rivals.py`) stands in the place of an experience in
+force: where the one is shown, the other is not.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What goes on probation of what is proposed: as much as the attempts to come can tell apart.
 
-A lesson that says what is there already is a vote for that. One that a person has turned down stays
-out. The others are tried at their own problem first: those that are nearly like no other before the
-rest, and of those what most groups came to. Most lessons that do nothing for a hard problem lose
-that race, at the price of one to three attempts. As many races are run at once as there are free
-places: each of them is run whatever becomes of the others.
+A lesson that says what is there already is a vote for that; what a person turned down stays out.
+The others are tried at their own problem first, those that are like no other before the rest: most
+lessons that do nothing for a hard problem lose that race of one to three attempts. As many races
+are run at once as there are free places: each is run whatever becomes of the others.
 """
 
 from __future__ import annotations

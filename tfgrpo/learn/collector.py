@@ -1,4 +1,5 @@
-"""Collecting: the rollouts of a step, recorded as they are judged, recalled when they were before.
+"""Collecting: the rollouts of a step, recorded as they are judged, recalled when they were before,
+and each group contrasted as soon as it is whole.
 
 Which attempts are made follows from the settings and a seed, never from the order in which answers
 arrive, so a run that is resumed makes the same ones. What a step's groups have in common is here:

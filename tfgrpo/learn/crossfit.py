@@ -1,14 +1,12 @@
 """What a run's way of choosing gains, by its own attempts: an estimate where no problems are set
 aside for that, at no further call.
 
-The attempts that a library was chosen by flatter it. So problems are dealt into folds, each problem
-with all its attempts of all steps. What the rule takes from the attempts at the other folds alone
-is measured by those at the one (cross-fitting: Chernozhukov et al., Econometrics Journal, 2018):
-attempts were shown a random part of what was tried, so what a thing does is a difference within
-groups. A problem that taught a lesson does not measure it, for it may give away the answer. Effects
-at a problem are summed; each is a mean over halves of the others, so the sum is near what they do
-together. The interval is over problems. A choice from fewer attempts takes less, so the estimate is
-rather too low.
+The attempts that a library was chosen by flatter it. So problems are dealt into folds, and what the
+rule takes from the attempts at the other folds alone is measured by those at the one
+(cross-fitting: Chernozhukov et al., Econometrics Journal, 2018), as a difference within groups. A
+problem that taught a lesson does not measure it, for it may give away the answer. Effects at a
+problem are summed; each is a mean over halves of the others, so the sum is near what they do
+together. A choice from fewer attempts takes less, so the estimate is rather too low.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Where answers are shared, as labels are, or attempts say nothing but an answer, an example is a
 problem with its ground truth: for such tasks many right examples are worth more than rules
 (Agarwal et al., Many-Shot In-Context Learning, arXiv 2404.11018). Elsewhere it is a verified
-attempt. An example is an experience like any other (`rendering/experience_texts.py`), and a
-candidate like any other; all of a step are shown or hidden together (`assign.py`). It is not shown
-at its own problem, whose answer it gives away.
+attempt. It is a candidate like any other, but all of a step are shown or hidden together
+(`assign.py`), and none at its own problem, whose answer it gives away.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
-"""Defaults that fit the data and the model, where nobody named a setting.
-
-The paper's own (arXiv 2510.08191: 3 epochs, batches of 100, groups of 5, 16,384 tokens) are for
-mathematics and a fast endpoint. For a local model, and for answers of a line, they would take a
-day or leave a limit that limits nothing. `--preset paper` keeps them all the same.
-"""
+"""Defaults that fit the data and the model, where nobody named a setting: the paper's own (arXiv
+2510.08191) are for mathematics and a fast endpoint, and would take a local model a day."""
 
 from __future__ import annotations
 

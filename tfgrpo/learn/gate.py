@@ -1,15 +1,15 @@
 """The gate: a candidate library grows the branch only if held-out problems speak for it.
 
-The library in force and the candidate are put to the same held-out problems, sample by sample
-side by side, and compared by problem. The run's rule (gate_rules.py) decides from the mean
-difference and its standard error whether the candidate is *accepted* or *rejected*; beside that
-the record says whether the difference is significant, since a rule may go by less.
+The library in force and the candidate are put to the same problems, sample by sample side by side,
+and compared by problem. The run's rule decides from the mean difference and its standard error. One
+that lets in whatever is not shown to be worse is close to no gate at all, because a trial that can
+be paid for seldom shows anything, and one that asks for significance keeps out most of what helps;
+so the record says beside the verdict whether the difference is significant.
 
-A candidate is judged before it is a version, from answers that are in the journal. So a run
-that is killed in between asks for nothing twice and comes to the same verdict, and the verdict
-stands in the version's record, which its digest covers. A rejected one becomes a version of a
-side branch, in the transaction that gives its own branch a version without events: `step_N`
-names the library in force whatever the gate said.
+A candidate is judged before it is a version, from answers that are in the journal: a run that is
+killed in between asks for nothing twice and comes to the same verdict, which stands in the
+version's record. A rejected one becomes a version of a side branch, in the transaction that gives
+its own branch a version without events: `step_N` names the library in force whatever the gate said.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A group: the attempts at one problem in one step, made or recalled, verified and recorded.
 
-That is the unit of a run's work, and a `GroupTask` says in plain data which: whoever has the store
-(this process, or a worker on another machine) makes the very same attempts of it, with the same
-keys in the journal, so that a group that was begun elsewhere is gone on with from there.
+A `GroupTask` says in plain data which: whoever has the store (this process, or a worker on another
+machine) makes the very same attempts of it, with the same keys in the journal, so a group that was
+begun elsewhere is gone on with from there.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 Two lessons that each help may harm together, or help no more than either alone; their words do not
 tell. Attempts of a trial are shown a random half of what belongs to their problem (`assign.py`), so
-each pair of things that belong to one problem is there in all four ways. For a pair the learner's
-estimator (`advantage.py`) is asked for three things: what the one does where the other is not
-shown, what it does beside the other, and how far the two are from adding up. A sum that is below
-nothing is looked for with the rewards turned around.
+each pair is there in all four ways, and the learner's estimator (`advantage.py`) says what the one
+does where the other is not shown, what it does beside it, and how far the two are from adding up. A
+sum below nothing is looked for with the rewards turned around.
 
 **A conflict** is a pair of which each helps alone and takes away beside the other. **Redundant** is
 a pair of which each helps alone, which together do less than their sum, and of which neither helps

@@ -1,8 +1,8 @@
 """What the attempts of a run say of each candidate and experience so far.
 
-Where an experience belongs (`rivals.py`) and elsewhere it may do different things, so these are
-two effects. A candidate is tried where it belongs. What is in force is shown everywhere, and what
-counts there is the mean of the two, by the shares of problems.
+Where an experience belongs (`rivals.py`) and elsewhere it may do different things, so these are two
+effects. A candidate is tried where it belongs. What is in force is shown everywhere, and counts by
+the mean of the two, by the shares of problems.
 """
 
 from __future__ import annotations

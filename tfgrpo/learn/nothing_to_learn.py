@@ -1,8 +1,7 @@
 """A look at a run's first attempts: whether anything can be learned from attempts like these.
 
-Lessons come from groups with winners and losers. Where the first attempts are all right, all
-wrong, or no answer can be read in them, a run would pay for hundreds more and learn nothing. So it
-is said at once, with the cause as far as it can be told and with one attempt, and the run stops
+Where they are all right, all wrong, or no answer can be read in them, a run would pay for hundreds
+more and learn nothing. So it is said at once, with the cause and one attempt, and the run stops
 unless it was told to go on. It is a pure function of the attempts; `collector.py` calls it.
 """
 

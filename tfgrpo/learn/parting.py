@@ -1,9 +1,8 @@
 """Where attempts part: long ones are compared from the step on at which they act differently.
 
 Attempts that made the same calls and got the same results are in the same state, and what they do
-next in it is what their rewards can be put down to, as in GiGPO (arXiv 2505.10978), which groups
-the steps of a group by the state that they begin in. The same results alone do not make a state
-here: a tool that writes says "ok" whatever was written.
+next in it is what their rewards can be put down to, as in GiGPO (arXiv 2505.10978). The same
+results alone do not make a state here: a tool that writes says "ok" whatever was written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The pool: the library in force and the candidates on probation, as a branch beside the run's.
 
-Attempts of a step run under a version of `RUN/candidates`. Its library is the one in force and the
-candidates after it; the experiences have the same ids on both branches. A candidate that is
-promoted is an ADD on the run's branch with the same id, and one that is given up a DELETE on this
-one, both with their figures. Who reads the run's branch never sees a candidate.
+Attempts run under a version of `RUN/candidates`: the library in force and the candidates after it,
+with the same ids. One that is promoted is an ADD on the run's branch, and one that is given up a
+DELETE on this one, both with their figures. Who reads the run's branch never sees a candidate.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Lessons as candidates: the rule that right answers follow, as the reflection model reads it.
 
-A group is put to the model beside those of its batch that are most like it. One problem fits many
-rules; several with their right answers leave few. It says when the rule applies and what to do, and
-is asked more than once, for a prompt that was read once is cheap, and one answer is often wrong.
-Whether a rule helps is measured, so nothing is asked for that would have to be believed.
+A group is put to the model beside those of its batch that are most like it: one problem fits many
+rules, several leave few. It is asked more than once, for a prompt that was read once is cheap, and
+one answer is often wrong. Whether a rule helps is measured, so nothing has to be believed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """From a library, or two, to a trial of what is in it: the run, and what comes of it.
 
-A trial is a run with the policy `trial` on a branch of its own, so it has a budget, is resumed, and
-is seen wherever runs are. Asking again for the same trial goes on with it, or reads what it came
-to. What may be spent is a part of the question: where a budget is reached the trial is over, and
-what is not decided by then is too small to matter for it.
+A trial is a run with the policy `trial` on a branch of its own. Asking again for the same goes on
+with it, or reads what it came to. What may be spent is a part of the question: where a budget is
+reached the trial is over, and what is not decided by then is too small to matter for it.
 """
 
 from __future__ import annotations

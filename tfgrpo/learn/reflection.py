@@ -1,8 +1,9 @@
 """Semantic advantage: what made the winners of a group beat its losers, in words.
 
-Training-Free GRPO (arXiv 2510.08191, section 2) puts a natural-language advantage where GRPO
-has a number: the longer trajectories of a mixed group are summarised, then the group is compared
-in the light of the ground truth and the library, which gives lessons, not yet operations.
+Training-Free GRPO (arXiv 2510.08191, section 2) puts a natural-language advantage where GRPO has a
+number: longer trajectories are summarised, then the group is compared in the light of the ground
+truth and the library, which gives lessons, not yet operations. No rule reads their words, in any
+language: a text must not be too long, or the answer itself.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Where experiences belong, and texts that are nearly alike and so may say the same: one of them
 is tried, and one enters.
 
-A candidate that is nearly like an experience in force is its challenger: where it is shown, it
-stands in that one's place, so what is measured is what its wording adds to the other's. It is tried
-where either belongs, for what promotes it changes the experience in both. Two rules that are worded
-alike and belong to other problems are no rivals.
+A candidate that is nearly like an experience in force is its challenger: shown in that one's place,
+so what is measured is what its wording adds. It is tried where either belongs, for what promotes it
+changes the experience in both. Rules that are worded alike and belong to other problems are none.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@ tools, are written anew as well.
 
 The reflection model is shown the words that `agent_objective` stands for, or a tool's description,
 and what attempts under them came to, and writes others. These are candidates like any other
-(`[objective] …`, `[tool NAME] …`, `rendering/experience_texts.py`): they belong to every problem,
-an attempt that is not shown one has the words before, and what is measured to help enters. Where a
-library has such words already, the candidate stands in their place, and is a MODIFY of them
+(`[objective] …`, `[tool NAME] …`, `rendering/instruction_texts.py`) that belong to every problem.
+Where a library has such words already, one stands in their place, and is a MODIFY of them
 (`learn/rivals.py`). No code looks whether the form of an answer was lost: attempts that lose it are
 wrong. Of many tools those that attempts call come first, and the others in turn.
 """

@@ -2,10 +2,9 @@
 
     roll out → summarise → compare → plan
 
-Every attempt is shown the whole library. Each mixed group is summarised and compared, and one call
-sees all lessons of the step and plans every operation. Nothing is measured before it enters. Each
-operation of a plan is checked; what is wrong goes back once, and then that operation alone is
-refused, on record, as is a lesson that no operation takes up.
+Every attempt is shown the whole library, and nothing is measured before it enters. Each operation
+of a plan is checked; what is wrong goes back once, and then that operation alone is refused, on
+record, as is a lesson that no operation takes up.
 """
 
 from __future__ import annotations

@@ -2,16 +2,14 @@
 
     assign → roll out → contrast → propose → measure → decide → commit
 
-Attempts are shown a random part of the candidates that are tried at their problem
-(`learn/assign.py`). Rewards say what each candidate does (`learn/measure.py`). The reflection model
-reads a group beside those most like it, and says what rule right answers follow
-(`learn/propose.py`); it is asked several times, and what it says are candidates for the next step.
-So are right answers, as examples. A rule decides by effects alone (`learn/decide.py`). No text is
-judged by its words.
+Attempts are shown a random part of the candidates that are tried at their problem (`assign.py`),
+and rewards say what each does (`measure.py`). The reflection model reads a group beside those most
+like it (`propose.py`), and what it says are candidates for the next step, as right answers are. A
+rule decides by effects alone (`decide.py`); no text is judged by its words.
 
 What comes of a step are operations on the run's branch (an ADD for what is promoted, a DELETE for
 what no longer helps, a KEEP for what a group came to again) and on its branch of candidates
-(`learn/pool.py`). The last step proposes nothing: no attempt would measure it.
+(`pool.py`). The last step proposes nothing: no attempt would measure it.
 """
 
 from __future__ import annotations

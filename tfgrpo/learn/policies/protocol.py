@@ -1,10 +1,6 @@
-"""How a step learns: policies, each a class in a file of its own.
-
-A policy makes a step's attempts with the run's collector and says what is to be done to the
-library. `probation.py` measures what each lesson does and is the default; `base_prompt.py` does so
-for the base prompt and for tools too. `paper.py` is the method as it was published. `registry.py`
-finds one by its name.
-"""
+"""How a step learns: policies, each a class in a file of its own, ours by a name, others installed
+as entry points of the group `tfgrpo.policies` or named as `module:Class`. A policy makes a step's
+attempts with the run's collector and says what is to be done to the library."""
 
 from __future__ import annotations
 

@@ -2,12 +2,11 @@
 
 Nothing is learned. The version that such a run begins with says which versions are on trial: one
 whose experiences are to be proved, or two whose experiences are to be merged. What these have and
-the run's base has not are its candidates (`learn/pool.py`). A text that a side changed is one too,
-and stands in the place of what it was (`learn/rivals.py`). They are assigned as those of a learner
-(`learn/assign.py`), and every attempt is on record with what belonged to its problem and what it
-was shown. A run with one version on trial ends as soon as all is decided
-(`evaluation/anytime_tests.py`), and problems to which only decided things belong are passed over.
-One with two makes all its attempts.
+the run's base has not are its candidates (`learn/pool.py`); a text that a side changed is one too,
+in the place of what it was (`learn/rivals.py`). Every attempt is on record with what belonged to
+its problem and what it was shown (`learn/assign.py`). A run with one version on trial ends as soon
+as all is decided (`evaluation/anytime_tests.py`), and passes over problems to which only decided
+things belong. One with two makes all its attempts.
 """
 
 from __future__ import annotations
