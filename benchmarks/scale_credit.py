@@ -66,7 +66,7 @@ def measure(most: int) -> list[str]:
 
 def fill(path: Path, rollouts: int) -> None:
     """Makes a store with a run of so many rollouts, each without a part of its library."""
-    from tfgrpo.learn.run_setup import begin
+    from tfgrpo.learn.run_setup import prepare_run, put_on_record
     from tfgrpo.settings import TrainSettings
     from tfgrpo.store import Operation, Store
 
@@ -77,7 +77,8 @@ def fill(path: Path, rollouts: int) -> None:
     with Store.init(path) as store:
         texts = [f"lesson {n}" for n in range(EXPERIENCES)]
         store.commit("main", [Operation("ADD", None, text) for text in texts], message="first")
-        run, _ = begin(store, settings)
+        put_on_record(store, prepare_run(store, settings))
+        run = store.runs.all()[-1]
         for number in range(LIBRARIES):
             id = store.experience_id(f"G{number % EXPERIENCES}")
             said = [Operation("MODIFY", id, f"lesson {number}, again")]

@@ -78,11 +78,12 @@ def settings() -> Any:
 
 def fill(path: Path, rollouts: int) -> None:
     """Makes a store with a run of so many rollouts and their calls."""
-    from tfgrpo.learn.run_setup import begin
+    from tfgrpo.learn.run_setup import prepare_run, put_on_record
     from tfgrpo.store import Store
 
     with Store.init(path) as store:
-        run, _ = begin(store, settings())
+        put_on_record(store, prepare_run(store, settings()))
+        run = store.runs.all()[-1]
         db = store.port.connection  # type: ignore[attr-defined]
         answer = json.dumps({"content": "fine", "finish_reason": "stop"})
         db.execute("insert into texts (digest, text) values (?, ?)", (b"t" * 32, "question"))

@@ -123,7 +123,7 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
     from tfgrpo.connect import CallLimits, Endpoints
     from tfgrpo.domains.verifier import Verifier
     from tfgrpo.learn.loop import Training
-    from tfgrpo.learn.run_setup import begin
+    from tfgrpo.learn.run_setup import prepare_run, put_on_record
     from tfgrpo.model.endpoint import Endpoint
     from tfgrpo.runs.run_problems import RunProblems
     from tfgrpo.session import Session
@@ -138,7 +138,8 @@ def ours(base_url: str, rollouts: int) -> dict[str, float]:
             settings = TrainSettings(
                 data="p.jsonl", epochs=1, batch_size=len(dataset), group_size=GROUP
             )
-            run, _ = begin(store, settings)
+            put_on_record(store, prepare_run(store, settings))
+            run = store.runs.all()[-1]
             journal = Journal(store.port.records.writer())
             endpoint = Endpoint("instant", base_url)
             endpoints = Endpoints(endpoint, endpoint, CallLimits(CONCURRENCY))

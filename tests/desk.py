@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from scripted import ScriptedEndpoint, write_problems
+from store_helpers import begin
 
 from tfgrpo.connect import CallLimits, Endpoints
 from tfgrpo.data import problems
@@ -15,7 +16,6 @@ from tfgrpo.domains import math
 from tfgrpo.domains.base import Domain
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.loop import Training
-from tfgrpo.learn.run_setup import begin
 from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.runs.run_problems import RunProblems
 from tfgrpo.runs.run_versions import pool_branch

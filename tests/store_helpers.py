@@ -18,13 +18,26 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from tfgrpo.store import Operation, derived_id
+from tfgrpo.store import Operation, Store, derived_id
 
 
 def clock(start: int = 1_000_000) -> Callable[[], int]:
     """Returns a clock in microseconds that never says the same time twice."""
     return itertools.count(start, 1_000).__next__
+
+
+def begin(store: Store, settings: Any, *, new: bool = False) -> tuple[Any, bool]:
+    """Puts a run with these settings on record, unless there is one; returns it, and whether."""
+    from tfgrpo.learn.run_setup import alike, prepare_run, put_on_record
+
+    known = None if new else alike(store, settings)
+    if known is not None:
+        return known, True
+    run = prepare_run(store, settings)
+    put_on_record(store, run)
+    return store.runs.get(run.name), False
 
 
 def add(text: str, id: str | None = None) -> Operation:

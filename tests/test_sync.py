@@ -13,10 +13,9 @@ from typing import TypeAlias
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from store_helpers import add, child, clock, kill_after_ready
+from store_helpers import add, begin, child, clock, kill_after_ready
 from sync_helpers import far_ssh, grow, libraries, made, names, redact, rows, sound
 
-from tfgrpo.learn.run_setup import begin
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store, TfgrpoError, UnknownRevision
 from tfgrpo.store.errors import BadLocation, InvalidName, PushRefused, TransferError

@@ -33,11 +33,11 @@ from scripted import (
     stage,
     teachable,
 )
+from store_helpers import begin
 
 from tfgrpo.data import problems
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.learn.loop import plan_steps
-from tfgrpo.learn.run_setup import begin
 from tfgrpo.model.endpoint import EndpointError
 from tfgrpo.model.gather import gather_all
 from tfgrpo.store import Operation, Store, Version

@@ -125,17 +125,6 @@ def _as_answered(cost: Cost, parts: Sequence[Cost], pricing: Pricing) -> Cost:
     return replace(cost, dollars=sum(known) if len(known) == len(dollars) else None)
 
 
-def daily_costs(
-    store: Store, overrides: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
-) -> list[tuple[date, Cost]]:
-    """What `costs` does, apart for each day, in UTC. Raises PriceInvalid."""
-    pricing = Pricing(store, overrides, base_url)
-    return [
-        (EPOCH + timedelta(days=day), pricing.cost(spent))
-        for day, spent in store.runs.spent_by_day(run)
-    ]
-
-
 class Pricing:
     """What calls cost at today's prices; a price is looked up once."""
 
@@ -278,10 +267,11 @@ def cost_by_day(
     store: Store, prices: Mapping[str, Any], run: Run | None = None, base_url: str | None = None
 ) -> dict[date, Total]:
     """The sums of each day (UTC) with a call, oldest first. Raises PriceInvalid."""
-    days: dict[date, list[Cost]] = {}
-    for day, cost in daily_costs(store, prices, run, base_url):
-        days.setdefault(day, []).append(cost)
-    return {day: total(days[day]) for day in sorted(days)}
+    pricing = Pricing(store, prices, base_url)
+    days: dict[int, list[Cost]] = {}
+    for day, spent in store.runs.spent_by_day(run):
+        days.setdefault(day, []).append(pricing.cost(spent))
+    return {EPOCH + timedelta(days=day): total(days[day]) for day in sorted(days)}
 
 
 def when_spent(one: Cost) -> str:

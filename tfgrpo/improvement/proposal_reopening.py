@@ -5,13 +5,12 @@ record."""
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import NamedTuple
 
-from tfgrpo.improvement.proposals import Proposal, check_trial, get_proposal
+from tfgrpo.improvement.proposals import Proposal, check_seen, check_trial, get_proposal
 from tfgrpo.learn.turned_down import PROPOSAL
 from tfgrpo.production.experiment import accepted_by
 from tfgrpo.store.activity.decisions import decide
-from tfgrpo.store.errors import InvalidOperation, StaleVersion
+from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import merge as merges
 from tfgrpo.store.history.merge import NothingToChange, Resolve
 from tfgrpo.store.history.signed_outside import recordings
@@ -33,29 +32,19 @@ def reopen(
     nothing was decided, MergeConflict, StaleVersion, OnTrial and ProtectedName."""
     for recording in recordings(store, f"reopen proposal {get_proposal(store, id).id}"):
         with recording:
-            _reopen(store, get_proposal(store, id), Reopening(why, resolve, seen))
+            _reopen(store, get_proposal(store, id), why, resolve, seen)
     return get_proposal(store, id)
 
 
-class Reopening(NamedTuple):
-    """How a decision is taken back: `reopen` says what each is."""
-
-    why: str | None
-    resolve: Resolve | None
-    seen: int | None
-
-
-def _reopen(store: Store, proposal: Proposal, how: Reopening) -> None:
+def _reopen(
+    store: Store, proposal: Proposal, why: str | None, resolve: Resolve | None, seen: int | None
+) -> None:
     if len(proposal.waiting) == len(proposal.changes):
         raise InvalidOperation(
             f"proposal {proposal.id} is open: there is no decision to take back",
             hint="`tfgrpo proposal list --all` lists what was decided",
         )
-    if how.seen is not None and how.seen != proposal.decisions:
-        raise StaleVersion(
-            f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
-            hint="nothing was recorded: look at what was decided",
-        )
+    check_seen(proposal, seen, "nothing was recorded: look at what was decided")
     tested_by = accepted_by(store, proposal.id)
     if tested_by is not None and _has(store, proposal, proposal.candidate):
         raise InvalidOperation(
@@ -63,7 +52,7 @@ def _reopen(store: Store, proposal: Proposal, how: Reopening) -> None:
             hint=f"`tfgrpo experiment rollback {tested_by}` takes both back",
         )
     for name in reversed(proposal.versions):
-        _take_back(store, proposal, store.resolve(name), how.resolve)
+        _take_back(store, proposal, store.resolve(name), resolve)
     branches = store.branches()
     if proposal.branch not in branches:
         store.create_branch(proposal.branch, proposal.candidate)
@@ -72,7 +61,7 @@ def _reopen(store: Store, proposal: Proposal, how: Reopening) -> None:
         if aside and number == proposal.candidate.number:
             store.delete_branch(name)
     content = {"state": "open", "took_back": proposal.state}
-    decide(store, PROPOSAL, proposal.id, content, why=how.why)
+    decide(store, PROPOSAL, proposal.id, content, why=why)
 
 
 def _take_back(store: Store, proposal: Proposal, version: Version, resolve: Resolve | None) -> None:

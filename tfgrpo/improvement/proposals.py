@@ -56,10 +56,15 @@ class ProposedChange(NamedTuple):
         """The operation that makes this change."""
         return "ADD" if self.before is None else "DELETE" if self.after is None else "MODIFY"
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The text that comes or goes, or the one before and the one after."""
         if self.op == "MODIFY":
-            return f"[{self.label}] MODIFY {self.before} → {self.after}"
-        return f"[{self.label}] {self.op} {self.after or self.before}"
+            return f"{self.before} → {self.after}"
+        return self.after or self.before or ""
+
+    def __str__(self) -> str:
+        return f"[{self.label}] {self.op} {self.words}"
 
 
 class Effect(NamedTuple):
@@ -150,7 +155,7 @@ class Proposal(Viewed):
         return ", ".join(words) or "no change"
 
     def view(self) -> View:
-        rows = [(one.label, one.op, _words(one), one.reason or "") for one in self.changes]
+        rows = [(one.label, one.op, one.words, one.reason or "") for one in self.changes]
         notes = [f"for {self.target} at {self.base.name}, from {self.source}: {self.branch}"]
         if self.measured or self.effect is None:
             notes += [f"effect: {self.effect or 'not measured'}"]
@@ -163,12 +168,8 @@ class Proposal(Viewed):
         ]
         if self.state != "open":
             notes.append(f"{self.state} by {self.author}" + (f": {self.why}" if self.why else ""))
-        return View(
-            f"proposal {self.id} ({self.state}): {self.summary}",
-            ("", "change", "experience", "why"),
-            rows,
-            notes,
-        )
+        title = f"proposal {self.id} ({self.state}): {self.summary}"
+        return View(title, ("", "change", "experience", "why"), rows, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,11 +289,7 @@ def _record(store: Store, proposal: Proposal, what: Review) -> None:
         check_trial(store, proposal)
     if what.reject:
         check_tested(store, proposal)
-    if what.seen is not None and what.seen != proposal.decisions:
-        raise StaleVersion(
-            f"{proposal.author} has decided about proposal {proposal.id} meanwhile",
-            hint="look at what is open now",
-        )
+    check_seen(proposal, what.seen, "look at what is open now")
     taken = _named(proposal, what.accept)
     down = {_named(proposal, [name])[0]: why for name, why in what.reject.items()}
     words = {_named(proposal, [name])[0]: text for name, text in what.edits.items()}
@@ -355,6 +352,14 @@ def check_tested(store: Store, proposal: Proposal) -> None:
                 f"experiment {one.name} is trying proposal {proposal.id}",
                 hint=f"`tfgrpo experiment rollback {one.name}` first; --force turns it down now",
             )
+
+
+def check_seen(proposal: Proposal, seen: int | None, hint: str) -> None:
+    """Raises StaleVersion where more was decided about a proposal than was `seen`."""
+    if seen is not None and seen != proposal.decisions:
+        raise StaleVersion(
+            f"{proposal.author} has decided about proposal {proposal.id} meanwhile", hint=hint
+        )
 
 
 def _check_review(
@@ -508,12 +513,13 @@ def _operations(
             merged.conflicts,
             hint="nothing was recorded; --ours keeps what is there, --theirs takes the proposal",
         )
+    source = {"version": proposal.candidate.digest.hex()}  # blame follows what is as it was learned
     there = {plain(e.text) for e in ours.readable}
     reasons = {one.experience: one.reason for one in proposal.changes}
     operations = [
         one._replace(
             reason=reasons.get(one.experience or ""),
-            evidence=_source(proposal, edited=one.experience in words),
+            evidence=source | ({"proposal": proposal.id} if one.experience in words else {}),
         )
         for one in merged.operations
         if one.op != "ADD" or plain(one.text or "") not in there
@@ -526,12 +532,6 @@ def _operations(
     return operations
 
 
-def _source(proposal: Proposal, *, edited: bool) -> Json:
-    """Where a change comes from: what is as it was learned is followed there by blame."""
-    source = {"version": proposal.candidate.digest.hex()}
-    return source | {"proposal": proposal.id} if edited else source
-
-
 def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
     """Takes a decided proposal's branch out of the way; with `keep` it is called `rejected/…`."""
     branches = store.branches()
@@ -542,10 +542,6 @@ def _put_away(store: Store, proposal: Proposal, *, keep: bool) -> None:
         name = next(name for name in names if name not in branches)
         store.create_branch(name, store.tip(proposal.branch))
     store.delete_branch(proposal.branch)
-
-
-def _words(one: ProposedChange) -> str:
-    return f"{one.before} → {one.after}" if one.op == "MODIFY" else one.after or one.before or ""
 
 
 def _texts(library: Library) -> dict[str, str]:

@@ -35,33 +35,20 @@ class Choice:
         """The empty library's mean reward on the same attempts."""
         return next(one.mean for one in self.scores.libraries if one.version.number == 0)
 
-    @property
-    def is_worse_than_empty(self) -> bool:
-        """Whether even the best library scored below the empty one."""
-        return self.scores.mean < self.empty_mean
-
-    @property
-    def conditions(self) -> str:
-        """How many problems at how many samples each, and the temperature."""
-        summary = self.scores.libraries[0].evaluation.summary
-        return (
-            f"{sampled(summary['problems'], summary['samples'])}, temperature "
-            f"{self.scores.temperature:g}"
-        )
-
     def __str__(self) -> str:
         mean, none = self.scores.mean, self.empty_mean
-        if self.is_worse_than_empty:
+        if mean < none:
             return (
                 f"warning: the best library of the run, {self.version.name}, scored below the "
                 f"empty one on fresh attempts at the gate's problems: {mean:.3f} against {none:.3f}"
             )
         which = "the last" if self.version.number == self.last.number else "not the last"
-        others = len(self.scores.libraries) - 1
+        summary = self.scores.libraries[0].evaluation.summary
+        tried = sampled(summary["problems"], summary["samples"])
         return (
-            f"best of {others + 1} libraries on fresh attempts at the gate's problems: "
-            f"{self.version.name}, {which} ({mean:.3f}; the empty one {none:.3f}; "
-            f"{self.conditions})"
+            f"best of {len(self.scores.libraries)} libraries on fresh attempts at the gate's "
+            f"problems: {self.version.name}, {which} ({mean:.3f}; the empty one {none:.3f}; "
+            f"{tried}, temperature {self.scores.temperature:g})"
         )
 
 

@@ -222,25 +222,6 @@ def ready_run(
     return ReadyRun(run, resumed, plan, budget, keep_going)
 
 
-def begin(
-    store: Store,
-    settings: TrainSettings,
-    *,
-    name: str | None = None,
-    stem: str | None = None,
-    new: bool = False,
-) -> tuple[Run, bool]:
-    """The run to work on, on record, and whether there was one. One with the very same settings is
-    resumed, unless `new`. Otherwise a run is made on the branch that the settings name. Without a
-    `name` it is called after `stem`, or the data."""
-    known = None if new else alike(store, settings, name)
-    if known is not None:
-        return known, True
-    run = prepare_run(store, settings, name, stem)
-    put_on_record(store, run)
-    return store.runs.get(run.name), False
-
-
 def alike(store: Store, settings: TrainSettings, name: str | None = None) -> Run | None:
     """The run (of that name) with the very same settings, but for those of `PACE`. That is the last
     unfinished one, else the last that is finished, of which nothing is left."""

@@ -38,11 +38,11 @@ class RecordedAttempt(NamedTuple):
     problem: str
     sample: int
     version: int
+    calls: tuple[str, ...]
     outcome: str
     reward: float | None
-    side: str
-    calls: tuple[str, ...]
     verdict: Json
+    side: str = ""
 
     @property
     def is_right(self) -> bool:
@@ -218,20 +218,7 @@ def run_attempts(
 ) -> AttemptList:
     """A run's attempts (of a step, from 1), with its problems if `project` has them unchanged."""
     rows = store.runs.rollouts(run, None if step is None else step - 1)
-    attempts = [
-        RecordedAttempt(
-            row.step + 1,
-            row.problem,
-            row.sample,
-            row.version,
-            row.outcome,
-            row.reward,
-            "",
-            row.calls,
-            row.verdict,
-        )
-        for row in rows
-    ]
+    attempts = [RecordedAttempt(row.step + 1, *row[2:9]) for row in rows]
     known, missing = known_run_problems(project, run) if project else ({}, "")
     return AttemptList(f"run {run.name}", store, _sided(attempts), known, missing)
 
@@ -242,21 +229,11 @@ def evaluation_attempts(
     """An evaluation's attempts, with its problems if `project` has them unchanged."""
     attempts = []
     for score in store.runs.scores(evaluation):
+        of = (None, score.problem, score.sample, evaluation.version)
         calls = () if score.call is None else (score.call.hex(),)
         outcome = "unverifiable" if score.reward is None else "answered"
-        verdict = {"answer": score.answer}
         attempts.append(
-            RecordedAttempt(
-                None,
-                score.problem,
-                score.sample,
-                evaluation.version,
-                outcome,
-                score.reward,
-                "",
-                calls,
-                verdict,
-            )
+            RecordedAttempt(*of, calls, outcome, score.reward, {"answer": score.answer})
         )
     known, missing = known_evaluation_problems(store, project, evaluation) if project else ({}, "")
     title = f"v{evaluation.version} on {evaluation.dataset}"
