@@ -14,7 +14,7 @@ from tfgrpo.cli.show import issue_lines
 from tfgrpo.cli.start_context import RUN, App, pass_app
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, Seal, listed_runs, run_record
-from tfgrpo.runs.step_records import gain_words
+from tfgrpo.runs.run_versions import gain_words
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:

@@ -147,7 +147,7 @@ def _tell(app: App, result: TrainResult) -> None:
     from tfgrpo.learn.best_version import best_tag, final_version
     from tfgrpo.learn.run import next_steps
     from tfgrpo.runs.run_issues import issue_counts
-    from tfgrpo.runs.step_records import gain_words, is_doubtful
+    from tfgrpo.runs.run_versions import gain_words, is_doubtful
 
     store, run = app.store, result.run
     done = _steps_done(store, run)

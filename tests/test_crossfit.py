@@ -22,7 +22,7 @@ from tfgrpo.learn.advantage import Advantages, Observation
 from tfgrpo.learn.assign import Belonging, hidden, tried
 from tfgrpo.learn.crossfit import Choosing, crossfitted, folds, gains, within_groups
 from tfgrpo.learn.decide import ByChance, Rule
-from tfgrpo.runs.step_records import gain_words, recorded_gain
+from tfgrpo.runs.run_versions import gain_words, recorded_gain
 from tfgrpo.store import Store
 
 GROUP, LEAK = 6, 0.3

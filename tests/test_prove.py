@@ -19,7 +19,7 @@ from store_helpers import fixed
 import tfgrpo
 from tfgrpo.evaluation.anytime_tests import FEWEST, NEEDED, judge
 from tfgrpo.learn.policies.trial import Attempt, recorded, results, verdicts
-from tfgrpo.runs.candidate_outcomes import candidates
+from tfgrpo.runs.run_record import candidates
 from tfgrpo.store import Store
 from tfgrpo.ui.export_pages import page_alone
 

@@ -22,7 +22,7 @@ from tfgrpo.learn.decide import Decisions, without_rivals
 from tfgrpo.learn.policies.probation import Probation
 from tfgrpo.learn.policies.protocol import Learned, Step
 from tfgrpo.learn.rivals import Rivals, are_alike, of_name, replaced
-from tfgrpo.runs.candidate_outcomes import candidates
+from tfgrpo.runs.run_record import candidates
 from tfgrpo.store import Experience, Library, Store
 from tfgrpo.store.records import ROOT
 

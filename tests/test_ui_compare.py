@@ -18,8 +18,8 @@ from ui_rig import WIDTHS, HandAt, Visitor, links, serving, store_at, violations
 from ui_rig import chromium as chromium
 from ui_rig import hand_at as hand_at
 
-from tfgrpo.runs.candidate_outcomes import candidates
-from tfgrpo.runs.candidate_outcomes import lessons as of_run
+from tfgrpo.runs.run_record import candidates
+from tfgrpo.runs.run_record import lessons as of_run
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.runs import Run, Runs
 

@@ -38,7 +38,7 @@ from tfgrpo.rendering.render import AGENT_OBJECTIVE
 from tfgrpo.rollout.agent_loop import equipped
 from tfgrpo.rollout.attempt import Group, mean_reward
 from tfgrpo.runs.run_problems import RunProblems
-from tfgrpo.runs.step_records import GAIN, gain_record, read_gate
+from tfgrpo.runs.run_versions import GAIN, gain_record, read_gate
 from tfgrpo.session import Session
 from tfgrpo.settings import PAPER, EvalSettings, TrainSettings
 from tfgrpo.store.activity.runs import Run

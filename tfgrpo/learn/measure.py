@@ -22,7 +22,7 @@ from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
 from tfgrpo.rendering.example_texts import is_example
 from tfgrpo.rollout.attempt import CONFIRMING
-from tfgrpo.runs.candidate_outcomes import Candidate, candidates
+from tfgrpo.runs.run_record import Candidate, candidates
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history.evidence import Measured, evidence_of, read_evidence
 from tfgrpo.store.store import Store

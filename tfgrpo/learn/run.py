@@ -33,8 +33,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.runs.live_run import LiveReport, RunStopped
 from tfgrpo.runs.run_issues import nothing_learned, report
 from tfgrpo.runs.run_record import unseal
-from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.runs.step_records import gain_words, recorded_gain
+from tfgrpo.runs.run_versions import gain_words, recorded_gain, versions_of
 from tfgrpo.session import Session, ToolFunction, open_session, options_of
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Run, RunBudget

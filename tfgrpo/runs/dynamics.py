@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.runs.step_records import step_of, step_stats
+from tfgrpo.runs.run_versions import step_of, step_stats, versions_of
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import OPS
 from tfgrpo.store.store import Store

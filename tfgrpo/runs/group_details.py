@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from tfgrpo.rendering.experience_texts import example_parts
 from tfgrpo.runs.attempts import AttemptList, AttemptText, RecordedAttempt, run_attempts
 from tfgrpo.runs.run_issues import Issue, issues
-from tfgrpo.runs.run_versions import pool_versions, versions_of
-from tfgrpo.runs.step_records import gate_of, step_of
+from tfgrpo.runs.run_versions import gate_of, pool_versions, step_of, versions_of
 from tfgrpo.store.activity.runs import Call, Run
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.evidence import evidence_of

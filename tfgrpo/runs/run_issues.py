@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tfgrpo.model.request_adaptation import Adaptation
-from tfgrpo.runs.run_versions import pool_versions, versions_of
-from tfgrpo.runs.step_records import gate_of, step_stats
+from tfgrpo.runs.run_versions import gate_of, pool_versions, step_stats, versions_of
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store

@@ -13,8 +13,7 @@ from tfgrpo.evaluation.statistics import Estimate, mean_at_k
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.live_run import LiveFigures, live_path, read_live
 from tfgrpo.runs.run_issues import Issue, issues
-from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.runs.step_records import gate_of, step_of
+from tfgrpo.runs.run_versions import gate_of, step_of, versions_of
 from tfgrpo.store.activity.runs import AttemptMark, Run, RunBudget, RunState, Spent, Usage
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store

@@ -15,8 +15,7 @@ from tfgrpo.runs.attempts import (
     run_attempts,
 )
 from tfgrpo.runs.group_details import group_view
-from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.runs.step_records import step_of
+from tfgrpo.runs.run_versions import step_of, versions_of
 from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.ui.page_route import Route
 from tfgrpo.ui.shown_project import problems_of

@@ -6,8 +6,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfgrpo.runs.candidate_outcomes import lessons
-from tfgrpo.runs.run_record import run_record
+from tfgrpo.runs.run_record import lessons, run_record
 from tfgrpo.runs.run_status import StepFigures, run_figures
 from tfgrpo.ui.charts import on_one_scale
 from tfgrpo.ui.page_route import Route

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from tfgrpo.display.graph_layout import DrawnRow
 from tfgrpo.display.order_changes import change_counts
 from tfgrpo.display.version_rows import StandingNames, scores
-from tfgrpo.runs.step_records import gate_of
+from tfgrpo.runs.run_versions import gate_of
 from tfgrpo.store.history import log_filter
 from tfgrpo.store.history.log_filter import parse_time, shortened, subject
 from tfgrpo.store.records import OPS, Version

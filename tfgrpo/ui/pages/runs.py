@@ -15,13 +15,11 @@ from starlette.responses import Response, StreamingResponse
 from tfgrpo import wording
 from tfgrpo.evaluation.scores import score_curves
 from tfgrpo.learn.measure import OnProbation
-from tfgrpo.runs.candidate_outcomes import Candidate
 from tfgrpo.runs.live_run import ask_to_stop
 from tfgrpo.runs.run_issues import issue_counts, nothing_learned
-from tfgrpo.runs.run_record import ListedRun, listed_runs, run_record
+from tfgrpo.runs.run_record import Candidate, ListedRun, listed_runs, run_record
 from tfgrpo.runs.run_status import RunFigures, StepFigures, run_figures
-from tfgrpo.runs.run_versions import versions_of
-from tfgrpo.runs.step_records import gain_words
+from tfgrpo.runs.run_versions import gain_words, versions_of
 from tfgrpo.store import child_processes
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.address import is_address, project_root, with_password
