@@ -15,7 +15,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.learn.advantage import Effect, mean_effect
 from tfgrpo.learn.assign import CANDIDATES, tried
 from tfgrpo.learn.rivals import FEWEST, Nearness
-from tfgrpo.rendering.similarity_ngrams import NgramIndex
+from tfgrpo.rendering.near_duplicates import NgramIndex
 from tfgrpo.store import Operation, Store
 
 KINDS = {

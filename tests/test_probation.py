@@ -26,8 +26,8 @@ from tfgrpo.learn.assign import CANDIDATES, Belonging, hidden
 from tfgrpo.learn.candidates import FEWEST, MOST, capacity
 from tfgrpo.learn.decide import ByChance
 from tfgrpo.learn.policies.protocol import find_policy
-from tfgrpo.rendering.example_texts import is_example
-from tfgrpo.runs.run_versions import pool_versions
+from tfgrpo.rendering.experience_texts import is_example
+from tfgrpo.runs.run_versions import pool_branch, pool_versions
 from tfgrpo.settings import TrainSettings, build
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.activity.decisions import decide

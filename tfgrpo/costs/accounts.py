@@ -23,7 +23,7 @@ class Dollars:
         self._table = table
         self._known: dict[tuple[str, str], prices.Price | None] = {}
 
-    def of(self, call: CallRecord | MeasuredCall) -> float | None:
+    def of(self, call: PricedCalls) -> float | None:
         """What a call cost, in US dollars; None where that is not known. One that failed without a
         word of tokens cost nothing. Raises PriceInvalid."""
         if call.prompt_tokens is None and call.completion_tokens is None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfgrpo.data import compressed_files, contents
+from tfgrpo.data import contents
 from tfgrpo.data.problems import USUAL
 from tfgrpo.improvement import otlp_files
 from tfgrpo.improvement.exchange import (

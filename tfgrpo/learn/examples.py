@@ -17,10 +17,8 @@ from typing import Any, NamedTuple
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.reflection import StepOrigin, right_answers
-from tfgrpo.model.response import visible
-from tfgrpo.model.token_counts import count
-from tfgrpo.rendering.example_texts import example_beginning, example_text
-from tfgrpo.rendering.text_lines import one_line
+from tfgrpo.model.response import count_tokens, visible
+from tfgrpo.rendering.experience_texts import example_beginning, example_text, one_line
 from tfgrpo.rollout.attempt import Group
 from tfgrpo.store.canonical import derived_id
 from tfgrpo.store.records import Operation

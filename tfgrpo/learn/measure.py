@@ -20,7 +20,7 @@ from tfgrpo.learn.groups import RunParts
 from tfgrpo.learn.policies.protocol import Step
 from tfgrpo.learn.pool import Pool
 from tfgrpo.learn.rivals import Nearness, Rivals, of_name, replaced
-from tfgrpo.rendering.example_texts import is_example
+from tfgrpo.rendering.experience_texts import is_example
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.runs.run_record import Candidate, candidates
 from tfgrpo.store.activity.runs import Run

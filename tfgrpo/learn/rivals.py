@@ -14,8 +14,8 @@ from itertools import chain
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.learn.advantage import Effect
-from tfgrpo.rendering.instruction_texts import instruction
-from tfgrpo.rendering.similarity_ngrams import NgramIndex, similarity
+from tfgrpo.rendering.experience_texts import instruction
+from tfgrpo.rendering.near_duplicates import NgramIndex, similarity
 from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.canonical import digest
 from tfgrpo.store.history.evidence import read_evidence

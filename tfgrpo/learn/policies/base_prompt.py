@@ -179,7 +179,7 @@ class BasePrompt(Probation):
     async def _ask(
         self, step: Step, text: str, shown: Sequence[Group], one: _Asking
     ) -> Typed[Instructions] | Failure:
-        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count(one.words)))
+        most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count_tokens(one.words)))
         question = Question(
             prompt=one.prompt,
             values={**one.values, "groups": text},
