@@ -28,7 +28,7 @@ from tfgrpo.store.store import Store
 from tfgrpo.store.strange_values import text
 
 if TYPE_CHECKING:
-    from tfgrpo.redaction import Places
+    from tfgrpo.evaluation.presence_effects import Places
 
 AT_ONCE = 2048
 """Attempts that are laid out as a matrix together."""
