@@ -206,25 +206,22 @@ def compared(store: Store, evaluations: Sequence[Evaluation]) -> list[Comparison
     """Each evaluation against the first. Raises TfgrpoError without a judged problem in common."""
     control = evaluations[0]
     base = rewards(store.runs.scores(control))
-    comparisons = []
-    for evaluation in evaluations[1:]:
+
+    def beside(evaluation: Evaluation) -> Comparison:
         scored = rewards(store.runs.scores(evaluation))
-        pairs = pairs_of(base, scored, (f"v{control.version}", f"v{evaluation.version}"))
-        comparisons.append(
-            Comparison(
-                control=store.version(control.version),
-                version=store.version(evaluation.version),
-                dataset=evaluation.dataset,
-                conditions=evaluation.config,
-                control_mean=statistics.mean_at_k(base).mean,
-                mean=statistics.mean_at_k(scored).mean,
-                difference=statistics.paired(base, scored),
-                pairs=pairs,
-                control_unscored=int(control.summary.get("unscored", 0)),
-                unscored=int(evaluation.summary.get("unscored", 0)),
-            )
+        return Comparison(
+            store.version(control.version),
+            store.version(evaluation.version),
+            evaluation.dataset,
+            evaluation.config,
+            statistics.mean_at_k(base).mean,
+            statistics.mean_at_k(scored).mean,
+            statistics.paired(base, scored),
+            pairs_of(base, scored, (f"v{control.version}", f"v{evaluation.version}")),
+            *(int(one.summary.get("unscored", 0)) for one in (control, evaluation)),
         )
-    return comparisons
+
+    return [beside(evaluation) for evaluation in evaluations[1:]]
 
 
 def recorded_pairs(

@@ -14,11 +14,13 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from tfgrpo.data.problems import KIND
 from tfgrpo.evaluation.measured_runs import measures
-from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, estimate
+from tfgrpo.evaluation.presence_effects import Chunk, Credit, Estimate, LotEnd, Places, estimate
 from tfgrpo.rollout.attempt import CONFIRMING
 from tfgrpo.store.activity.runs import RewardRow, Run
 from tfgrpo.store.canonical import digest
@@ -26,9 +28,6 @@ from tfgrpo.store.history.walks import first_parents
 from tfgrpo.store.records import Experience, Library, Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.strange_values import text
-
-if TYPE_CHECKING:
-    from tfgrpo.evaluation.presence_effects import Places
 
 AT_ONCE = 2048
 """Attempts that are laid out as a matrix together."""
@@ -61,13 +60,11 @@ class RecordedAttempts:
                 library = store.library(store.version(one.version))
                 units[one.version] = [unit(experience) for experience in library]
         self._ids = sorted({name for names in units.values() for name in names})
-        self._places = {name: place for place, name in enumerate(self._ids)}
-        self._columns = {version: self._columns_of(names) for version, names in units.items()}
-
-    def _columns_of(self, names: Sequence[str]) -> Places:
-        import numpy as np
-
-        return np.array([self._places[name] for name in names], dtype=np.intp)
+        places = {name: place for place, name in enumerate(self._ids)}
+        self._columns = {
+            version: np.array([places[name] for name in names], dtype=np.intp)
+            for version, names in units.items()
+        }
 
     def estimates(
         self, ends: Sequence[int] = (), *, by: str = "", level: float = 0.95
@@ -108,30 +105,22 @@ class RecordedAttempts:
         self, lot: tuple[str, int], rows: Sequence[RewardRow], part: int, apart: bool
     ) -> Iterator[Chunk]:
         columns = self._columns[lot[1]]
-        places = {
-            self._ids[column].rpartition("@")[0]: n for n, column in enumerate(columns.tolist())
-        }
-        if not apart:
-            yield _chunk("", part, lot, columns, places, rows)
-            return
+        ids = [self._ids[column].rpartition("@")[0] for column in columns.tolist()]
         groups: dict[str, list[RewardRow]] = {}
         for row in rows:
-            if row.kind:
-                groups.setdefault(row.kind, []).append(row)
+            if row.kind or not apart:
+                groups.setdefault(row.kind or "" if apart else "", []).append(row)
         for group, some in groups.items():
-            yield _chunk(group, part, lot, columns, places, some)
+            yield _chunk((group, part, lot), columns, ids, some)
 
 
 def _chunk(
-    group: str,
-    part: int,
-    lot: tuple[str, int],
+    of: tuple[str, int, tuple[str, int]],
     columns: Places,
-    places: Mapping[str, int],
+    names: Sequence[str],
     rows: Sequence[RewardRow],
 ) -> Chunk:
-    import numpy as np
-
+    places = {name: place for place, name in enumerate(names)}
     present = np.ones((len(rows), len(columns)))
     at: list[int] = []
     absent: list[int] = []
@@ -145,7 +134,7 @@ def _chunk(
     problems = [row.problem for row in rows]
     known = np.full(len(columns), float(len(rows)))
     rewards = np.array([row.reward for row in rows])
-    return Chunk(group, part, lot, columns, present, known, problems, problems, rewards)
+    return Chunk(*of, columns, present, known, problems, problems, rewards)
 
 
 def unit(experience: Experience) -> str:
@@ -215,8 +204,6 @@ def _credited(library: Library, credits: Sequence[Credit]) -> list[Credited]:
 
 def estimate_effects(observations: Sequence[Observation], *, level: float = 0.95) -> list[Credit]:
     """Credits of experiences present and absent in a stratum, best first; none for one problem."""
-    import numpy as np
-
     ids = sorted({id for one in observations for id in one.library})
     column = {id: i for i, id in enumerate(ids)}
     known = np.zeros((len(observations), len(ids)))
@@ -267,7 +254,10 @@ def credit_history(store: Store, version: Version, *, most: int = MOST) -> tuple
     if not any(measures(run) for run in store.runs.all()):
         return ()
     recorded = RecordedAttempts(store, version)
-    ends = _spread(_step_ends(recorded.steps), most)
+    of = [(one.run.uid, one.step) for one in recorded.steps]  # each version has a place of its own
+    ends = [n for n in range(1, len(of) + 1) if n == len(of) or of[n] != of[n - 1]]
+    if len(ends) > most:
+        ends = [ends[round((k + 1) * len(ends) / most) - 1] for k in range(most)]
     if not ends:
         return ()
     estimates = recorded.estimates(ends).get("", [])
@@ -312,15 +302,3 @@ def _by_experience(library: Library, credits: Sequence[Credit]) -> dict[str, Cre
     known = {one.experience: one for one in credits}
     units = {e.id: unit(e) for e in library}
     return {id: known[name] for id, name in units.items() if name in known}
-
-
-def _step_ends(steps: Sequence[RecordedStep]) -> list[int]:
-    """Where each step is over, of which each version has a place of its own."""
-    of = [(one.run.uid, one.step) for one in steps]
-    return [n for n in range(1, len(of) + 1) if n == len(of) or of[n] != of[n - 1]]
-
-
-def _spread(ends: Sequence[int], most: int) -> list[int]:
-    if len(ends) <= most:
-        return list(ends)
-    return [ends[round((k + 1) * len(ends) / most) - 1] for k in range(most)]

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tfgrpo.evaluation.statistics import t_quantile
 from tfgrpo.wording import with_bounds
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats: TypeAlias = NDArray[np.float64]
-    Places: TypeAlias = NDArray[np.intp]
+Floats: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.intp]
 
 Verdict: TypeAlias = Literal["helpful", "harmful", "inconclusive"]
 
@@ -118,8 +117,6 @@ class _Lot:
     taken: list[Floats] = field(default_factory=list)
 
     def add(self, chunk: Chunk, codes: dict[str, int], values: Floats) -> None:
-        import numpy as np
-
         for stratum, problem in zip(chunk.strata, chunk.problems, strict=True):
             if stratum not in self.places:
                 self.places[stratum] = len(self.places)
@@ -140,8 +137,6 @@ class _Lot:
 
     def sums(self) -> tuple[Floats, Floats, Floats]:
         """The sums of presence, of what is taken, and the attempts, a row a stratum."""
-        import numpy as np
-
         count = np.array(self.count)[:, None]
         return np.array(self.present), np.array(self.taken), count
 
@@ -163,8 +158,6 @@ class _Group:
     """The sums of one group of attempts: first for its effects, then for their covariance."""
 
     def __init__(self, size: int, parts: int) -> None:
-        import numpy as np
-
         self._parts, self._part = parts, 0
         self._codes: dict[str, int] = {}
         self._lots: dict[Hashable, _Lot] = {}
@@ -181,8 +174,6 @@ class _Group:
 
     def sum(self, chunk: Chunk) -> None:
         """Adds attempts to what the effects are worked out from."""
-        import numpy as np
-
         while self._part < chunk.part:
             self._solve_part()
         for problem in chunk.problems:
@@ -210,14 +201,10 @@ class _Group:
             self._solve_part()
         self._lots, self._part = {}, 0
         size = len(self._codes), len(self._present)
-        import numpy as np
-
         self._scores = [None if s is None else np.zeros(size) for s in self.solved]
         self._whole = [None for _ in self.solved]
 
     def _solve_part(self) -> None:
-        import numpy as np
-
         self._part += 1
         gram, moment = self._gram.copy(), self._moment.copy()
         for lot in self._lots.values():
@@ -248,8 +235,6 @@ class _Group:
 
     def score(self, chunk: Chunk) -> None:
         """Adds what attempts leave unexplained, by problem."""
-        import numpy as np
-
         while self._part < chunk.part:
             self._end_part()
         x, y = chunk.present, chunk.rewards
@@ -292,16 +277,12 @@ class _Group:
 
 
 def _centre(lot: _Lot, gram: Floats, moment: Floats) -> None:
-    import numpy as np
-
     present, rewards, count = lot.sums()
     gram[np.ix_(lot.columns, lot.columns)] -= (present / count).T @ present
     moment[lot.columns] -= present.T @ (rewards / count)[:, 0]
 
 
 def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
-    import numpy as np
-
     if scores is None:
         return
     present, left, count = lot.sums()
@@ -311,8 +292,6 @@ def _take_means(lot: _Lot, part: int, scores: Floats | None) -> None:
 
 
 def _summed(at: Places, values: Floats, size: int) -> Floats:
-    import numpy as np
-
     sums = np.empty((size, values.shape[1]))
     for column in range(values.shape[1]):
         sums[:, column] = np.bincount(at, values[:, column], size)
@@ -321,8 +300,6 @@ def _summed(at: Places, values: Floats, size: int) -> Floats:
 
 def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: float) -> list[Credit]:
     """Effects with intervals from the cluster-robust covariance, strata's means counted in."""
-    import numpy as np
-
     varied, bread, problems = solution.varied, solution.bread, solution.problems
     attempts, beta = solution.attempts, solution.effects[solution.varied]
     freedom = max(1, attempts - len(varied) - solution.strata)
@@ -351,8 +328,6 @@ def _credits(solution: _Solution, scores: Floats, ids: Sequence[str], level: flo
 def _shrinkage(beta: Floats, error: Floats) -> Floats:
     """Shares of variance that are no noise: true effects normal around 0, by the method of
     moments."""
-    import numpy as np
-
     spread = max(0.0, float(np.mean(beta**2 - error**2)))
     noise = error**2
     factor: Floats = np.divide(spread, spread + noise, out=np.zeros_like(noise), where=noise > 0)

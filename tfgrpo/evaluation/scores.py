@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tfgrpo.evaluation.comparison import unscored_words
+from tfgrpo.evaluation.comparison import library_name, unscored_words
 from tfgrpo.evaluation.scoring import EvalTask, difference
 from tfgrpo.evaluation.statistics import (
     Difference,
@@ -159,7 +159,7 @@ def scores_object(scores: Scores) -> dict[str, Any]:
 
 def _cells(one: LibraryScores, ks: Sequence[str]) -> Iterator[str]:
     summary = one.evaluation.summary
-    yield one.version.name + (" (empty)" if one.version.number == 0 else "")
+    yield library_name(one.version)
     mean, low, high = summary["mean"]
     yield f"{mean:.3f}" if low is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
     yield from (f"{summary['pass'][k][0]:.3f}" for k in ks)

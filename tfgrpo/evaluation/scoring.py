@@ -52,10 +52,6 @@ class EvalProgress:
         on_progress(progress)
         return progress
 
-    def begin(self, attempts: int) -> None:
-        """Notes attempts that begin."""
-        self.total += attempts
-
     def count_attempt(self) -> None:
         """Notes that one more attempt is done."""
         self.done += 1
@@ -200,7 +196,7 @@ async def _attempt_each(
 ) -> list[Rollout]:
     settings, domain = task.settings, task.domain
     progress = progress or EvalProgress(0)
-    progress.begin(len(wanted))
+    progress.total += len(wanted)
     session = session.with_meter(progress.meter)
     scope = f"evaluation/{task.key}"
     policy, reflection = session.model_calls(scope, run)

@@ -61,6 +61,11 @@ class Effect(NamedTuple):
         """The 95 % interval."""
         return self.mean - 1.96 * self.deviation, self.mean + 1.96 * self.deviation
 
+    @property
+    def recorded(self) -> list[float]:
+        """Mean and interval as they are recorded: to six digits."""
+        return [round(value, 6) for value in (self.mean, *self.interval)]
+
     def __str__(self) -> str:
         effect = with_bounds(self.mean, *self.interval)
         return f"{effect}, {self.shown} with, {self.hidden} without"

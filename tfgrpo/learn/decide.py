@@ -139,7 +139,7 @@ def settle(store: Store, about: Settling, decided: Decisions, origin: StepOrigin
 def figures(effect: Effect) -> dict[str, Any]:
     """An effect as it stands in evidence."""
     return {
-        "effect": [round(value, 6) for value in (effect.mean, *effect.interval)],
+        "effect": effect.recorded,
         "chance": round(effect.chance, 6),
         "attempts": [effect.shown, effect.hidden],
     }

@@ -46,8 +46,8 @@ class Together(NamedTuple):
         return {
             "kind": self.kind,
             "experiences": list(self.names),
-            "alone": [_figures(one) for one in self.alone],
-            "beside": [_figures(one) for one in self.beside],
+            "alone": [one.recorded for one in self.alone],
+            "beside": [one.recorded for one in self.beside],
         }
 
 
@@ -124,7 +124,3 @@ def _estimated(attempts: Iterable[Observation], coding: Coding) -> dict[str, Eff
     advantages = Advantages()
     advantages.add(Observation(a.group, belongs, parts(a.shown), a.reward) for a in attempts)
     return advantages.effects()
-
-
-def _figures(effect: Effect) -> list[float]:
-    return [round(value, 6) for value in (effect.mean, *effect.interval)]

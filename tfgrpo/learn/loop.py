@@ -271,7 +271,15 @@ class Training:
                 operations, lost = still_apply(operations, store.library(base), there)
                 cap = self.settings.library_tokens
                 operations, crowded = split_fitting(operations, there, cap)
-                lost += [_crowded(operation, cap) for operation in crowded]
+                reason = f"no room under {cap} tokens: another writer has just filled it"
+                lost += [
+                    {
+                        "text": one.text,
+                        "problem": (one.evidence or {}).get("problem", ""),
+                        "reason": reason,
+                    }
+                    for one in crowded
+                ]
             meta: dict[str, Any] = {
                 "run": run.name,
                 "step": step,
@@ -361,9 +369,3 @@ def _message(
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
     summary = f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
     return summary if operations else summary + "; nothing learned"
-
-
-def _crowded(operation: Operation, cap: int | None) -> dict[str, Any]:
-    problem = (operation.evidence or {}).get("problem", "")
-    reason = f"no room under {cap} tokens: another writer has just filled it"
-    return {"text": operation.text, "problem": problem, "reason": reason}

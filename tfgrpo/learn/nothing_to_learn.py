@@ -36,8 +36,14 @@ HALF = 0.5
 """The mean reward below which a model is told to be short at too high a price."""
 UNREAD = 0.8
 """The share of wrong attempts without an answer from which on that is the cause."""
-READERS = ("math", "choice", "exact", "json")
-"""The kinds of problems whose verdict has no answer only where none could be read."""
+UNREADABLE = {
+    "math": ("no answer in a box", "a box: `… then give the final answer in \\boxed{}.`"),
+    "choice": ("no label is given", "the label alone on the last line"),
+    "json": ("no JSON object", "one JSON object and nothing else"),
+    "exact": ("no answer", "the answer alone on the last line"),
+}
+"""The kinds of problems whose verdict has no answer only where none could be read: what that is
+called, and what is to be asked for."""
 QUOTED = 120
 NUMBER = re.compile(r"[-+$€£]?\d[\d,.]*(?:/\d+)?%?\Z")
 
@@ -75,10 +81,8 @@ def look(
         return None  # what all attempts miss is told by the ground truth
     count = len(there)
     if finding == "right":
-        text, advice = (
-            f"{count} of {count} right: nothing to learn here",
-            ("harder problems or a smaller model would leave something"),
-        )
+        text = f"{count} of {count} right: nothing to learn here"
+        advice = "harder problems or a smaller model would leave something"
     elif finding == "unjudged":
         text = f"{count} of {count} could not be judged: {_most_common(there)}"
         advice = "`tfgrpo verify` tries the verifier on cases of your own"
@@ -105,12 +109,9 @@ def missing_work(groups: Sequence[Group], settings: TrainSettings, store: Store)
     where an attempt is the work of an agent."""
     rewards = [r.reward for group in groups for r in group.rollouts if r.reward is not None]
     short = settings.domain.partition(":")[0] in ("choice", "json") or settings.mode == "agent"
-    if (
-        short
-        or len(rewards) < FEWEST
-        or fmean(rewards) >= HALF
-        or not are_answers_alone(groups, store)
-    ):
+    if short or len(rewards) < FEWEST or fmean(rewards) >= HALF:
+        return None
+    if not are_answers_alone(groups, store):
         return None
     return (
         f"attempts say an answer and nothing else, and their mean reward is {fmean(rewards):.2f}: "
@@ -130,7 +131,7 @@ def _finding(there: Sequence[Rollout], settings: TrainSettings) -> Finding | Non
     if rewards != {0.0}:
         return None
     unread = [rollout for rollout in there if rollout.answer is None]
-    if settings.domain.partition(":")[0] in READERS and len(unread) >= UNREAD * len(there):
+    if settings.domain.partition(":")[0] in UNREADABLE and len(unread) >= UNREAD * len(there):
         return "unreadable"
     return "wrong"
 
@@ -139,12 +140,7 @@ def _unreadable(
     there: Sequence[Rollout], problems: Sequence[Problem], settings: TrainSettings
 ) -> tuple[str, str]:
     kind, count = settings.domain.partition(":")[0], len(there)
-    cause = {
-        "math": "no answer in a box",
-        "choice": "no label is given",
-        "json": "no JSON object",
-        "exact": "no answer",
-    }[kind]
+    cause, wording = UNREADABLE[kind]
     text = f"{count} of {count} wrong: {cause}"
     empty = sum(not spoken(rollout.response).strip() for rollout in there)
     cut = sum(rollout.outcome == "truncated" for rollout in there)
@@ -168,12 +164,6 @@ def _unreadable(
             return f"{text}; {bare} end with a bare label", "try `--domain choice`"
         if not numeric:
             return f"{text}; {bare} end with a bare answer", "try `--domain exact`"
-    wording = {
-        "math": "a box: `… then give the final answer in \\boxed{}.`",
-        "choice": "the label alone on the last line",
-        "json": "one JSON object and nothing else",
-        "exact": "the answer alone on the last line",
-    }[kind]
     return text, f"ask for {wording} with --agent-objective, or take another --domain"
 
 

@@ -284,7 +284,10 @@ def _compared(
     ]
     if not calls:
         return None
-    read = tuple(_reflection_call(stage, call) for stage, call in calls)
+    read = tuple(
+        ReflectionCall(stage, one, _request_messages(one), str(one.answer.get("content") or ""))
+        for stage, one in calls
+    )
     sent_back = {text for one in read for role, text in one.asked if role == "assistant"}
     answers = [one.answered for one in read if one.stage == "comparison"]
     values = [_json(one) for one in answers if one not in sent_back]
@@ -324,12 +327,6 @@ def _request_messages(call: Call) -> tuple[tuple[str, str], ...]:
         if isinstance(m, dict) or (isinstance(m, list) and len(m) == 2)
     ]
     return tuple((str(role), text if isinstance(text, str) else "") for role, text in pairs)
-
-
-def _reflection_call(stage: str, call: Call) -> ReflectionCall:
-    return ReflectionCall(
-        stage, call, _request_messages(call), str(call.answer.get("content") or "")
-    )
 
 
 def _json(text: str) -> Mapping[str, Any]:

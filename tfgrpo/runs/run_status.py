@@ -250,8 +250,8 @@ class RunFollower:
 
     def _figures(self, state: str, live: LiveFigures | None) -> RunFigures:
         steps = [self._step_figures(number) for number in sorted(self._steps)]
-        costs = [cost for one in self._all_sums() for cost in map(self._pricing.cost, one.values())]
-        spent = total(costs)
+        sums = (*(step.spent for step in self._steps.values()), self._others)
+        spent = total(self._pricing.cost(one) for some in sums for one in some.values())
         return RunFigures(
             self._run,
             state,
@@ -263,9 +263,6 @@ class RunFollower:
             self._minute(live, spent.usage.calls),
             self._store.runs.budget(self._run),
         )
-
-    def _all_sums(self) -> list[dict[tuple[str, str], Spent]]:
-        return [*(step.spent for step in self._steps.values()), self._others]
 
     def _step_figures(self, number: int) -> StepFigures:
         step = self._steps[number]
