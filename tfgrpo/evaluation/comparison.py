@@ -20,7 +20,7 @@ from tfgrpo.store.activity.runs import Evaluation
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.records import Json, Version
 from tfgrpo.store.store import Store
-from tfgrpo.wording import sampled, with_bounds
+from tfgrpo.wording import sampled
 
 
 class ProblemPair(NamedTuple):
@@ -256,4 +256,4 @@ def library_name(version: Version) -> str:
 
 def difference_words(comparison: Comparison) -> str:
     """A difference with its interval: `+0.354 [+0.079, +0.629]`."""
-    return with_bounds(*comparison.difference.estimate[:3])
+    return comparison.difference.words

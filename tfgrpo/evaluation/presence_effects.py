@@ -87,7 +87,7 @@ def estimate(
     for item in read():
         if isinstance(item, LotEnd):
             for group in groups.values():
-                group.end_sums(item.lot)
+                group.end(item.lot)
             continue
         if item.group not in groups:
             groups[item.group] = _Group(len(ids), parts)
@@ -98,7 +98,7 @@ def estimate(
         for item in read():
             if isinstance(item, LotEnd):
                 for group in groups.values():
-                    group.end_scores(item.lot)
+                    group.end(item.lot)
             else:
                 groups[item.group].score(item)
     return {name: group.estimates(ids, level) for name, group in groups.items()}
@@ -188,10 +188,13 @@ class _Group:
         lot = self._lots.setdefault(chunk.lot, _Lot(chunk.columns))
         lot.add(chunk, self._codes, y[:, None])
 
-    def end_sums(self, name: Hashable) -> None:
-        """Takes the means of a lot's strata off, which are over."""
+    def end(self, name: Hashable) -> None:
+        """Takes the means of a lot's strata off, which are over, in either reading."""
         lot = self._lots.pop(name, None)
-        if lot is not None:
+        if lot is not None and self._scores:
+            for part in range(self._part, self._parts):
+                _take_means(lot, part, self._scores[part])
+        elif lot is not None:
             _centre(lot, self._gram, self._moment)
             self._strata += len(lot.places)
 
@@ -250,13 +253,6 @@ class _Group:
             scores[np.ix_(there, chunk.columns)] += sums
         lot = self._lots.setdefault(chunk.lot, _Lot(chunk.columns))
         lot.add(chunk, self._codes, left)
-
-    def end_scores(self, name: Hashable) -> None:
-        """Takes the means of a lot's strata off, which are over."""
-        lot = self._lots.pop(name, None)
-        if lot is not None:
-            for part in range(self._part, self._parts):
-                _take_means(lot, part, self._scores[part])
 
     def _end_part(self) -> None:
         """Has the scores of a part whole: strata that are open go on for the later ones."""

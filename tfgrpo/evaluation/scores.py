@@ -19,7 +19,7 @@ from tfgrpo.result_tables import View, Viewed
 from tfgrpo.store.activity.runs import Evaluation, Score
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
-from tfgrpo.wording import sampled, with_bounds
+from tfgrpo.wording import sampled
 
 if TYPE_CHECKING:
     import pandas
@@ -101,10 +101,9 @@ class Scores(Viewed):
         first = self.libraries[0].version.name
         samples = self.libraries[0].evaluation.summary["samples"]
         for one, other in zip(self.libraries[1:], self.differences, strict=True):
-            *figures, problems = other.estimate
             yield (
-                f"{first} - {one.version.name}: {with_bounds(*figures)}, "
-                f"paired over {problems} problems: {verdict_words(other, samples)}"
+                f"{first} - {one.version.name}: {other.words}, paired over "
+                f"{other.estimate.problems} problems: {verdict_words(other, samples)}"
             )
 
 

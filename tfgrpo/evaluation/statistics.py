@@ -10,7 +10,7 @@ from functools import cache
 from statistics import NormalDist, fmean, stdev, variance
 from typing import Any, NamedTuple
 
-from tfgrpo.wording import plural, sampled
+from tfgrpo.wording import plural, sampled, with_bounds
 
 EXACT = 200
 """The degrees of freedom up to which quantiles of t are worked out exactly."""
@@ -112,6 +112,11 @@ class Difference(NamedTuple):
     verdict: str
     p: float = 1.0
     problems_needed: int | None = None
+
+    @property
+    def words(self) -> str:
+        """The difference with its interval: `+0.354 [+0.079, +0.629]`."""
+        return with_bounds(*self.estimate[:3])
 
 
 FEWEST = 6

@@ -135,14 +135,13 @@ class Regression(Viewed):
         sides = [side for side in (self.then, self.now) if side is not None]
         title = f"{self.version.name} on {self.dataset}, {plural(self.samples, 'sample')}"
         rows = [
-            (side.model, f"{side.empty:.3f}", f"{side.mean:.3f}", _difference(side.adds))
-            for side in sides
+            (side.model, f"{side.empty:.3f}", f"{side.mean:.3f}", side.adds.words) for side in sides
         ]
         notes = []
         if self.change is not None:
             words = {"worse": "it helps less", "better": "it helps more"}
             verdict = words.get(self.change.verdict, "not shown to help more or less")
-            notes.append(f"change of what it adds: {_difference(self.change)}: {verdict}")
+            notes.append(f"change of what it adds: {self.change.words}: {verdict}")
         else:
             notes.append("nothing is on record to compare with: ask again later")
         for one in self.lost:
@@ -423,10 +422,6 @@ def _error(credit: Credit) -> float:
 
 def _credit(one: Credit | None) -> str:
     return with_bounds(one.effect, one.low, one.high) if one else "unknown"
-
-
-def _difference(difference: Difference) -> str:
-    return with_bounds(*difference.estimate[:3])
 
 
 def regression_object(regression: Regression) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tfgrpo.data.problems import Problem
 from tfgrpo.evaluation.eval_setup import eval_settings
 from tfgrpo.result_tables import View, Viewed
 from tfgrpo.rollout.attempt import CONFIRMING, own_reward, pivot
-from tfgrpo.runs.run_problems import reload_training
+from tfgrpo.runs.run_problems import reload_part
 from tfgrpo.settings import TrainSettings
 from tfgrpo.store.activity.runs import Evaluation, Run
 from tfgrpo.store.errors import TfgrpoError, UnknownRevision
@@ -275,7 +275,7 @@ def known_run_problems(project: Project, run: Run) -> tuple[dict[str, Problem], 
     """The problems of a run by id, or none and why the data does not have them."""
     try:
         settings = TrainSettings(**run.config)
-        loaded = reload_training(project, run, settings, project.problem_domain(settings))
+        loaded = reload_part(project, run, settings, project.problem_domain(settings))
     except (TfgrpoError, ValueError) as error:
         return {}, str(error)
     return {problem.id: problem for problem in loaded}, ""

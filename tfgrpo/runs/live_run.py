@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
     from tfgrpo.learn.loop import Training
-    from tfgrpo.model.client import Calls
 
 TROUBLE = 200
 """The characters that are told of an endpoint's trouble."""
@@ -172,25 +170,21 @@ def _figures(training: Training, evaluation: EvalProgress | None) -> LiveFigures
         in_flight=meter.in_flight,
         retries=meter.retries,
         trouble=None if trouble is None else trouble[:TROUBLE],
-        endpoints=_health(training.calls),
+        endpoints=tuple(
+            EndpointHealth(
+                one.endpoint.model,
+                member.throttle.in_flight,
+                int(member.throttle.limit),
+                member.throttle.most,
+                member.state,
+                member.name,
+                member.calls,
+                member.prompt_tokens,
+                member.cached_tokens,
+            )
+            for one in training.calls
+            for member in one.fleet.members
+        ),
         evaluating=None if evaluation is None else (evaluation.done, evaluation.total),
         **values,
-    )
-
-
-def _health(calls: Sequence[Calls]) -> tuple[EndpointHealth, ...]:
-    return tuple(
-        EndpointHealth(
-            one.endpoint.model,
-            member.throttle.in_flight,
-            int(member.throttle.limit),
-            member.throttle.most,
-            member.state,
-            member.name,
-            member.calls,
-            member.prompt_tokens,
-            member.cached_tokens,
-        )
-        for one in calls
-        for member in one.fleet.members
     )

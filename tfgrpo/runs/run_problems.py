@@ -83,9 +83,7 @@ def load_problems(
             *leakage.describe_leaks(train, there, settings.data),
         ]
         others[kind] = there
-    loaded = RunProblems(
-        train, others.get("heldout", ()), others.get("gate", ()), others.get("sealed", ()), skipped
-    )
+    loaded = RunProblems(train, **others, skipped=skipped)
     if settings.sealed:
         warnings += _check_sealed(store, settings.sealed, loaded)
     for prompt in PROMPTS:
@@ -98,26 +96,16 @@ def reload_problems(
 ) -> RunProblems:
     """The problems of a run on record. Raises DatasetError where they have changed."""
     kinds = [kind for kind in KINDS if getattr(settings, kind)]
-    there = {kind: _reload(project, run, settings, domain, kind) for kind in ("data", *kinds)}
-    return RunProblems(
-        there["data"],
-        there.get("heldout", ()),
-        there.get("gate", ()),
-        there.get("sealed", ()),
-        settings.skipped,
-    )
+    train = reload_part(project, run, settings, domain)
+    others = {kind: reload_part(project, run, settings, domain, kind) for kind in kinds}
+    return RunProblems(train, **others, skipped=settings.skipped)
 
 
-def reload_training(
-    project: Project, run: Run, settings: TrainSettings, domain: Domain
+def reload_part(
+    project: Project, run: Run, settings: TrainSettings, domain: Domain, kind: str = "data"
 ) -> tuple[Problem, ...]:
-    """The problems that a run learns from. Raises DatasetError where they have changed."""
-    return _reload(project, run, settings, domain, "data")
-
-
-def _reload(
-    project: Project, run: Run, settings: TrainSettings, domain: Domain, kind: str
-) -> tuple[Problem, ...]:
+    """A run's problems of a kind, or those that it learns from. Raises DatasetError where they have
+    changed."""
     path = project.open_data(getattr(settings, kind))
     loaded = problems.without(
         domain.problems(path, settings.fields), settings.skipped.get(kind, ())
