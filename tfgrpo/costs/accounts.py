@@ -231,7 +231,9 @@ class CostReport:
 
     def by_step(self) -> dict[str, Total]:
         """The sums of each step, and of what belongs to none."""
-        return group_by(self.costs, when_spent)
+        return group_by(
+            self.costs, lambda one: "held-out" if one.step is None else f"step {one.step + 1}"
+        )
 
     def object(self) -> dict[str, Any]:
         """The report as JSON for programs."""
@@ -272,13 +274,6 @@ def cost_by_day(
     for day, spent in store.runs.spent_by_day(run):
         days.setdefault(day, []).append(pricing.cost(spent))
     return {EPOCH + timedelta(days=day): total(days[day]) for day in sorted(days)}
-
-
-def when_spent(one: Cost) -> str:
-    """Where in a run a call belongs."""
-    if one.step is not None:
-        return f"step {one.step + 1}"
-    return "held-out"
 
 
 def _object(one: Cost) -> dict[str, Any]:

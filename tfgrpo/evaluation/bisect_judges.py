@@ -16,12 +16,6 @@ from tfgrpo.store.history.walks import parents_reader
 from tfgrpo.store.records import Version
 from tfgrpo.store.store import Store
 
-LIBRARY, PROMPT, REVISION, STORE = (
-    "TFGRPO_LIBRARY",
-    "TFGRPO_PROMPT",
-    "TFGRPO_REVISION",
-    "TFGRPO_STORE",
-)
 SKIP = 125
 
 
@@ -117,10 +111,10 @@ def by_command(store: Store, command: Sequence[str], folder: Path) -> VersionJud
     def judge(version: Version) -> Finding:
         files = materialise(store, version, folder)
         variables = {
-            LIBRARY: str(files.library.resolve()),
-            PROMPT: str(files.prompt.resolve()),
-            REVISION: version.name,
-            STORE: with_password(str(named_by(store.path.resolve()))),
+            "TFGRPO_LIBRARY": str(files.library.resolve()),
+            "TFGRPO_PROMPT": str(files.prompt.resolve()),
+            "TFGRPO_REVISION": version.name,
+            "TFGRPO_STORE": with_password(str(named_by(store.path.resolve()))),
         }
         try:
             code = child_processes.start(command, child_processes.whole(**variables)).wait()

@@ -88,14 +88,10 @@ class Scores(Viewed):
             f"temperature {self.temperature:g}"
         )
         settings = conditions_words(self.libraries[0].evaluation.config)
-        notes = [settings, *self._unscored(), *self._difference_lines()]
+        counts = ((one.version, one.evaluation.summary["unscored"]) for one in self.libraries)
+        unscored = [unscored_words(version, count) for version, count in counts if count]
+        notes = [settings, *unscored, *self._difference_lines()]
         return View(title, header, rows, notes)
-
-    def _unscored(self) -> Iterator[str]:
-        for one in self.libraries:
-            count = one.evaluation.summary["unscored"]
-            if count:
-                yield unscored_words(one.version, count)
 
     def _difference_lines(self) -> Iterator[str]:
         first = self.libraries[0].version.name

@@ -120,14 +120,10 @@ def _output(row: Mapping[str, Any], where: str) -> Exchange:
         passed = [one.get("passed") for one in results]
         scores = [one["score"] for one in results if isinstance(one.get("score"), (int, float))]
         known["score"] = 0.0 if False in passed else mean_score(scores) if scores else 1.0
-        known.setdefault("comment", ", ".join(_failed(results)) or None)
+        failed = [one for one in results if one.get("passed") is False]
+        names = ", ".join(f"failed {one.get('name', 'a grader')}" for one in failed)
+        known.setdefault("comment", names or None)
     return _exchange(row, where, asked({"messages": given}), answer, known)
-
-
-def _failed(results: list[dict[str, Any]]) -> Iterator[str]:
-    for one in results:
-        if one.get("passed") is False:
-            yield f"failed {one.get('name', 'a grader')}"
 
 
 def _known(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from tfgrpo.evaluation import statistics
@@ -293,8 +294,7 @@ def _change(store: Store, versions: Sequence[Version], old: EvalTask, new: EvalT
     for task in (old, new):
         full, empty = (_rewards(store, version, task) for version in versions)
         both = [problem for problem in empty if problem in full]
-        values = statistics.differences(empty, full)
-        added.append({problem: [value] for problem, value in zip(both, values, strict=True)})
+        added.append({one: [fmean(full[one]) - fmean(empty[one])] for one in both})
     return statistics.paired(*added)
 
 

@@ -13,8 +13,8 @@ beside the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import product
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, product
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from tfgrpo.learn.advantage import Advantages, Effect, Observation
@@ -27,9 +27,11 @@ DOUBTED = 0.5
 """The chance below which a thing is not taken to help beside another."""
 FEWEST = 16
 """Attempts with both, and with neither, below which nothing is said of a pair."""
-Coding: TypeAlias = tuple[tuple[str, ...], Callable[[frozenset[str]], frozenset[str]]]
-"""What there is to be shown, and what of that an attempt was shown, from the names it was."""
+Parts: TypeAlias = Mapping[tuple[bool, bool], tuple[str, ...]]
+"""What an attempt is taken apart into, by whether it was shown the one and the other."""
 ONE, OTHER, ALONE, BESIDE, BOTH = "one", "other", "alone", "beside", "both"
+SPLIT: Parts = {(False, True): (OTHER,), (True, False): (ALONE,), (True, True): (OTHER, BESIDE)}
+SUM: Parts = {(True, False): (ONE,), (False, True): (OTHER,), (True, True): (ONE, OTHER, BOTH)}
 
 
 class Together(NamedTuple):
@@ -85,42 +87,31 @@ def _is_seen(pair: tuple[str, str], attempts: Sequence[Observation]) -> bool:
 
 
 def _judged(pair: tuple[str, str], attempts: Sequence[Observation]) -> Together | None:
-    one, other = pair
-    helps = [_effects(attempts, *names) for names in (pair, pair[::-1])]
+    both_ways = (pair, (pair[1], pair[0]))
+    helps = [_effects(attempts, names, SPLIT) for names in both_ways]
     alone = helps[0][ALONE], helps[1][ALONE]
     beside = helps[0][BESIDE], helps[1][BESIDE]
     if min(effect.chance for effect in alone) < SURE:
         return None
     turned = [attempt._replace(reward=1 - attempt.reward) for attempt in attempts]
-    harms = [_effects(turned, *names)[BESIDE].chance for names in (pair, pair[::-1])]
+    harms = [_effects(turned, names, SPLIT)[BESIDE].chance for names in both_ways]
     if min(harms) >= SURE:
         return Together("conflict", pair, alone, beside)
-    less = _estimated(turned, _parts_of_sum(one, other))[BOTH].chance
+    less = _effects(turned, pair, SUM)[BOTH].chance
     if less >= SURE and max(effect.chance for effect in beside) < DOUBTED:
         return Together("redundant", pair, alone, beside)
     return None
 
 
-def _effects(attempts: Iterable[Observation], one: str, other: str) -> dict[str, Effect]:
-    def parts(shown: frozenset[str]) -> frozenset[str]:
-        there = {OTHER} if other in shown else set()
-        if one in shown:
-            there.add(BESIDE if other in shown else ALONE)
-        return frozenset(there)
+def _effects(
+    attempts: Iterable[Observation], pair: tuple[str, str], parts: Parts
+) -> dict[str, Effect]:
+    """The effects of what attempts are taken apart into."""
+    belongs, advantages = tuple(dict.fromkeys(chain(*parts.values()))), Advantages()
 
-    return _estimated(attempts, ((OTHER, ALONE, BESIDE), parts))
+    def part(attempt: Observation) -> Observation:
+        shown = parts.get((pair[0] in attempt.shown, pair[1] in attempt.shown), ())
+        return Observation(attempt.group, belongs, frozenset(shown), attempt.reward)
 
-
-def _parts_of_sum(one: str, other: str) -> Coding:
-    def parts(shown: frozenset[str]) -> frozenset[str]:
-        there = {name for name, id in ((ONE, one), (OTHER, other)) if id in shown}
-        return frozenset(there | ({BOTH} if len(there) == 2 else set()))
-
-    return (ONE, OTHER, BOTH), parts
-
-
-def _estimated(attempts: Iterable[Observation], coding: Coding) -> dict[str, Effect]:
-    belongs, parts = coding
-    advantages = Advantages()
-    advantages.add(Observation(a.group, belongs, parts(a.shown), a.reward) for a in attempts)
+    advantages.add(map(part, attempts))
     return advantages.effects()

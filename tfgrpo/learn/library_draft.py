@@ -34,7 +34,7 @@ class Draft:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the draft as lines of a prompt (`tokens.py` says how they are counted)."""
+        """Tokens of the draft as lines of a prompt."""
         return count_tokens(prompt_text(self.library))
 
     def prompt(self, shown: Container[str] | None = None) -> str:
