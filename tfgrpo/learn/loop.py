@@ -45,7 +45,7 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.errors import StaleVersion, StoreError, TfgrpoError
 from tfgrpo.store.history.name_moves import check_branch
 from tfgrpo.store.history.signed_outside import recordings
-from tfgrpo.store.records import Operation, Version
+from tfgrpo.store.records import Version
 from tfgrpo.tools.tool_call_record import ToolRecord
 
 
@@ -60,15 +60,12 @@ def plan_steps(
     ]
 
 
-def _rendering(settings: TrainSettings) -> dict[str, str]:
+def _rendering(settings: TrainSettings) -> dict[str, Any]:
     """How a library is put into prompts where that is not the usual way: a clone has no record of
     the run, and reads it from the version."""
-    values = {"domain": settings.domain, "agent_objective": settings.agent_objective}
-    usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE}
-    other: dict[str, Any] = {key: value for key, value in values.items() if value != usual[key]}
-    if settings.top_k:
-        other |= {"top_k": settings.top_k}
-    return other
+    usual = {"domain": domains.DEFAULT, "agent_objective": AGENT_OBJECTIVE, "top_k": 0}
+    values = {name: getattr(settings, name) for name in usual}
+    return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def reflection_of(settings: TrainSettings, domain: Domain, prompts: Path | None) -> Reflection:
@@ -118,8 +115,7 @@ class Training:
         keep_going: bool = True,
     ) -> None:
         self.settings = TrainSettings(**run.config)
-        self._dataset = data.train
-        self.steps = plan_steps(self._dataset, self.settings)
+        self.steps = plan_steps(data.train, self.settings)
         self._on_progress = on_progress
         self.progress = Progress(
             run.name,
@@ -294,7 +290,8 @@ class Training:
                 "repaired": learned.repaired + sum(c.repaired for c in learned.comparisons),
             }
             meta |= {name: value for name, value in more.items() if value}
-            message = _message(step, self.steps, learned.groups, operations)
+            message = _message(f"step {step + 1} of {len(self.steps)}", learned.groups)
+            message += "" if operations else "; nothing learned"
             if trial is not None and self._gate is not None:
                 meta["gate"] = self._gate.record(trial)
                 message += f"; {read_gate(meta['gate'])}"
@@ -358,14 +355,7 @@ class Training:
         } | {name: count for name, count in counts.items() if count}
 
 
-def _message(
-    step: int,
-    steps: Sequence[tuple[int, Sequence[Problem]]],
-    groups: Sequence[Group],
-    operations: Sequence[Operation],
-) -> str:
-    place = f"step {step + 1} of {len(steps)}"
+def _message(place: str, groups: Sequence[Group]) -> str:
     mean, mixed = mean_reward(groups), sum(group.mixed for group in groups)
     scored = "nothing could be scored" if mean is None else f"mean reward {mean:.2f}"
-    summary = f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
-    return summary if operations else summary + "; nothing learned"
+    return f"{place}: {scored}, {mixed} of {len(groups)} groups mixed"
