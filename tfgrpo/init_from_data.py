@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -287,9 +288,7 @@ def _split_labels(
 ) -> dict[str, list[dict[str, Any]]]:
     """The items of every file, of which `wanted` says the sizes beside train: of each label a
     file gets its share, and train at least one. Labels that are held out come first there."""
-    piles: dict[str, list[dict[str, Any]]] = {}
-    for item in items:
-        piles.setdefault(_label(item), []).append(item)
+    piles = _piles(items)
     sizes = {label: len(pile) for label, pile in piles.items()}
     split: dict[str, list[dict[str, Any]]] = {}
     for name, size in wanted.items():
@@ -320,31 +319,24 @@ def _label(item: Mapping[str, Any]) -> str:
     return next(iter(answer_texts(item["answer"])), "")
 
 
-def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _piles(items: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     piles: dict[str, list[dict[str, Any]]] = {}
     for item in items:
         piles.setdefault(_label(item), []).append(item)
-    rounds = max(map(len, piles.values()), default=0)
-    names = list(piles)
-    turns: list[dict[str, Any]] = []
-    for number in range(rounds):
-        turns += [piles[name][number] for name in names if number < len(piles[name])]
-    return turns
+    return piles
 
 
-DOMAINS: dict[Kind, str] = {
-    "math": "math",
-    "exact": "exact",
-    "choice": "choice:labels.txt",
-    "json": "json:fields.toml",
-    "rubric": "rubric:rubric.toml",
-}
-ABOUT_KIND: dict[Kind, str] = {
-    "math": "numbers and formulas, in a box (docs/verification.md)",
-    "exact": "a text, letter by letter; exact:case=ignore for less",
-    "choice": "one of the labels in labels.txt",
-    "json": "an object, by the rules in fields.toml",
-    "rubric": "criteria: write your own into rubric.toml",
+def _dealt(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    turns = zip_longest(*_piles(items).values())
+    return [item for turn in turns for item in turn if item is not None]
+
+
+DOMAINS: dict[Kind, tuple[str, str]] = {
+    "math": ("math", "numbers and formulas, in a box (docs/verification.md)"),
+    "exact": ("exact", "a text, letter by letter; exact:case=ignore for less"),
+    "choice": ("choice:labels.txt", "one of the labels in labels.txt"),
+    "json": ("json:fields.toml", "an object, by the rules in fields.toml"),
+    "rubric": ("rubric:rubric.toml", "criteria: write your own into rubric.toml"),
 }
 RUBRIC = """\
 # What a good answer is like. Each criterion counts by its weight (docs/conversations.md).
@@ -376,7 +368,7 @@ def _settings(
     train = "data/train.jsonl" if used == len(split["train"]) else f"data/train.jsonl:{used}"
     rows: list[tuple[str, object, str]] = [
         ("run", path.stem, "what runs are called"),
-        ("domain", DOMAINS[kind], ABOUT_KIND[kind]),
+        ("domain", *DOMAINS[kind]),
         ("data", train, f"{len(split['train'])} problems to learn from; :N takes the first N"),
     ]
     if split["gate"]:

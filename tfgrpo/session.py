@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from tfgrpo.connect import CallLimits, Download, Endpoints, open_endpoints
@@ -21,6 +21,7 @@ from tfgrpo.costs.prices import FREE, ModelPrices
 from tfgrpo.domains.verifier import Verifier
 from tfgrpo.model.budget import Budget
 from tfgrpo.model.client import CallConditions, Calls, Meter
+from tfgrpo.model.endpoint import Endpoint
 from tfgrpo.model.fleet import ListedEndpoint
 from tfgrpo.notices import DownloadProgress, OnProgress, WarningNotice, ignore
 from tfgrpo.store.activity.journal import Journal
@@ -70,33 +71,22 @@ class Session:
     def calls(self, role: Role, scope: str, run: Run | None = None) -> Calls:
         """How to ask a role's model: a `scope` is answered once, `run` is whose costs the calls
         are."""
-        endpoints, prices = self.endpoints, self.prices
-        endpoint, price = {
-            "policy": (endpoints.policy, prices.policy),
-            "reflection": (endpoints.reflection, prices.reflection),
-        }[role]
-        fleet = {"policy": endpoints.policy_fleet, "reflection": endpoints.reflection_fleet}
+        endpoint: Endpoint = getattr(self.endpoints, role)
         if run is not None:  # what the run had found out of it before
             for model, sent in self.store.runs.sent(run):
                 if model == endpoint.model:
                     endpoint.adaptation.restore(sent)
-        return Calls(
-            endpoint,
-            self.journal,
-            self.store.runs,
-            CallConditions(
-                scope,
-                run=run,
-                concurrency=endpoints.limits.concurrency,
-                timeout=endpoints.limits.timeout,
-                patience=endpoints.limits.patience,
-                price=price,
-                meter=self.meter,
-                budget=self.budget,
-                shared=self.shared,
-                fleet=fleet[role],
-            ),
+        conditions = CallConditions(
+            scope,
+            run=run,
+            **asdict(self.endpoints.limits),
+            price=getattr(self.prices, role),
+            meter=self.meter,
+            budget=self.budget,
+            shared=self.shared,
+            fleet=getattr(self.endpoints, f"{role}_fleet"),
         )
+        return Calls(endpoint, self.journal, self.store.runs, conditions)
 
     def model_calls(self, scope: str, run: Run | None = None) -> tuple[Calls, Calls]:
         """The ways to ask the policy and the reflection model; one, with its limits, if they are

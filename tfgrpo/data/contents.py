@@ -9,6 +9,8 @@ import io
 import os
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -23,6 +25,17 @@ MARKS = (
 
 class DatasetError(TfgrpoError):
     """A dataset that cannot be used; the message names the file and the line."""
+
+
+@contextmanager
+def readable(name: object, hint: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raises DatasetError for errors of these kinds in the block: what is called so is no data."""
+    try:
+        yield
+    except DatasetError:
+        raise
+    except errors as error:
+        raise DatasetError(f"cannot read {name}: {error}", hint=hint) from None
 
 
 class Contents(NamedTuple):

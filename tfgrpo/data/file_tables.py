@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from tfgrpo.data import contents
 from tfgrpo.data.cell_types import plain
 from tfgrpo.data.column_roles import QUESTIONS
-from tfgrpo.data.contents import Contents, DatasetError
+from tfgrpo.data.contents import Contents, DatasetError, readable
 from tfgrpo.store.errors import install_hint
 
 Fields: TypeAlias = dict[str, Any]
@@ -133,6 +133,8 @@ def _is_turn(value: Fields) -> bool:
 EXTRA = "hub"
 """What brings pyarrow and datasets."""
 EXCEL = "excel"
+OF_PYARROW = (OSError, ValueError)
+"""What pyarrow's own errors are."""
 STATE, SPLITS = "state.json", "dataset_dict.json"
 """What `save_to_disk` writes beside the rows of a dataset, and beside the splits of several."""
 
@@ -140,14 +142,12 @@ STATE, SPLITS = "state.json", "dataset_dict.json"
 def parquet(content: Contents) -> Iterator[dict[str, Any]]:
     """Yields the rows of a parquet file. Raises DatasetError."""
     module = _needed("pyarrow.parquet", content.name, EXTRA)
-    try:
-        with module.ParquetFile(io.BytesIO(content.data)) as file:
-            for batch in file.iter_batches(1000):
-                yield from batch.to_pylist()
-    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors and OSErrors
-        raise DatasetError(
-            f"cannot read {content.name}: {error}", hint="the file must be Parquet"
-        ) from None
+    with (
+        readable(content.name, "the file must be Parquet", *OF_PYARROW),
+        module.ParquetFile(io.BytesIO(content.data)) as file,
+    ):
+        for batch in file.iter_batches(1000):
+            yield from batch.to_pylist()
 
 
 def saved_folder(path: Path) -> Iterator[dict[str, Any]]:
@@ -170,20 +170,20 @@ def saved_folder(path: Path) -> Iterator[dict[str, Any]]:
     ipc = _needed("pyarrow", str(path), EXTRA).ipc
     for entry in files:
         name = Path(str(entry.get("filename") if isinstance(entry, dict) else entry)).name
-        try:
-            with open(path / name, "rb") as file, ipc.open_stream(file) as reader:
-                for batch in reader:
-                    yield from batch.to_pylist()
-        except (OSError, ValueError) as error:
-            raise DatasetError(
-                f"cannot read {path / name}: {error}", hint="save the dataset again"
-            ) from None
+        with (
+            readable(path / name, "save the dataset again", *OF_PYARROW),
+            open(path / name, "rb") as file,
+            ipc.open_stream(file) as reader,
+        ):
+            for batch in reader:
+                yield from batch.to_pylist()
 
 
 def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
     """Yields (row number, cells as a reader sees them) of a workbook. Raises DatasetError."""
     openpyxl = _needed("openpyxl", content.name, EXCEL)
-    try:
+    # Errors are of many kinds, by what is wrong with the XML in it.
+    with readable(content.name, "the file must be an Excel workbook", Exception):
         with zipfile.ZipFile(io.BytesIO(content.data)) as archive:
             size = sum(info.file_size for info in archive.infolist())
         if size > contents.LARGEST:
@@ -193,12 +193,6 @@ def workbook(content: Contents) -> Iterator[tuple[int, list[object]]]:
                 hint="save it as CSV",
             )
         book = openpyxl.load_workbook(io.BytesIO(content.data), read_only=True, data_only=True)
-    except DatasetError:
-        raise
-    except Exception as error:  # of many kinds, by what is wrong with the XML in it
-        raise DatasetError(
-            f"cannot read {content.name}: {error}", hint="the file must be an Excel workbook"
-        ) from None
     sheets = [(sheet.title, sheet) for sheet in book.worksheets if _first_row(sheet)]
     if len(sheets) > 1:
         raise DatasetError(
@@ -221,10 +215,8 @@ def _cell(value: object) -> object:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    try:
+    with readable(path, "save it again", OSError, ValueError, RecursionError):
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DatasetError(f"cannot read {path}: {error}", hint="save it again") from None
     return value if isinstance(value, dict) else {}
 
 

@@ -28,16 +28,8 @@ USUAL = {
         *("messages", "conversations", "conversation", "input", "text"),
     ),
     "answer": (
-        *(
-            "final_answer",
-            "ground_truth",
-            "gold",
-            "target",
-            "expected_answer",
-            "Answer",
-            "groundtruth",
-        ),
-        *("reward_model.ground_truth", "extra_info.answer", "solution", "ideal"),
+        *("final_answer", "ground_truth", "gold", "target", "expected_answer", "Answer"),
+        *("groundtruth", "reward_model.ground_truth", "extra_info.answer", "solution", "ideal"),
         *("label", "output", "response", "completion"),
     ),
     "id": ("unique_id", "ID", "uid"),

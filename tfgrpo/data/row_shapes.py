@@ -29,12 +29,7 @@ QUESTIONS = (
     *("sentence", "ctx", "instruction"),
 )
 LISTS = (
-    "choices",
-    "options",
-    "answer_choices",
-    "candidates",
-    "endings",
-    "alternatives",
+    *("choices", "options", "answer_choices", "candidates", "endings", "alternatives"),
     "mc_options",
 )
 KEYS = (

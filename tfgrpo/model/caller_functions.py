@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -99,12 +99,12 @@ class _Description:
                 there = {k: v for k, v in vars(value).items() if _is_written(k, v)}
                 bases = [self.of(base) for base in value.__bases__]
                 return ["class", value.__qualname__, bases, self._mapped(there)]
-        if type(value) in (list, tuple):
-            return [type(value).__name__, *map(self.of, _items(value))]
-        if type(value) in (set, frozenset):
-            return [type(value).__name__, *sorted(map(self.of, _items(value)))]
-        if type(value) is dict:
-            return ["dict", self._mapped(value)]
+            case list() | tuple() if type(value) in (list, tuple):
+                return [type(value).__name__, *map(self.of, value)]
+            case set() | frozenset() if type(value) in (set, frozenset):
+                return [type(value).__name__, *sorted(map(self.of, value))]
+            case dict() if type(value) is dict:
+                return ["dict", self._mapped(value)]
         return self._object(value, None)
 
     def _object(self, value: object, method: object) -> list[Any]:
@@ -162,10 +162,6 @@ class _Description:
 
 def _digest(parts: list[Any]) -> str:
     return digest(parts).hex()
-
-
-def _items(value: Any) -> Iterable[object]:
-    return tuple(value)
 
 
 def _content(cell: Any) -> object:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LATER = ("tool_calls", "uncertainty", "first_choices", "estimated", "sent", "endpoint", "wire")
 """Fields of an answer that older records lack."""
+UNREADABLE = (ValueError, TypeError, AttributeError, RecursionError)
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
 MOST_OUTPUT = (
     re.compile(r"supports at most (\d[\d,]*) completion tokens"),  # OpenAI, Azure
@@ -223,13 +224,7 @@ class Endpoint:
                 if "CERTIFICATE_VERIFY" in reason:
                     reason += "; a company's own authority is named by SSL_CERT_FILE"
                 raise Transient(reason, kind="away") from None
-            except (
-                openai.APIError,
-                ValueError,
-                TypeError,
-                AttributeError,
-                RecursionError,
-            ) as error:
+            except (openai.APIError, *UNREADABLE) as error:
                 arrived = str(getattr(error, "doc", ""))  # a JSONDecodeError's
                 reason = (
                     retried_errors.unreadable(self.scrub(arrived)) or f"unreadable answer: {error}"
