@@ -35,15 +35,12 @@ def write_library(store: Store, format_: str = "json", output: str | None = None
             interchange.save(store, path, at, format_)
             written = at
     except OSError as error:
+        advice = "free some space" if error.errno in NO_ROOM else "check the permissions"
         raise StoreError(
             f"{at.name} is recorded, and {path} could not be written: {error.strerror}",
-            hint=f"do not repeat it; {_advice(error)}, then `tfgrpo checkout HEAD` writes the file",
+            hint=f"do not repeat it; {advice}, then `tfgrpo checkout HEAD` writes the file",
         ) from error
     return path
-
-
-def _advice(error: OSError) -> str:
-    return "free some space" if error.errno in NO_ROOM else "check the permissions"
 
 
 def added(library: Library, texts: Sequence[str], reason: str | None) -> list[Operation]:

@@ -170,7 +170,10 @@ def _problem(
         raw["problem"] = _instructed(row.fields, question)
         used |= {"instruction"} if raw["problem"] is not question else set()
     messages, reference = _without_reference(_messages(raw["problem"]))
-    answers = _listed_answers(raw["answer"]) or ([reference] if reference else [])
+    listed = raw["answer"] if isinstance(raw["answer"], list) else []
+    answers = [_as_text(one) for one in listed]
+    if not answers or not all(answers):
+        answers = [reference] if reference else []
     values = {}
     for name in ("problem", "answer"):
         value = (
@@ -246,13 +249,6 @@ def _instructed(fields: Mapping[str, Any], value: object) -> object:
         return value
     about = value.strip() if isinstance(value, str) else ""
     return f"{whole}\n\n{about}" if about else whole
-
-
-def _listed_answers(value: object) -> list[str]:
-    if not isinstance(value, list):
-        return []
-    texts = [_as_text(one) for one in value]
-    return texts if all(texts) else []
 
 
 def _without_reference(messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], str]:

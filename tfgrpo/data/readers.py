@@ -89,7 +89,13 @@ def _jsonl(content: Contents) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if line.strip():
             where = f"{content.name}:{number}"
-            yield Row(number, where, _object(_parsed(line, where), where))
+            try:
+                row = _whole(_loads(line), where)
+            except (ValueError, RecursionError) as error:
+                raise DatasetError(
+                    f"{where}: not JSON: {error}"[:200], hint="expected one JSON object per line"
+                ) from None
+            yield Row(number, where, _object(row, where))
 
 
 def _json(content: Contents) -> Iterator[Row]:
@@ -189,15 +195,6 @@ def _head(where: str, cells: Sequence[object]) -> list[str]:
             f"{where}: two columns are called {twice!r}", hint="give each its own name"
         )
     return head
-
-
-def _parsed(line: str, where: str) -> object:
-    try:
-        return _whole(_loads(line), where)
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(
-            f"{where}: not JSON: {error}"[:200], hint="expected one JSON object per line"
-        ) from None
 
 
 def _whole(row: object, where: str) -> object:

@@ -7,8 +7,7 @@
     {"context", "question", "answer"}                               SQuAD and its like
     {"instruction", "input", "output"}                              Alpaca
 
-A row of options asks them under letters, and its answer is the letter. Whoever names the field of
-the problem has said what is asked, and gets that alone.
+A row of options asks them under letters, and its answer is the letter, unless a field is named.
 """
 
 from __future__ import annotations

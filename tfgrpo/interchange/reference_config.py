@@ -167,7 +167,14 @@ class _Translator:
             for ours in ("model", "base_url"):
                 if (named := self._value(f"{provider}{ours}", ours)) is not None:
                     model.setdefault(ours, named)
-            self._key(f"{provider}api_key")
+            if key := self._take(f"{provider}api_key"):
+                if variable := VARIABLE.match(str(key)):
+                    model.setdefault("api_key_env", variable[1])
+                else:
+                    self._left.append(
+                        f"{provider}api_key: a key stands in the file and is not copied; put it "
+                        "into a variable and name that in api_key_env"
+                    )
             self._take(f"{provider}type")
             for table, ours in (("eval", "temperature"), ("train", "max_tokens")):
                 if (value := self._take(f"{base}model_settings.{ours}")) is not None:
@@ -182,18 +189,6 @@ class _Translator:
             self._left.append(f"{key} = ${variable[1]}: set {ours} in [model] to its value")
             return None
         return str(value)
-
-    def _key(self, key: str) -> None:
-        value = self._take(key)
-        if not value:
-            return
-        if variable := VARIABLE.match(str(value)):
-            self._tables["model"].setdefault("api_key_env", variable[1])
-        else:
-            self._left.append(
-                f"{key}: a key stands in the file and is not copied; put it into a variable and "
-                "name that in api_key_env"
-            )
 
     def _tools(self) -> None:
         used: list[str] = []

@@ -35,18 +35,15 @@ def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[No
         waiting()
 
 
-def default_folder() -> Path:
-    """The folder for weights in the user's cache. It may not exist yet."""
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("tfgrpo", appauthor=False)) / "models"
-
-
 class ModelCache:
     """The weights in `folder`, the user's cache folder by default."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = default_folder() if folder is None else folder
+        if folder is None:
+            import platformdirs
+
+            folder = Path(platformdirs.user_cache_dir("tfgrpo", appauthor=False)) / "models"
+        self.folder = folder
 
     def path(self, model: LocalModel) -> Path:
         """Where `model` lies when it is here."""

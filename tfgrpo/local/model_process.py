@@ -1,13 +1,10 @@
 """The process that holds the weights: `python -m tfgrpo.local.model_process --model … --port 0`.
 
-Its duties besides serving:
-
-    - It says where it listens in one line of JSON on standard output, before it loads weights.
-    - It answers to the key alone, the first line of its standard input, and under this
-      machine's own name (`guard`).
-    - It outlives no parent: standard input ends with it, and its process id is watched, as a
-      forked sibling may hold the pipe. (PR_SET_PDEATHSIG fires when the starting thread ends.)
-    - It ignores SIGINT: on Ctrl-C the parent finishes what is in flight, then stops it.
+It says where it listens in a line of JSON, before it loads weights. It answers to the key alone,
+the first line of its standard input, and under this machine's own name (`guard`). It outlives no
+parent: standard input ends with it, and its process id is watched, as a forked sibling may hold the
+pipe (PR_SET_PDEATHSIG fires when the starting thread ends). It ignores SIGINT: on Ctrl-C the parent
+finishes what is in flight, then stops it.
 """
 
 from __future__ import annotations

@@ -404,7 +404,10 @@ class Calls:
         finally:
             if self._budget:
                 self._budget.settle(reserved, bill.cost, bill.unrecorded)
-        return self._first(call.key, answer) if self._conditions.shared else answer
+        there = self._runs.call(call.key) if self._conditions.shared else None
+        if there is None or there.answer == answer.journal_fields():
+            return answer
+        return Answer(**there.answer)  # another process's, which was journalled first
 
     async def _ask_member(
         self,
@@ -464,11 +467,6 @@ class Calls:
             self.meter.in_flight -= 1
             self.fleet.leave(member)
         return answer
-
-    def _first(self, key: bytes, answer: Answer) -> Answer:
-        there = self._runs.call(key)
-        same = there is None or there.answer == answer.journal_fields()
-        return answer if there is None or same else Answer(**there.answer)
 
     def _look_for_cut(self, request: Request, answer: Answer) -> None:
         short = answer.prompt_tokens < sum(len(text) for _, text in request.messages) // 6

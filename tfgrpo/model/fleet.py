@@ -1,14 +1,13 @@
 """Several endpoints that serve one model: which of them a call goes to.
 
-**Choice.** Calls with the same prompt go to the same endpoint, so that what it has cached serves a
-whole group: rendezvous hashing by weight (Thaler and Ravishankar 1998; Schindelhauer and Schomaker
-2005). Where the loads of the first two are far apart, the less loaded one takes it, as in Ray
-Serve. A call that waits goes to an endpoint with nothing left to do.
+Calls with the same prompt go to the same endpoint, so that what it has cached serves a whole group:
+rendezvous hashing by weight (Thaler and Ravishankar 1998; Schindelhauer and Schomaker 2005). Where
+the loads of the first two are far apart, the less loaded one takes it, as in Ray Serve. A call that
+waits goes to an endpoint with nothing left to do.
 
-**Outages.** One that has failed twice without an answer is left, and tried again with one call at a
-time after growing pauses. So is one that answers nothing for `SILENCE` seconds while another has
-answered later requests. Only when none answers for as long as one alone would be given is the run
-stopped.
+One that has failed twice without an answer is left, and tried again with one call at a time after
+growing pauses. So is one that answers nothing for `SILENCE` seconds while another has answered
+later requests. Only when none answers for as long as one alone would be given is the run stopped.
 """
 
 from __future__ import annotations

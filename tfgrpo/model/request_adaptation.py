@@ -1,15 +1,10 @@
-"""What requests to one endpoint have turned out to need, remembered for as long as it is open.
+"""What requests to one endpoint have turned out to need, remembered for as long as it is open. It
+stands in the record of an answer (`sent`), so that a resumed run goes on with it.
 
-**Room for thinking.** A reasoning model spends a request's limit of tokens on its thinking too. An
-answer that this cut off is asked for again with more room, up to `MOST_ROOM` tokens, and every
-request after it has that room.
-
-**Schemas that are ignored.** Where answers stay out of shape more often than not until the schema
-is put into words, it is put into every prompt.
-
-**Log-probabilities.** A server that leaves them out is not asked for them again.
-
-All of it stands in the record of an answer (`sent`), so that a resumed run goes on with it.
+A reasoning model spends a request's limit of tokens on its thinking too: an answer that this cut
+off is asked for again with more room, up to `MOST_ROOM` tokens, as is every request after it. Where
+answers stay out of shape more often than not until the schema is put into words, it is put into
+every prompt. A server that leaves out log-probabilities is not asked for them again.
 """
 
 from __future__ import annotations

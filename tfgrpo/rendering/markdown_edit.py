@@ -138,7 +138,13 @@ def parse(text: str, library: Library) -> list[Line]:
         elif item := ITEM.match(stripped + " "):  # the blank is for an item without a text
             raw.append((number, [item[1]]))
         elif heading := HEADING.match(stripped):
-            _check_version(heading[1], library)
+            version = library.version
+            if not version.digest.hex().startswith(heading[1]):
+                raise UnreadableEdit(
+                    f"the file was made from version {heading[1]}; {version.name} is edited now",
+                    hint=f"`tfgrpo checkout -b NAME {heading[1]}` goes back there; edit with the "
+                    "file, switch to this branch again and `tfgrpo merge NAME`",
+                )
         elif line[:1].isspace() and raw:
             raw[-1][1].append(stripped)
         elif not stripped.startswith("#"):
@@ -147,16 +153,6 @@ def parse(text: str, library: Library) -> list[Line]:
                 hint='an experience begins with "- "; its further lines are indented',
             )
     return _lines(raw, library)
-
-
-def _check_version(digest: str, library: Library) -> None:
-    version = library.version
-    if not version.digest.hex().startswith(digest):
-        raise UnreadableEdit(
-            f"the file was made from version {digest}; {version.name} is edited now",
-            hint=f"`tfgrpo checkout -b NAME {digest}` goes back there; edit with the file, switch "
-            "to this branch again and `tfgrpo merge NAME`",
-        )
 
 
 def _lines(raw: Sequence[tuple[int, Sequence[str]]], library: Library) -> list[Line]:
