@@ -165,8 +165,8 @@ class Reading:
         for run in self._runs():
             what = "nested too deep, or no Markdown"
             self.skip(run[0] + self.start, run[-1] + self.start, what)
-        items = sorted(self.items, key=lambda item: item.line or 0)
-        return Content(items, skipped=sorted(self.skipped))
+        items = tuple(sorted(self.items, key=lambda item: item.line or 0))
+        return Content(items, skipped=tuple(sorted(self.skipped)))
 
 
 def read(lines: Sequence[str], start: int = 1, name: str = "the text") -> Content:
