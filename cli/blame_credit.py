@@ -10,6 +10,7 @@ import click
 from tfgrpo.cli import printing
 from tfgrpo.cli.flags import JSON, flag
 from tfgrpo.cli.start_context import REVISION, App, pass_app
+from tfgrpo.display.event_lines import credit_words
 from tfgrpo.evaluation.statistics import interval_object
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
       tfgrpo cost
       tfgrpo cost --json
     """
-    from tfgrpo.costs.accounts import cost_report
+    from tfgrpo.costs.accounts import cached_share, cost_report
 
     project = app.project(config)
     run = app.store.runs.get(name) if name is not None else None
@@ -72,12 +72,6 @@ def cost(app: App, name: str | None, config: Path | None, as_json: bool) -> None
         calls = f"the server did not report token usage for {report.estimated:,} calls"
         lines.append(f"{calls}: theirs is estimated")
     printing.emit(app, lines)
-
-
-def _share(sums: Total) -> str:
-    from tfgrpo.costs.accounts import cached_share
-
-    return f"{cached_share(sums):.0%}".replace("%", " %")
 
 
 def _table(

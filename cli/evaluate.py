@@ -14,7 +14,7 @@ from tfgrpo.cli.cost import print_figures
 from tfgrpo.cli.flags import COUNT, JSON, flag, many, option, path
 from tfgrpo.cli.help import SectionedCommand
 from tfgrpo.cli.start_context import FINITE, REVISION, App, Given, pass_given
-from tfgrpo.evaluation.figures_json import conditions_words
+from tfgrpo.evaluation.statistics import conditions_words
 from tfgrpo.store.errors import InvalidOperation
 
 if TYPE_CHECKING:

@@ -304,7 +304,7 @@ def regress(app: App, given: Given) -> None:
 
 
 def _unused(app: App, given: Given) -> None:
-    from tfgrpo.improvement.unused_experiences import propose_expiry, unused_experiences
+    from tfgrpo.improvement.regression import propose_expiry, unused_experiences
 
     store, target, since = app.store, given.target, given.unused
     on_branch = given.library if given.library in store.branches() else store.head.branch

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tfgrpo.cli import printing as text
-from tfgrpo.cli.flags import JSON, flag, option
-from tfgrpo.cli.show import issue_lines
-from tfgrpo.cli.start_context import RUN, App, pass_app
+from tfgrpo.cli import printing
+from tfgrpo.cli.evaluate import latest_pair
+from tfgrpo.cli.flags import COUNT, JSON, flag, option, path
+from tfgrpo.cli.show_diff import issue_lines
+from tfgrpo.cli.start_context import REVISION, RUN, App, Given, needed, pass_app, pass_given
+from tfgrpo.cli.ui import PAGES
 from tfgrpo.runs.run_issues import issue_counts
 from tfgrpo.runs.run_record import RunRecord, Seal, listed_runs, run_record
 from tfgrpo.runs.run_versions import gain_words
+from tfgrpo.store import atomic_write
+from tfgrpo.store.errors import UnknownRevision
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:
@@ -160,7 +164,7 @@ def rollouts(app: App, given: Given) -> None:
       tfgrpo rollouts --failed --csv
       tfgrpo rollouts --json
     """
-    from tfgrpo.evaluation.by_problem import paired_problems
+    from tfgrpo.evaluation.comparison import paired_problems
 
     if given.as_csv and given.as_json:
         raise click.UsageError("give only one of --csv and --json")

@@ -12,7 +12,7 @@ from tfgrpo.cli import options, printing
 from tfgrpo.cli.cost import dollars, print_figures
 from tfgrpo.cli.flags import FORCE, JSON, flag, option
 from tfgrpo.cli.help import SectionedCommand
-from tfgrpo.cli.start_context import RUN, App, force_option, pass_app
+from tfgrpo.cli.start_context import RUN, App, Given, pass_given
 from tfgrpo.store.errors import StoreError
 from tfgrpo.wording import span, with_bounds
 from tfgrpo.workers.queue import queue_address

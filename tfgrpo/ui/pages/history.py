@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from tfgrpo.display.graph_layout import DrawnRow
-from tfgrpo.display.order_changes import change_counts
-from tfgrpo.display.version_rows import StandingNames, scores
+from tfgrpo.display.version_rows import StandingNames, change_counts, scores
 from tfgrpo.runs.run_versions import gate_of
 from tfgrpo.store.history import log_filter
 from tfgrpo.store.history.log_filter import parse_time, shortened, subject
