@@ -100,8 +100,8 @@ class BasePrompt(Probation):
             return Learned()
         failures: list[Failure] = []
         listed = await gather_all(self._listed(step, group, failures) for group in shown)
-        groups_text = "\n\n".join(listed)
-        answers = await gather_all(self._ask(step, groups_text, shown, one) for one in askings)
+        about = ("\n\n".join(listed), shown[0].problem.id)
+        answers = await gather_all(self._ask(step, about, one) for one in askings)
         there = {e.id: e.text for e in pool.library.readable}
         there |= {one.of: instruction_text(one.of, one.words) for one in askings}
         declined = turned_down(self._store, step.base, before=self._run.time)
@@ -177,12 +177,12 @@ class BasePrompt(Probation):
         return "\n".join(lines)
 
     async def _ask(
-        self, step: Step, text: str, shown: Sequence[Group], one: _Asking
+        self, step: Step, about: tuple[str, str], one: _Asking
     ) -> Typed[Instructions] | Failure:
         most = min(MOST_TOKENS, max(FEWEST_TOKENS, 2 * count_tokens(one.words)))
         question = Question(
             prompt=one.prompt,
-            values={**one.values, "groups": text},
+            values={**one.values, "groups": about[0]},
             max_tokens=most,
             call_path=(step.number, *one.call_path),
             stage="comparison",
@@ -190,7 +190,7 @@ class BasePrompt(Probation):
         try:
             return await self._parts.reflection.ask(self._parts.reflector, question, Instructions)
         except CallFailed as error:
-            return Failure("comparison", shown[0].problem.id, str(error))
+            return Failure("comparison", about[1], str(error))
 
 
 class _Asking(NamedTuple):
