@@ -43,7 +43,6 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy
 from numpy.typing import NDArray
 
-from tfgrpo.evaluation import anytime_tests
 from tfgrpo.wording import with_bounds
 
 Floats: TypeAlias = NDArray[numpy.float64]
@@ -273,10 +272,12 @@ class Judged(NamedTuple):
 
 def judge(differences: Sequence[float], left: float) -> Judged:
     """What pairs say, in the order in which they were planned: for each the reward with the thing
-    less that without it. `left` is how many pairs may still come."""
+    less that without it. A pair is one outcome: the candidate's value is half of 1 and that, the
+    control's one half. `left` is how many pairs may still come: where they would not show an effect
+    a standard error above the one seen, it is too small, which makes no other error likelier."""
     test, pairs = _test(differences), len(differences)
     evidence = max(test(True, 0.0), 0.0), max(test(False, 0.0), 0.0)
-    low, high = anytime_tests.bounds(test, 0.5, NEEDED) if pairs else (-0.5, 0.5)
+    low, high = bounds(test, 0.5, NEEDED) if pairs else (-0.5, 0.5)
     effect = math.fsum(differences) / pairs if pairs else 0.0
     verdict: Verdict = "undecided"
     if max(evidence) >= NEEDED:
@@ -288,10 +289,10 @@ def judge(differences: Sequence[float], left: float) -> Judged:
     return Judged(verdict, effect, 2 * low, 2 * high, pairs)
 
 
-def _test(differences: Sequence[float]) -> anytime_tests.Test:
+def _test(differences: Sequence[float]) -> Test:
     values = numpy.full(2 * len(differences), 0.5)
     values[1::2] = (1 + numpy.asarray(differences, float)) / 2
-    return anytime_tests.means(anytime_tests.in_blocks(values, [(1, 1)] * len(differences)))
+    return means(in_blocks(values, [(1, 1)] * len(differences)))
 
 
 def _may_show(differences: Sequence[float], evidence: float, left: float) -> bool:

@@ -235,8 +235,8 @@ async def contrasted(
     parts: RunParts, collector: Collector, batch: Batch, contrast: Contrast
 ) -> tuple[list[Group], list[Advantage]]:
     """A batch's groups, and what `contrast` makes of each, in the order of the batch. A group that
-    teaches nothing is a contrast of None, and left out. Raises what the collector and `contrast`
-    raise."""
+    teaches nothing is a contrast of None, and left out. One local model answers everything in a
+    row, so there contrasts follow the attempts. Raises what the collector and `contrast` raise."""
     progress, loop = parts.progress, asyncio.get_running_loop()
     arrivals: list[asyncio.Future[Group]] = [loop.create_future() for _ in batch.problems]
     overlapping = not parts.reflector.endpoint.model.startswith(LOCAL)

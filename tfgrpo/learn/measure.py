@@ -129,8 +129,9 @@ def _elsewhere(name: str) -> str:
 
 
 class OnProbation:
-    """The candidates of one run with what they are measured to do: each step is read once, whoever
-    many look on. Threads may share it."""
+    """The candidates of one run with what they are measured to do, for those who look on: each step
+    is read once, however many they are. Which problems an experience in force belongs to is not
+    known here, so its effect is one at all problems. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

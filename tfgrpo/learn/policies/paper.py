@@ -275,9 +275,10 @@ ALIKE = 0.5
 def sources(
     texts: Sequence[str], named: Sequence[Sequence[int]], lessons: Sequence[str]
 ) -> list[list[int]]:
-    """The places of each operation's lessons in `lessons`, the one most like it first. `texts` are
-    what the operations write, or what stands there of what they keep or delete, and `named` the
-    places that the plan gives for each. None is left without a lesson that it had."""
+    """The places of each operation's lessons in `lessons`, the one most like it first: a small
+    model names all lessons for each, or the next five, and copies the text of one. `texts` are what
+    the operations write, or what stands there of what they keep or delete, and `named` the places
+    that the plan gives for each. None is left without a lesson that it had."""
     weights = _weights(lessons)
     words = [_words(lesson) for lesson in lessons]
     likeness = [[_likeness(_words(text), one, weights) for one in words] for text in texts]
