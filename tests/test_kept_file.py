@@ -15,7 +15,7 @@ from conftest import TFGRPO, environment, one_line_error
 from skills_ref import validate
 
 from tfgrpo import interchange
-from tfgrpo.domains.live_library import live
+from tfgrpo.domains.prompt_library import live
 from tfgrpo.interchange.format_types import UnreadableLibrary
 from tfgrpo.serving.kept_file import BEGIN, END, KeptFile, keep
 from tfgrpo.store import Operation, Store

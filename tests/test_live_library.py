@@ -65,7 +65,7 @@ def test_a_look_when_nothing_changed_costs_microseconds(store: Store, tmp_path: 
     assert best <= 5e-6, f"{best * 1e6:.2f} µs"
 
 
-def timed(live: tfgrpo.domains.live_library.LiveLibrary, looks: int) -> float:
+def timed(live: tfgrpo.domains.prompt_library.LiveLibrary, looks: int) -> float:
     began = time.perf_counter()
     for _ in range(looks):
         _ = live.library

@@ -28,7 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourceUpdated
 
-from tfgrpo.domains.live_library import live
+from tfgrpo.domains.prompt_library import live
 from tfgrpo.serving.library_server import URI, LibraryServer
 from tfgrpo.serving.mcp_lookups import Lookups
 

@@ -17,7 +17,7 @@ from postgres import Cluster
 from providers import Provider, ProxyThread, post
 
 from tfgrpo.cli.main import tfgrpo
-from tfgrpo.domains.live_library import LiveLibrary
+from tfgrpo.domains.prompt_library import LiveLibrary
 from tfgrpo.proxy.proxy_settings import LibraryChoice, ProxySettings, parse_upstream
 from tfgrpo.serving.mcp_lookups import Lookups
 from tfgrpo.store import Operation, Store, StoreError, TfgrpoError

@@ -18,7 +18,7 @@ from store_helpers import add, broken, child, kill_after_ready, kills, run_child
 
 import tfgrpo
 from tfgrpo import interchange
-from tfgrpo.domains.live_library import LiveLibrary
+from tfgrpo.domains.prompt_library import LiveLibrary
 from tfgrpo.model.endpoint import Answer
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.store import InvalidOperation, Operation, Store, TfgrpoError, derived_id

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from tfgrpo.api import prove_sync as prove_sync
     from tfgrpo.api import train as train
     from tfgrpo.api import train_sync as train_sync
-    from tfgrpo.domains import live_library, prompt_library
+    from tfgrpo.domains import prompt_library
 
     library = prompt_library.read_library
-    live = live_library.live
+    live = prompt_library.live
     from tfgrpo.learn.prove import Proof as Proof
     from tfgrpo.learn.run import TrainResult as TrainResult
     from tfgrpo.session import Session as Session
@@ -57,7 +57,7 @@ HOMES = {
 """Where each name is defined; it is loaded when it is first used."""
 FUNCTIONS = {
     "library": ("tfgrpo.domains.prompt_library", "read_library"),
-    "live": ("tfgrpo.domains.live_library", "live"),
+    "live": ("tfgrpo.domains.prompt_library", "live"),
 }
 """Those that need the standard library alone, and have another name at home."""
 __all__ = sorted([*HOMES, *FUNCTIONS, "__version__"])

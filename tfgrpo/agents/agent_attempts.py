@@ -159,11 +159,9 @@ def by_agent(
     concurrency: int,
 ) -> Domain:
     """Returns a domain whose attempts an agent makes, and a command judges, as far as settings say
-    so; the same where they do not.
-
-    Paths are relative to `root`, and `functions` are those that were given as objects, by their
-    names. Everything is looked up here: raises SettingsError for what is not there.
-    """
+    so; the same where they do not. Paths are relative to `root`, and `functions` are those that
+    were given as objects, by their names. Everything is looked up here: raises SettingsError for
+    what is not there."""
     if not settings.run and settings.reward is None:
         return domain
     workspace = None

@@ -19,14 +19,10 @@ _function = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-
 
 
 class AgentSettings(BaseModel):
-    """An agent. `run` is `module:function` or a command; empty where attempts need none.
-
-    `workspace` is a folder of which each attempt gets a copy, `reward` a command that judges, or
-    `agent` where the agent tells its reward, and
-    `answer_file` the file in the workspace that holds the answer. `memory` is in MiB for all
-    processes of an attempt together, `output` the bytes of standard output that are kept, and
-    `copy_limit` the MiB of a workspace.
-    """
+    """An agent. `run` is `module:function` or a command; empty where attempts need none. `reward`
+    is a command that judges, or `agent` where the agent tells its reward. `memory` is in MiB for
+    all processes of an attempt together, `output` the bytes of standard output that are kept, and
+    `copy_limit` the MiB of a workspace."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 

@@ -49,14 +49,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """What a function gets beside the problem.
-
-    `openai()` and `anthropic()` are clients that are bound to this attempt, `base_url` and
-    `api_key` the same for any other client: calls through them have the library put in and are
-    counted. `sample` and `seed` (31 bits) tell this attempt from others at the problem, and
-    `deadline` is when it is given up, in seconds since 1970. `workspace` is its own folder, where
-    there is one.
-    """
+    """What a function gets beside the problem. `openai()` and `anthropic()` are clients of this
+    attempt, `base_url` and `api_key` the same for any other client: calls through them have the
+    library put in and are counted. `sample` and `seed` (31 bits) tell this attempt from others at
+    the problem, `deadline` is when it is given up, in seconds since 1970, and `workspace` its
+    folder, if any."""
 
     base_url: str
     anthropic_url: str
@@ -109,9 +106,7 @@ class AgentContext:
     async def reply(self, messages: Sequence[Json]) -> str | None:
         """Returns what the problem's `persona` says next in a conversation of chat messages, or
         None when it is done. The reflection model plays it, and hears user and assistant alone.
-
-        Raises SettingsError without a persona, and what a call raises.
-        """
+        Raises SettingsError without a persona, and what a call raises."""
         persona = persona_of(self._context.problem)
         if persona is None or self._sync:
             what = "a function that is `async`" if self._sync else "a persona in the problem's row"

@@ -27,10 +27,8 @@ NAME = "inspect"
 
 
 def write_samples(spec: str, root: Path) -> Path:
-    """Returns a file of problems with the samples of a task, in a project's folder of rows.
-
-    Raises SettingsError where inspect_ai or the task is not there.
-    """
+    """Returns a file of problems with the samples of a task, in a project's folder of rows. Raises
+    SettingsError where inspect_ai or the task is not there."""
     command = child_processes.python("-m", "tfgrpo.agents.inspect_task", "--samples", spec)
     process = child_processes.start(
         command, child_processes.whole(), cwd=root, stdout=PIPE, stderr=PIPE

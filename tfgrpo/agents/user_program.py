@@ -68,10 +68,8 @@ def check_command(command: Sequence[str], folder: Path, what: str) -> None:
 
 async def run(task: Task, limits: Limits, token: str) -> tuple[bytes, bytes]:
     """Returns what a program says on standard output and on standard error, once it has ended well.
-
     Raises CallFailed with its last words where it ends otherwise, or takes too much. Cancelled, it
-    is killed whole.
-    """
+    is killed whole."""
     name = Path(task.command[0]).name
     there = child_processes.whole(**task.environment, **{MARK: token})
     environment = {k: v for k, v in there.items() if not task.secret or v != task.secret}

@@ -32,26 +32,18 @@ if TYPE_CHECKING:
     from tfgrpo.model.endpoint import Request as Request
 
 HOMES = {
-    "tfgrpo.data.problems": ("Problem",),
-    "tfgrpo.data.readers": ("DatasetError",),
-    "tfgrpo.domains.base": (
-        "Context",
-        "Domain",
-        "DomainError",
-        "Sampling",
-        "Trajectory",
-        "Verdict",
-        "answer_once",
-        "problem_messages",
-    ),
-    "tfgrpo.domains.conversation": ("converse",),
-    "tfgrpo.domains.registry": ("DEFAULT", "GROUP", "find", "names"),
-    "tfgrpo.domains.prompt_library": ("PromptLibrary",),
-    "tfgrpo.domains.verifier": ("Killed",),
-    "tfgrpo.model.endpoint": ("CallFailed", "Request"),
+    "tfgrpo.data.problems": "Problem",
+    "tfgrpo.data.readers": "DatasetError",
+    "tfgrpo.domains.base": "Context Domain DomainError Sampling Trajectory Verdict answer_once "
+    "problem_messages",
+    "tfgrpo.domains.conversation": "converse",
+    "tfgrpo.domains.registry": "DEFAULT GROUP find names",
+    "tfgrpo.domains.prompt_library": "PromptLibrary",
+    "tfgrpo.domains.verifier": "Killed",
+    "tfgrpo.model.endpoint": "CallFailed Request",
 }
 """Where each name is defined."""
-OFFERED = {name: module for module, names in HOMES.items() for name in names}
+OFFERED = {name: module for module, names in HOMES.items() for name in names.split()}
 __all__ = sorted(OFFERED)
 
 

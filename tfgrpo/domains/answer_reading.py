@@ -42,10 +42,8 @@ MOST_TRIES = 2_000
 
 class GivenAnswer(NamedTuple):
     """An answer that a response gives: its text, and the place that decided: box or last line.
-
-    `line_before` is the line before it, and `after_box` the last line where that is not the
-    box's: another answer there makes two of them.
-    """
+    `line_before` is the line before it, and `after_box` the last line where that is not the box's:
+    another answer there makes two of them."""
 
     text: str
     place: str
@@ -99,9 +97,7 @@ def _variants(text: str) -> Iterator[str]:
 
 def _last_sentence(line: str) -> str:
     """Returns what the last sentence of a line declares: `It is late. Label: late` is `late`.
-
-    Nothing where it declares nothing, or something before it does.
-    """
+    Nothing where it declares nothing, or something before it does."""
     before, _, sentence = SENTENCE_END.sub("\0", line).rpartition("\0")
     lead = LEAD.match(sentence)
     return sentence[lead.end() :] if before and lead and not LEAD.search(before) else ""
@@ -171,11 +167,9 @@ def parse_json(text: str) -> Any:
 
 
 def last_json(response: str) -> tuple[Any, str] | NoAnswer:
-    """Returns the last JSON object (or other JSON, where it is all there is) and its place.
-
-    That is the whole response, what a box or `<answer>` holds, the last block of code, or the
-    last object in the text. Two that differ with nothing between them are no answer.
-    """
+    """Returns the last JSON object (or other JSON, where it is all there is) and its place. That is
+    the whole response, what a box or `<answer>` holds, the last block of code, or the last object
+    in the text. Two that differ with nothing between them are no answer."""
     response = spoken(response).strip()
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")

@@ -48,13 +48,10 @@ class DomainError(TfgrpoError):
 
 
 class Verdict(NamedTuple):
-    """A judged response.
-
-    `reward` is in [0, 1], or None when the response could not be judged. `answer` is what was
-    extracted, in a normal form that equal answers share; `reason` is for people. `details` are
-    what the reward is made of, by name (a criterion's result, a judge's words): they are kept
-    with the rollout and shown to the reflection model.
-    """
+    """A judged response: its `reward` in [0, 1], or None when it could not be judged, and its
+    `answer` in a normal form that equal answers share. `reason` is for people. `details` are what
+    the reward is made of, by name: they are kept with the rollout and shown to the reflection
+    model."""
 
     reward: float | None
     answer: str | None
@@ -73,13 +70,10 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """What a rollout came to.
-
-    `response` is the final answer, which is judged; `calls` the journal's keys of the calls that
-    made it, in order. `messages` is all that followed the prompt where that is more than the
-    response: chat messages with a `role`, tool calls and their results among them. `chances` is how
-    likely each answer was, where that is known; `sampled` says why it is not, where it was wanted.
-    """
+    """What a rollout came to: the final answer, which is judged, and the journal's keys of the
+    calls that made it, in order. `messages` is all that followed the prompt where that is more than
+    the response, tool calls and their results among them. `chances` is how likely each answer was,
+    where that is known; `sampled` says why it is not, where it was wanted."""
 
     response: str
     calls: tuple[str, ...] = ()
@@ -154,11 +148,9 @@ class Context:
         turn: int = 0,
         **request: Any,
     ) -> RecordedAnswer:
-        """Asks the policy model, or `model`, with the sampling of this attempt.
-
-        `turn` tells apart calls that read alike; `request` overrides fields of the Request, as
-        in `temperature=0.0`. Raises CallFailed and EndpointError, which may be let through.
-        """
+        """Asks the policy model, or `model`, with the sampling of this attempt. `turn` tells apart
+        calls that read alike; `request` overrides fields of the Request, as in `temperature=0.0`.
+        Raises CallFailed and EndpointError, which may be let through."""
         call_path = (*self.call_path, turn) if turn else self.call_path
         question = Request(
             stage=stage,
@@ -217,28 +209,16 @@ Check: TypeAlias = Callable[[Problem], str | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A kind of problems. Only `name` and `verify` have no default.
+    """A kind of problems. Only `name` and `verify` have no default; docs/domains.md says what each
+    part is, and what is done without it.
 
-    `extra` names the fields of a dataset's rows that go into `Problem.meta`, and `ground_truth`
-    says whether every row needs an answer; `load` takes the place of all of it. `prompts` is a
-    folder of prompt files that take the place of ours. `at_once` gives the verdicts of a plain
-    `verify` that take microseconds on any input, and None for the rest: it runs on the event
-    loop. `identity` is whatever else a score depends on, such as the digest of a file of criteria:
-    it is kept with every evaluation. `reconcile` adds a stage to the policy `paper`: what one group
-    taught is brought in line with the library before the batch is planned. `judge_calls` tells an
-    estimate how many calls an asynchronous `verify` makes at most, where it is not one.
-    `configure` makes the domain anew from options, those of `NAME:OPTIONS`, and `options_from`
-    reads off the data those that it needs and nobody wrote, such as its labels; `remarks` says, a
-    line each, how the ground truths of some problems are read where that is in doubt. With
-    `shared_answers` many problems have the same few answers, as labels are: a lesson then says
-    when the answer is that of the problem which taught it, and reflection is asked for that.
-    `answers` tells all that there are where they are few, so that a reward can be an expectation.
-    `retrieve` ranks a library for `--top-k` in the place of BM25: it returns the ids of the
-    experiences that fit a text, the best first. `group` says how many attempts a group makes next.
-    With `needs_search` a run without an agent that can search is refused.
-    `rehearse` tries the verifier on a problem before a run, and raises SettingsError where it
-    cannot judge.
-    `read` gives an application the answer in a response, as the verifier reads it.
+    `at_once` runs on the event loop, so it takes microseconds on any input. `identity` is kept with
+    every evaluation. `load` takes the place of `extra` and `ground_truth`. `reconcile` adds a stage
+    to the policy `paper`: what one group taught is brought in line with the library before the
+    batch is planned. `remarks` says, a line each, how the ground truths of some problems are read
+    where that is in doubt. `rehearse` tries the verifier on a problem before a run, and raises
+    SettingsError where it cannot judge. `read` gives an application the answer in a response, as
+    the verifier reads it.
     """
 
     name: str

@@ -97,9 +97,7 @@ class Labels:
 
     def _letter_of(self, text: str) -> str | None:
         """Returns the letter before an option's text, `D. 4.5 J`, where the labels are letters.
-
-        None where what follows names another label, or takes it back.
-        """
+        None where what follows names another label, or takes it back."""
         match = OPTION.match(text)
         if match is None or any(len(name) > 1 for name in self.names):
             return None

@@ -12,11 +12,7 @@ from collections.abc import Mapping, Sequence
 from tfgrpo.data import datasets
 from tfgrpo.data.problems import Problem
 from tfgrpo.data.readers import DatasetError
-from tfgrpo.domains.base import (
-    Context,
-    Trajectory,
-    answer_once,
-)
+from tfgrpo.domains.base import Context, Trajectory, answer_once
 from tfgrpo.rendering import prompt_templates
 from tfgrpo.store.records import Json
 
@@ -32,9 +28,7 @@ PERSONA_TOKENS = 300
 
 async def converse(context: Context) -> Trajectory:
     """Talks to the persona for up to `turns` answers of the model; plain problems are asked once.
-
-    Raises CallFailed, EndpointError and DatasetError.
-    """
+    Raises CallFailed, EndpointError and DatasetError."""
     persona, turns = persona_of(context.problem), turns_of(context.problem)
     if persona is None:
         return await answer_once(context)
@@ -95,10 +89,8 @@ def turns_of(problem: Problem) -> int:
 
 async def reply(context: Context, persona: str, conversation: Sequence[Json]) -> str | None:
     """Returns what a persona says next in a conversation, played by the reflection model, or None
-    when it is done. It hears what a user and an assistant say, and nothing of tools.
-
-    Raises CallFailed, EndpointError and BudgetReached.
-    """
+    when it is done. It hears what a user and an assistant say, and nothing of tools. Raises
+    CallFailed, EndpointError and BudgetReached."""
     names = {"user": "You", "assistant": "Assistant"}
     turns = [one for one in conversation if one.get("role") in names and one.get("content")]
     lines = [f"{names[one['role']]}: {one['content']}" for one in turns]

@@ -17,10 +17,8 @@ T = TypeVar("T", bound="BaseModel")
 
 
 def read_options(domain: str, options: str, choices: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Returns the options that are written, each checked against its values.
-
-    Raises DomainError naming the first that is unknown, with all there are.
-    """
+    """Returns the options that are written, each checked against its values. Raises DomainError
+    naming the first that is unknown, with all there are."""
     read: dict[str, Any] = {}
     for option in filter(None, (part.strip() for part in options.split(","))):
         name, _, value = (part.strip() for part in option.partition("="))

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args, get_type_hints
 
 from tfgrpo.data.problems import Problem
 from tfgrpo.domains.answer_reading import NoAnswer, find_answer, is_declared, show, variants
@@ -28,30 +28,19 @@ AGENT_OBJECTIVE = (
 )
 LEARNING_OBJECTIVE = "Rules that make answers to questions like these come out exactly right."
 Keeping: TypeAlias = Literal["keep", "ignore"]
-Read: TypeAlias = Literal["answer", "response"]
-CHOICES = {
-    "case": ("keep", "ignore"),
-    "accents": ("keep", "ignore"),
-    "punctuation": ("keep", "ignore"),
-    "space": ("keep", "ignore"),
-    "read": ("answer", "response"),
-}
-"""The options, each with its values, the usual one first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Normalisation:
-    """What matters when texts are compared. Runs of spaces are always one space.
-
-    With `space` ignored there are none at all; `read` says what is compared: the answer that a
-    response gives, or the whole response.
-    """
+    """What matters when texts are compared. Runs of spaces are always one space. With `space`
+    ignored there are none at all; `read` says what is compared: the answer that a response gives,
+    or the whole response."""
 
     case: Keeping = "keep"
     accents: Keeping = "keep"
     punctuation: Keeping = "keep"
     space: Keeping = "keep"
-    read: Read = "answer"
+    read: Literal["answer", "response"] = "answer"
 
     def apply(self, text: str) -> str:
         """Returns a text in its normal form, which equal answers share."""
@@ -68,6 +57,8 @@ class Normalisation:
 
 
 USUAL = Normalisation()
+CHOICES = {name: get_args(kind) for name, kind in get_type_hints(Normalisation).items()}
+"""The options, each with its values, the usual one first."""
 
 
 def verify(problem: Problem, response: str, rules: Normalisation = USUAL) -> Verdict:

@@ -39,10 +39,8 @@ class Chances:
     outside: float
 
     def tempered(self, temperature: float) -> Chances:
-        """Returns the chances at a sampling temperature; endpoints tell those at 1.
-
-        At 0 the most likely answer is certain; several that are equally likely share it.
-        """
+        """Returns the chances at a sampling temperature; endpoints tell those at 1. At 0 the most
+        likely answer is certain; several that are equally likely share it."""
         most = max(self.by_answer.values())
         if temperature == 0:
             weights = {answer: float(chance == most) for answer, chance in self.by_answer.items()}
@@ -76,10 +74,8 @@ class Chances:
 
 
 def code_answers(answers: Sequence[str], seed: Sequence[str | int], sample: int) -> dict[str, str]:
-    """Returns code → answer: an order by the seed, gone on with by one for each sample.
-
-    Raises ValueError for more answers than codes.
-    """
+    """Returns code → answer: an order by the seed, gone on with by one for each sample. Raises
+    ValueError for more answers than codes."""
     if len(answers) > len(CODES):
         raise ValueError(f"{len(answers)} answers, and {len(CODES)} codes")
     order = sorted(answers, key=lambda answer: digest(["tfgrpo.codes", *seed, answer]))
@@ -90,12 +86,9 @@ def code_answers(answers: Sequence[str], seed: Sequence[str | int], sample: int)
 def coded_messages(
     messages: Sequence[Message], codes: Mapping[str, str], answer_of: Mapping[str, str]
 ) -> tuple[Message, ...]:
-    """Returns a prompt that asks for a code.
-
-    The codes stand in the last message, where small models heed them most. Turns of an assistant
-    that give an answer give its code instead, and the codes stand before them too: `answer_of`
-    is what such a turn says → the answer.
-    """
+    """Returns a prompt that asks for a code. The codes stand in the last message, where small
+    models heed them most. Turns of an assistant that give an answer give its code instead, and the
+    codes stand before them too: `answer_of` is what such a turn says → the answer."""
     code_of = {answer: code for code, answer in codes.items()}
     listed = "\n".join(f"{code}: {answer}" for code, answer in codes.items())
     values = {"codes": listed, "problem": messages[-1][1]}
@@ -113,12 +106,9 @@ def coded_messages(
 
 
 def read_chances(listed: Iterable[tuple[str, float]], codes: Mapping[str, str]) -> Chances | None:
-    """Returns the chances that an answer's first token tells; None where it lists no code.
-
-    `listed` are tokens and their log-probabilities. A code may be listed several times, with and
-    without a space before it. An answer whose code is not listed is less likely than all that are,
-    and counts as impossible.
-    """
+    """Returns the chances that an answer's first token tells, of tokens and their
+    log-probabilities; None where it lists no code. A code may be listed several times, with and
+    without a space before it. An answer whose code is not listed counts as impossible."""
     held = dict.fromkeys(codes.values(), 0.0)
     for token, logprob in listed:
         answer = codes.get(token.strip(MARKS))

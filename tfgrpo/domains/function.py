@@ -15,14 +15,7 @@ from numbers import Real
 from typing import TypeAlias
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import (
-    Context,
-    Domain,
-    Judge,
-    Trajectory,
-    Verdict,
-    describe_error,
-)
+from tfgrpo.domains.base import Context, Domain, Judge, Trajectory, Verdict, describe_error
 from tfgrpo.model.caller_functions import NOT_ITS_OWN, OutOfTime, Threads, identity
 from tfgrpo.store.errors import SettingsError
 

@@ -47,19 +47,14 @@ HINT = "write json, json:tolerance=0.01,case=ignore or json:fields.toml"
 TOLERANCE = re.compile(r"\d+(?:\.\d+)?%?\Z")
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?\Z", re.ASCII)
 CHOICES = {
-    "case": ("keep", "ignore"),
-    "accents": ("keep", "ignore"),
-    "punctuation": ("keep", "ignore"),
-    "order": ("keep", "ignore"),
+    **dict.fromkeys(("case", "accents", "punctuation", "order"), ("keep", "ignore")),
     "extra": ("ignore", "wrong"),
 }
 
 
 class Comparing(BaseModel):
-    """What a rule for one field and the rules for all have in common.
-
-    `tolerance` is how far a number may be off: `0.01`, or `1%` of the ground truth.
-    """
+    """What a rule for one field and the rules for all have in common. `tolerance` is how far a
+    number may be off: `0.01`, or `1%` of the ground truth."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -89,9 +84,8 @@ class FieldRule(Comparing):
 
 class FieldRules(Comparing):
     """The rules for all fields. Without `fields` those of each ground truth are compared.
-
-    `json_schema` is a JSON Schema that an answer has to keep to; in a file it is called `schema`.
-    """
+    `json_schema` is a JSON Schema that an answer has to keep to; in a file it is called
+    `schema`."""
 
     fields: dict[str, FieldRule] = {}
     extra: Literal["ignore", "wrong"] = "ignore"
@@ -204,10 +198,8 @@ def _as_bool(value: Any) -> bool | None:
 
 
 def _number(value: Any) -> Decimal | None:
-    """Returns a number, also one written as text; None for what is none.
-
-    A text with leading zeros is a code, no number.
-    """
+    """Returns a number, also one written as text; None for what is none. A text with leading zeros
+    is a code, no number."""
     text = str(value).strip()
     if isinstance(value, str) and (not NUMBER.match(text) or re.match(r"[-+]?0\d", text)):
         return None
@@ -232,11 +224,8 @@ def _shown(value: Any) -> str:
 
 
 def read_rules(options: str) -> tuple[FieldRules, str]:
-    """Returns the rules that options stand for, and what a score depends on of them.
-
-    Options are a JSON object, the name of a TOML file, or `tolerance=0.01,case=ignore`. Raises
-    DomainError.
-    """
+    """Returns the rules that options stand for, and what a score depends on of them. Options are a
+    JSON object, the name of a TOML file, or `tolerance=0.01,case=ignore`. Raises DomainError."""
     try:
         if options.lstrip().startswith("{"):
             rules = FieldRules(**json.loads(options))

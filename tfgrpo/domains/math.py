@@ -87,10 +87,8 @@ def _options(rules: Rules) -> str:
 
 
 def _decided(problems: Sequence[Problem], rules: Rules) -> Rules:
-    """Returns rules with what the ground truths of a data set tell of how they are written.
-
-    What is not the usual reading was chosen, and stays.
-    """
+    """Returns rules with what the ground truths of a data set tell of how they are written. What is
+    not the usual reading was chosen, and stays."""
     golds = [gold for problem in problems for gold in problem.ground_truths]
     everything = "\n".join(golds)
     if "**" in everything and not re.search(r"[\\^]", everything):

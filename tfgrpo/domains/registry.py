@@ -67,11 +67,9 @@ def _folder(path: str) -> tuple[str, int]:
 
 
 def find(spec: str = DEFAULT, folders: Sequence[Path] = ()) -> Domain:
-    """Returns the domain that a name stands for.
-
-    `folders` are where modules of the user's are looked for beside `sys.path`, to which they are
-    added, as worker processes import from there too. Raises DomainError.
-    """
+    """Returns the domain that a name stands for. `folders` are where modules of the user's are
+    looked for beside `sys.path`, to which they are added, as worker processes import from there
+    too. Raises DomainError."""
     spec, written = split(spec)
     if ":" in written or spec.partition(":")[0] not in names():
         for folder in map(str, folders):
@@ -142,10 +140,8 @@ def _with_parts(domain: Domain, places: Mapping[str, str]) -> Domain:
 
 def with_data(domain: Domain, spec: str, problems: Sequence[Problem]) -> tuple[Domain, str]:
     """Returns a domain with the options that it reads off the data or a file, and the name of it
-    that holds them.
-
-    It is the same domain and name where it has none of these. Raises DomainError.
-    """
+    that holds them. It is the same domain and name where it has none of these. Raises
+    DomainError."""
     if domain.options_from is None or domain.configure is None:
         return domain, spec
     options = domain.options_from(problems)

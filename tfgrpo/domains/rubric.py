@@ -51,11 +51,8 @@ SENTENCE = re.compile(r"[.!?](?=\s|$)")
 
 
 class Criterion(BaseModel):
-    """One thing that an answer is held to.
-
-    `absent` turns a rule round: what it looks for must not be there. `over` is the last answer,
-    or everything that the model said in the conversation.
-    """
+    """One thing that an answer is held to. `absent` turns a rule round: what it looks for must not
+    be there. `over` is the last answer, or everything that the model said in the conversation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -114,11 +111,9 @@ def rule(criterion: Criterion, text: str) -> float:
 
 
 def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
-    """Returns what a predicate of the user's gives. Runs in a worker process.
-
-    `place` is module:function, `folder` where the module is looked for first. Raises whatever
-    the predicate raises, and ValueError for a score out of [0, 1].
-    """
+    """Returns what a predicate of the user's gives, in a worker process; `folder` is where its
+    module is looked for first. Raises whatever it raises, and ValueError for a score out of [0,
+    1]."""
     score = float(_predicate(place, folder)(problem, text))
     if not 0.0 <= score <= 1.0:
         raise ValueError(f"{place} gave {score}, which is not from 0 to 1")
@@ -126,10 +121,8 @@ def predicate(place: str, folder: str, problem: Problem, text: str) -> float:
 
 
 def criteria_error(criteria: Sequence[Criterion], folder: str) -> str | None:
-    """Returns what is wrong with criteria that are to be weighed together, or None.
-
-    Names that stand twice, as a result would hide another, and predicates that are not there.
-    """
+    """Returns what is wrong with criteria that are to be weighed together, or None. Names that
+    stand twice, as a result would hide another, and predicates that are not there."""
     names = [criterion.name for criterion in criteria]
     for criterion in criteria:
         if names.count(criterion.name) > 1:
@@ -248,10 +241,8 @@ def _unlisted(criteria: tuple[Criterion, ...], predicates: frozenset[str]) -> st
 async def judge_rubric(
     criteria: tuple[Criterion, ...], folder: str, context: Context, trajectory: Trajectory
 ) -> Verdict:
-    """Returns the verdict of a rubric: the weighted mean, and every criterion's result.
-
-    What no criterion could judge is unverifiable; one that could not counts for nothing.
-    """
+    """Returns the weighted mean, and every criterion's result. What no criterion could judge is
+    unverifiable; one that could not counts for nothing."""
     criteria = (*criteria, *problem_criteria(context.problem))
     scores: dict[str, tuple[float | None, str]] = {}
     known: list[tuple[float, float]] = []

@@ -99,18 +99,6 @@ class WorkerProcessWithKeys(WorkerProcess):
     keys = True
 
 
-class WorkerContext(context.SpawnContext):
-    """The context of such processes."""
-
-    Process = WorkerProcess
-
-
-class WorkerContextWithKeys(context.SpawnContext):
-    """The context of those with keys."""
-
-    Process = WorkerProcessWithKeys
-
-
 T = TypeVar("T")
 TRIES = 3
 """How often a function is run whose time was up while this process stood still, as by Ctrl-Z."""
@@ -127,19 +115,12 @@ class Killed(Exception):
 
 
 class Verifier:
-    """Runs judges in `workers` processes, each within `seconds`. Close it when done.
-
-    The time in which a worker starts does not count, nor, where it is `warm`, that in which it
-    loads what mathematics takes. One that asks for more than `memory` bytes gets a MemoryError.
-    """
+    """Runs judges in `workers` processes, each within `seconds`. Close it when done. The time in
+    which a worker starts does not count, nor, where it is `warm`, that in which it loads what
+    mathematics takes. One that asks for more than `memory` bytes gets a MemoryError."""
 
     def __init__(
-        self,
-        *,
-        workers: int = 2,
-        seconds: float = 10.0,
-        memory: int = MEMORY,
-        warm: bool = True,
+        self, *, workers: int = 2, seconds: float = 10.0, memory: int = MEMORY, warm: bool = True
     ) -> None:
         self.seconds = seconds
         self._workers, self._memory, self._warm = workers, memory, warm
@@ -150,11 +131,11 @@ class Verifier:
         if keys not in self._pools:
             from pebble import ProcessPool
 
-            from tfgrpo.domains.verifier import WorkerContext, WorkerContextWithKeys
-
+            spawning = context.SpawnContext()
+            spawning.Process = WorkerProcessWithKeys if keys else WorkerProcess  # type: ignore[misc]
             self._pools[keys] = ProcessPool(
                 max_workers=self._workers,
-                context=WorkerContextWithKeys() if keys else WorkerContext(),
+                context=spawning,
                 initializer=_prepare_worker,
                 initargs=(self._memory, self._warm),
             )
@@ -232,12 +213,11 @@ def check_golds(
     seconds: float = 10.0,
     skip: bool = False,
 ) -> list[tuple[Problem, str]]:
-    """Returns the problems to leave out, each with the reason: none, unless `skip`.
+    """Returns the problems to leave out, each with the reason: none, unless `skip`. Each is looked
+    at in a worker process, as a hostile ground truth may hang or kill what parses it.
 
     Raises DatasetError when there are problems that the domain cannot judge attempts at, with
     `skip` when there are no others. It says what is wrong with the first and names the others.
-    Every one is looked at in a worker process, as a hostile ground truth may hang or kill what
-    parses it.
     """
     if domain.rehearse is not None and problems:
         domain.rehearse(problems[0])
@@ -261,10 +241,8 @@ def verifiable(
     dataset: tuple[Problem, ...], name: str, domain: Domain, warnings: list[str], *, skip: bool
 ) -> tuple[tuple[Problem, ...], tuple[str, ...]]:
     """Returns the problems that can be judged, and the ids of those left out, which go into
-    `warnings`.
-
-    Raises DatasetError where there are such and `skip` does not allow to leave them out.
-    """
+    `warnings`. Raises DatasetError where there are such and `skip` does not allow to leave them
+    out."""
     objections = check_golds(dataset, name, domain, skip=skip)
     if not objections:
         return dataset, ()
@@ -309,12 +287,9 @@ def _check_batch(check: Check, batch: Sequence[Problem]) -> list[str | None]:
 
 
 def _prepare_worker(memory: int, warm: bool) -> None:
-    """Lets the event loop go first where cores are few: it is what keeps requests in flight.
-
-    What a verifier prints goes to standard error, as our own output may be read by a program, and
-    line by line, as a worker ends without a word. What mathematics takes is loaded here, so that
-    no answer's time is spent on it.
-    """
+    """Lets the event loop go first where cores are few: it is what keeps requests in flight. What a
+    verifier prints goes to standard error, as our own output may be read by a program, and line by
+    line, as a worker ends without a word."""
     sys.stdout.flush()
     os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -73,10 +73,8 @@ def final_answer(trajectory: Trajectory) -> str:
 
 
 def normalize(text: str) -> str:
-    """Returns a text without what does not matter when answers are compared.
-
-    Signs that make another answer of it stay: those of numbers, of currencies, of C++ and C#.
-    """
+    """Returns a text without what does not matter when answers are compared. Signs that make
+    another answer of it stay: those of numbers, of currencies, of C++ and C#."""
     text = unicodedata.normalize("NFKC", text).casefold()
     text = re.sub(r"(?<!\w)[−–](?=[.\d])", "-", text)
     text = "".join(c if _says_something(c) else " " for c in text)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tfgrpo.domains.live_library import LiveLibrary
-from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.domains.prompt_library import LiveLibrary, PromptLibrary
 from tfgrpo.proxy.proxy_settings import LOOPBACK, Classifier, LibraryChoice, ProxySettings, Rule
 from tfgrpo.proxy.running_experiments import Arms, RunningExperiment
 from tfgrpo.rendering.request_placement import Addition, Members, addition

@@ -19,8 +19,7 @@ import time
 from subprocess import DEVNULL, PIPE, Popen, SubprocessError
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from tfgrpo.domains.live_library import UNREADABLE
-from tfgrpo.domains.prompt_library import PromptLibrary, prompt_library
+from tfgrpo.domains.prompt_library import UNREADABLE, PromptLibrary, prompt_library
 from tfgrpo.production.experiment import (
     CANDIDATE,
     Experiment,

@@ -12,13 +12,7 @@ from typing import Literal, TypeAlias
 
 from tfgrpo.agents.agent_attempts import AgentRollout
 from tfgrpo.costs.prices import LOCAL
-from tfgrpo.domains.base import (
-    Context,
-    Domain,
-    Elsewhere,
-    Trajectory,
-    answer_once,
-)
+from tfgrpo.domains.base import Context, Domain, Elsewhere, Trajectory, answer_once
 from tfgrpo.model.endpoint import Answer, NoTools, Request
 from tfgrpo.rendering.experience_texts import instructions
 from tfgrpo.rollout.attempt import make_trajectory

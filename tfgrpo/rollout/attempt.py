@@ -10,14 +10,7 @@ from statistics import fmean, median
 from typing import Any
 
 from tfgrpo.data.problems import Problem
-from tfgrpo.domains.base import (
-    Context,
-    Domain,
-    DomainError,
-    Trajectory,
-    Verdict,
-    describe_error,
-)
+from tfgrpo.domains.base import Context, Domain, DomainError, Trajectory, Verdict, describe_error
 from tfgrpo.domains.function import number_of
 from tfgrpo.model.caller_functions import NOT_ITS_OWN
 from tfgrpo.model.endpoint import CallFailed
@@ -262,27 +255,23 @@ async def _verdict(domain: Domain, context: Context, trajectory: Trajectory) -> 
 
 def checked_verdict(domain: Domain, verdict: Verdict) -> Verdict:
     """A verdict as its record gives it back. Raises DomainError, for a reward out of [0, 1] too."""
-    verdict = _as_recorded_verdict(domain, verdict)
+    try:
+        reward, answer, reason, details = verdict
+        number = None if reward is None else number_of(reward)
+        if reward is not None and number is None:
+            raise TypeError("its reward is no number")
+        verdict = Verdict(*as_recorded([number, answer, reason, details]))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DomainError(
+            f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",
+            hint="a verifier returns a Verdict of numbers, texts, lists and dicts",
+        ) from None
     if verdict.reward is not None and not 0.0 <= verdict.reward <= 1.0:
         raise DomainError(
             f"domain {domain.name} gave the reward {verdict.reward}",
             hint="a reward is a number from 0 to 1, or None for what cannot be judged",
         )
     return verdict
-
-
-def _as_recorded_verdict(domain: Domain, verdict: Verdict) -> Verdict:
-    try:
-        reward, answer, reason, details = verdict
-        number = None if reward is None else number_of(reward)
-        if reward is not None and number is None:
-            raise TypeError("its reward is no number")
-        return Verdict(*as_recorded([number, answer, reason, details]))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DomainError(
-            f"domain {domain.name} gave {verdict!r:.200}, which cannot be kept: {error}",
-            hint="a verifier returns a Verdict of numbers, texts, lists and dicts",
-        ) from None
 
 
 def as_recorded(value: list[Any]) -> list[Any]:

@@ -12,13 +12,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tfgrpo.domains.base import (
-    Attempt,
-    Context,
-    Domain,
-    Trajectory,
-    Verdict,
-)
+from tfgrpo.domains.base import Attempt, Context, Domain, Trajectory, Verdict
 from tfgrpo.domains.few_answers import (
     CODES,
     LEAST,

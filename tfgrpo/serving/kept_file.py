@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tfgrpo import interchange
-from tfgrpo.domains.live_library import UNREADABLE, LiveLibrary
+from tfgrpo.domains.prompt_library import UNREADABLE, LiveLibrary
 from tfgrpo.interchange.format_types import UnreadableLibrary
 from tfgrpo.interchange.formats import markdown
 from tfgrpo.interchange.formats.skill import front_matter

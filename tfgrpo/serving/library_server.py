@@ -36,8 +36,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.responses import Response
 
-from tfgrpo.domains.live_library import LiveLibrary
-from tfgrpo.domains.prompt_library import PromptLibrary
+from tfgrpo.domains.prompt_library import LiveLibrary, PromptLibrary
 from tfgrpo.proxy.proxy_settings import LOOPBACK, listening
 from tfgrpo.rendering.render import prompt_text
 from tfgrpo.rendering.request_placement import INTRODUCTION

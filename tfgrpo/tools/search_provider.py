@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 from urllib.parse import quote_plus, urlencode
 
@@ -119,14 +119,14 @@ class Provider:
         values: dict[str, str | int] = {"query": query, "count": count}
 
         def filled(value: Any) -> Any:
-            return _fill(_with_keys(value, keys), values)
+            return _each_text(value, lambda text: _fill(secrets.fill(text, keys), values))
 
-        url = _with_keys(template.url, keys)
+        url = secrets.fill(template.url, keys)
         if template.params:
             params = {name: str(value) for name, value in filled(template.params).items()}
             url += ("&" if "?" in url else "?") + urlencode(params)
         body = None if template.body is None else json.dumps(filled(template.body))
-        headers = {name: _with_keys(value, keys) for name, value in template.headers.items()}
+        headers = {name: secrets.fill(value, keys) for name, value in template.headers.items()}
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -158,25 +158,20 @@ class Provider:
         return keys
 
 
-def _with_keys(value: Any, keys: Mapping[str, str]) -> Any:
+def _each_text(value: Any, change: Callable[[str], Any]) -> Any:
     if isinstance(value, dict):
-        return {name: _with_keys(inner, keys) for name, inner in value.items()}
+        return {name: _each_text(inner, change) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_with_keys(inner, keys) for inner in value]
-    return secrets.fill(value, keys) if isinstance(value, str) else value
+        return [_each_text(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
 
 
-def _fill(value: Any, values: Mapping[str, str | int]) -> Any:
-    if isinstance(value, dict):
-        return {name: _fill(inner, values) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_fill(inner, values) for inner in value]
-    if isinstance(value, str):
-        for name, filling in values.items():
-            if value == f"{{{name}}}":
-                return filling  # a number stays one
-            value = value.replace(f"{{{name}}}", str(filling))
-    return value
+def _fill(text: str, values: Mapping[str, str | int]) -> str | int:
+    for name, filling in values.items():
+        if text == f"{{{name}}}":
+            return filling  # a number stays one
+        text = text.replace(f"{{{name}}}", str(filling))
+    return text
 
 
 def _passages(answer: object, template: SearchTemplate) -> list[Passage]:

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Self, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from tfgrpo.model.caller_functions import OutOfTime, Threads
 from tfgrpo.store.canonical import digest
@@ -89,8 +89,6 @@ def function_tools(
 
 
 def _arguments_model(function: Callable[..., Any]) -> Any:
-    from pydantic import ConfigDict, create_model
-
     name = getattr(function, "__name__", "a tool")
     fields: dict[str, Any] = {}
     try:
@@ -103,8 +101,7 @@ def _arguments_model(function: Callable[..., Any]) -> Any:
     for parameter in parameters:
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ToolError(
-                f"{name} cannot be a tool: it takes *args or **kwargs",
-                hint="name every parameter",
+                f"{name} cannot be a tool: it takes *args or **kwargs", hint="name every parameter"
             )
         default = ... if parameter.default is parameter.empty else parameter.default
         fields[parameter.name] = (hints.get(parameter.name, str), default)

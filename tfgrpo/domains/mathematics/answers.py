@@ -86,10 +86,8 @@ PLACES = 20
 
 
 def judge(gold: str, response: str, rules: Rules = USUAL, others: Sequence[str] = ()) -> Verdict:
-    """Judges a response against the ground truth, or against any of several.
-
-    May be slow; raises nothing.
-    """
+    """Judges a response against the ground truth, or against any of several. May be slow; raises
+    nothing."""
     answer = ending(response)
     if answer.retracted:
         return Verdict(0.0, None, f"box: {answer.retracted}")
@@ -113,10 +111,8 @@ def _judge_any(gold: str, answer: Ending, rules: Rules, others: Sequence[str]) -
 
 
 def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
-    """Compares what boxes that belong together hold with one ground truth.
-
-    Several are one answer: a list where one is asked for, and right elsewhere only if all are.
-    """
+    """Compares what boxes that belong together hold with one ground truth. Several are one answer:
+    a list where one is asked for, and right elsewhere only if all are."""
     gold = ground_truth(gold)
     if len(answer.boxes) == 1:
         return compare(gold, answer.boxes[0][1], rules)
@@ -133,9 +129,7 @@ def _judge_one(gold: str, answer: Ending, rules: Rules) -> Verdict:
 
 def at_once(gold: str, response: str) -> Verdict | None:
     """Returns what `judge` would, where both answers are whole numbers and nothing is in doubt.
-
-    Takes microseconds on any input, so it may run on the event loop; None is for a worker.
-    """
+    Takes microseconds on any input, so it may run on the event loop; None is for a worker."""
     start = response.rfind("\\boxed{")
     if start < 0 or not INTEGER.match(gold) or response.count("boxed") > 1:
         return None
@@ -305,10 +299,8 @@ def one_line(text: str) -> str:
 
 
 def in_words(text: str) -> str | None:
-    """Returns a text that is words and no formula, in the form in which words are compared.
-
-    Two or more letters in a row would be read as a product of symbols: Paris as a·i·p·r·s.
-    """
+    """Returns a text that is words and no formula, as words are compared. Two or more letters in a
+    row would be read as a product of symbols: Paris as a·i·p·r·s."""
     bare = " ".join(WRAPPING.sub(r"\1", text).split()).rstrip(".!")
     return bare.casefold() if WORDS.match(bare) else None
 
@@ -411,10 +403,8 @@ def _same_choice(gold: str, answer: str) -> bool | None:
 
 
 def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
-    """Compares functions that are defined case by case; None where one of them is none.
-
-    Words alone, as against a relation, say that no other condition holds.
-    """
+    """Compares functions that are defined case by case; None where one of them is none. Words
+    alone, as against a relation, say that no other condition holds."""
     want, have = lists.cases(gold), lists.cases(answer)
     if not want or not have:
         return None
@@ -439,10 +429,8 @@ def _same_cases(gold: str, answer: str, rules: Rules) -> bool | None:
 
 def _solutions(gold: str, answer: str, rules: Rules) -> Verdict | None:
     """Compares the solutions of a system, each with its own values; None where neither is one.
-
     Points, `(5, 2), (7, 2)`, are solutions in the order in which the unknowns are named. Groups
-    without names, `1, 2; 3, 4`, are compared with groups.
-    """
+    without names, `1, 2; 3, 4`, are compared with groups."""
 
     def right(gold: str, answer: str) -> bool:
         return compare(gold, answer, rules).reward == 1.0

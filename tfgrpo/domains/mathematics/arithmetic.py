@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Literal, TypeAlias
 
@@ -39,7 +40,7 @@ def value(text: str) -> Value | None:
     try:
         reader = _Reader(_tokens(text))
         result = reader.sum()
-        return None if reader.left else result
+        return None if reader.tokens else result
     except (NotArithmetic, ZeroDivisionError, RecursionError):
         return None
 
@@ -60,52 +61,45 @@ class _Reader:
     """Reads tokens by recursive descent: sums of products of powers."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
-        self._tokens = tokens[::-1]
+        self.tokens = tokens[::-1]
         self._depth = 0
 
-    @property
-    def left(self) -> bool:
-        """Whether there are tokens that were not read."""
-        return bool(self._tokens)
-
     def _next(self) -> str:
-        return self._tokens[-1][0] if self._tokens else ""
+        return self.tokens[-1][0] if self.tokens else ""
 
     def _take(self, kind: str) -> str:
         if self._next() != kind:
             raise NotArithmetic
-        return self._tokens.pop()[1]
+        return self.tokens.pop()[1]
 
     def sum(self) -> Value:
         self._depth += 1
         if self._depth > DEEPEST:
             raise NotArithmetic
-        total = self._signed_product()
+        total = self._signed(self._product)
         while self._next() == "sign":
             sign = self._take("sign")
-            other = self._signed_product()
+            other = self._signed(self._product)
             total = _add(total, other if sign == "+" else _negative(other))
         self._depth -= 1
         return total
 
-    def _signed_product(self) -> Value:
+    def _signed(self, read: Callable[[], Value]) -> Value:
         negative = False
         while self._next() == "sign":
             negative ^= self._take("sign") == "-"
-        product = self._product()
-        return _negative(product) if negative else product
+        value = read()
+        return _negative(value) if negative else value
 
     def _product(self) -> Value:
         whole = self._next() == "number"
         result = self._power()
         while True:
             kind = self._next()
-            if kind == "times":
-                self._tokens.pop()
-                result = _multiply(result, self._factor())
-            elif kind == "over":
-                self._tokens.pop()
-                result = _multiply(result, _raise(self._factor(), Fraction(-1)))
+            if kind in ("times", "over"):
+                self.tokens.pop()
+                factor = self._signed(self._power)
+                result = _multiply(result, factor if kind == "times" else _inverse(factor))
             elif kind == "frac" and whole and isinstance(result, Fraction):
                 part = self._power()  # a mixed number, as in 2\frac{1}{2}
                 if not isinstance(part, Fraction) or not 0 <= part < 1 or result.denominator != 1:
@@ -117,50 +111,38 @@ class _Reader:
                 return result
             whole = False
 
-    def _factor(self) -> Value:
-        negative = False
-        while self._next() == "sign":
-            negative ^= self._take("sign") == "-"
-        value = self._power()
-        return _negative(value) if negative else value
-
     def _power(self) -> Value:
         base = self._atom()
         while self._next() == "factorial":
-            self._tokens.pop()
+            self.tokens.pop()
             base = _factorial(base)
         if self._next() == "power":
-            self._tokens.pop()
+            self.tokens.pop()
             base = _raise(base, self._exponent())
         return base
 
     def _exponent(self) -> Value:
-        if self._next() == "sign":
-            return self._signed_exponent()
-        return self._power()
-
-    def _signed_exponent(self) -> Value:
-        sign = self._take("sign")
+        negative = self._next() == "sign" and self._take("sign") == "-"
         exponent = self._power()
-        return _negative(exponent) if sign == "-" else exponent
+        return _negative(exponent) if negative else exponent
 
     def _atom(self) -> Value:
         kind = self._next()
         if kind == "number":
             return Fraction(self._take("number"))
         if kind == "frac":
-            self._tokens.pop()
-            return _multiply(self._argument(), _raise(self._argument(), Fraction(-1)))
+            self.tokens.pop()
+            return _multiply(self._argument(), _inverse(self._argument()))
         return self._bracket()
 
     def _argument(self) -> Value:
         """Returns an argument of a fraction: in braces, or the next digit alone."""
         if self._next() == "number":
-            digits = self._tokens.pop()[1]
+            digits = self.tokens.pop()[1]
             if not digits.isdigit():
                 raise NotArithmetic
             if digits[1:]:
-                self._tokens.append(("number", digits[1:]))
+                self.tokens.append(("number", digits[1:]))
             return Fraction(digits[0])
         return self._bracket()
 
@@ -170,6 +152,10 @@ class _Reader:
         if ("{" in opened) != ("}" in self._take("close")):
             raise NotArithmetic
         return inner
+
+
+def _inverse(number: Value) -> Value:
+    return _raise(number, Fraction(-1))
 
 
 def _negative(number: Value) -> Value:

@@ -38,10 +38,8 @@ def clock(text: str) -> Time | None:
 
 
 def date(text: str) -> tuple[int, ...] | None:
-    """Returns year, month and day; 0 for the year where none is named.
-
-    Of `3/4/2025` nobody knows which is the month, so it is none; dots stand behind the day.
-    """
+    """Returns year, month and day; 0 for the year where none is named. Of `3/4/2025` nobody knows
+    which is the month, so it is none; dots stand behind the day."""
     bare = WRAPPING.sub(r"\1", text).strip().strip("$ .")
     match = YEAR_FIRST.match(bare)
     if match is not None:
@@ -93,8 +91,7 @@ BASE = rf"(\d{{1,2}}|{'|'.join(NUMBERS)})"
 DIGITS = r"(?:\d[\dA-F]*|(?-i:[A-F][\dA-F]+))"
 """Digits; where a letter is the first, small ones are symbols, and so is one alone: `F_{16}`."""
 BASED = re.compile(
-    rf"([+-]?)({DIGITS})(?:_(?:\{{\(?(?:base)?{BASE}\)?\}}|(\d))|(?:in|\()*base-?{BASE}\)?)\Z",
-    re.I,
+    rf"([+-]?)({DIGITS})(?:_(?:\{{\(?(?:base)?{BASE}\)?\}}|(\d))|(?:in|\()*base-?{BASE}\)?)\Z", re.I
 )
 PREFIXED = re.compile(r"([+-]?)0([box])([\dA-F]+)\Z", re.I)
 PREFIXES = {"b": "2", "o": "8", "x": "16"}
@@ -146,10 +143,8 @@ ELEMENTAL = re.compile(rf"\d*{ELEMENT}")
 
 
 class Compound(NamedTuple):
-    """The species of each side of a reaction, or of a formula alone, in order.
-
-    `sure` says that it can be nothing but chemistry.
-    """
+    """The species of each side of a reaction, or of a formula alone, in order. `sure` says that it
+    can be nothing but chemistry."""
 
     sides: tuple[tuple[str, ...], ...]
     sure: bool

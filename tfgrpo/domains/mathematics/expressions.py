@@ -58,9 +58,8 @@ from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Boolean, BooleanAtom
 
 from tfgrpo.domains.mathematics.lists import RELATION, brackets_with_commas, matched, parts
-from tfgrpo.domains.mathematics.parsing import parse
+from tfgrpo.domains.mathematics.parsing import encoded, indices_of, parse
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
-from tfgrpo.domains.mathematics.symbols import encoded, indices_of
 
 PRECISION = 60
 """Digits to which constants are worked out."""
@@ -95,9 +94,7 @@ LETTER_I = Symbol("i", real=True)
 
 def same(gold: Any, answer: Any, texts: tuple[str, str] = ("", ""), rules: Rules = USUAL) -> bool:
     """Whether an answer's expression is the ground truth's. `texts` are what they were read from.
-
-    May raise whatever sympy does.
-    """
+    May raise whatever sympy does."""
     gold, answer = (_with_symbols(_each_root(_exact(side))) for side in (gold, answer))
     gold, answer = _with_imaginary_unit(gold, answer)
     if undefined(gold) or undefined(answer):
@@ -121,10 +118,8 @@ def scaled(expression: Any, factor: Fraction) -> Any:
 
 
 def _with_imaginary_unit(gold: Any, answer: Any) -> tuple[Any, Any]:
-    """Returns two expressions with the imaginary unit for i, where the ground truth means that.
-
-    It does where it is a number, or has an i of which no power is taken: current squared is no -1.
-    """
+    """Returns two expressions with the imaginary unit for i, where the ground truth is a number, or
+    has an i of which no power is taken: current squared is no -1."""
     i = LETTER_I
     used = [each for each in (gold, answer) if hasattr(each, "atoms") and i in each.atoms(Symbol)]
     if not used or any(i in part.bound_symbols for e in used for part in e.atoms(ExprWithLimits)):
@@ -150,9 +145,7 @@ def _verified(gold: Any, answer: Any) -> bool:
 
 def undefined(expression: Any) -> bool:
     """Whether an expression holds a value that is none: 1/0, or an infinity that is reckoned with.
-
-    Infinity is the end of an interval, a bound of a sum, and an answer by itself.
-    """
+    Infinity is the end of an interval, a bound of a sum, and an answer by itself."""
     if isinstance(expression, MatrixBase):
         return any(map(undefined, expression.flat()))
     if not isinstance(expression, Basic) or expression.has(nan, zoo, AccumBounds):
@@ -289,10 +282,8 @@ def _coordinates(vector: Any) -> tuple[Any, ...] | None:
 
 
 def _same_formulas(gold: Any, answer: Any) -> bool:
-    """Whether two formulas have the same values, at every point where both of them have one.
-
-    Where there is no such point they are the same only as they stand.
-    """
+    """Whether two formulas have the same values, at every point where both of them have one. Where
+    there is no such point they are the same only as they stand."""
     if _is_infinite(gold) or _is_infinite(answer):
         return bool(gold == answer)
     gold, answer = _worked_out(gold), _worked_out(answer)
@@ -441,10 +432,8 @@ def one_is_relation(texts: tuple[str, str], want: Any, have: Any) -> bool:
 
 
 def same_region(gold: str, answer: str) -> bool | None:
-    """Whether two texts describe one set of numbers, as inequalities or as intervals.
-
-    None where one of them describes none.
-    """
+    """Whether two texts describe one set of numbers, as inequalities or as intervals. None where
+    one of them describes none."""
     if not (RELATION.search(gold) or RELATION.search(answer)):
         return None
     want = region(gold)

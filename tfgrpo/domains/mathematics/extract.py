@@ -61,10 +61,8 @@ NEGATED = re.compile(
 
 
 class Ending(NamedTuple):
-    """How a response ends: the boxes that are its answer, each with its name, if any.
-
-    `retracted` says how the response takes its answer back, in words; else it is empty.
-    """
+    """How a response ends: the boxes that are its answer, each with its name, if any. `retracted`
+    says how the response takes its answer back, in words; else it is empty."""
 
     boxes: tuple[tuple[str, str], ...]
     retracted: str = ""
@@ -84,11 +82,9 @@ def extract(response: str) -> str | None:
 
 
 def ending(response: str) -> Ending:
-    """Returns the boxes that end a response with nothing but commas and "and" between them.
-
-    They are one answer; those that say the same are one box. An answer tag that stands after
-    them is the answer alone.
-    """
+    """Returns the boxes that end a response with nothing but commas and "and" between them. They
+    are one answer; those that say the same are one box. An answer tag that stands after them is the
+    answer alone."""
     response = BARE_BOX.sub(r"\\boxed{\1}", spoken(response))
     tag = _tag(response)
     boxes, unended = _boxes(response)
@@ -133,10 +129,8 @@ def spoken(response: str) -> str:
 
 
 def bare(text: str) -> str:
-    """Returns a bare answer as a response: boxed, unless it has a box or a tag.
-
-    Where words surround mathematics (`so $x = 5$.`) the last of it is the answer.
-    """
+    """Returns a bare answer as a response: boxed, unless it has a box or a tag. Where words
+    surround mathematics (`so $x = 5$.`) the last of it is the answer."""
     text = spoken(text)
     if extract(text) is not None or BEGUN.search(text):
         return text
@@ -149,10 +143,8 @@ def bare(text: str) -> str:
 
 
 def _is_begun(text: str, after: int, tag: tuple[int, str] | None, unended: int) -> bool:
-    """Whether the last answer was begun and not ended, as where a response was cut off.
-
-    `after` is where the last box is over, `unended` where one was begun that never ended.
-    """
+    """Whether the last answer was begun and not ended, as where a response was cut off. `after` is
+    where the last box is over, `unended` where one was begun that never ended."""
     begun = text.lower().rfind("<answer>")
     if begun > text.lower().rfind("</answer>") and begun >= after:
         return True
@@ -172,14 +164,12 @@ def _tag(text: str) -> tuple[int, str] | None:
 
 
 def _boxes(text: str) -> tuple[list[tuple[int, int, str]], int]:
-    """Returns every `\\boxed{…}` that is closed: where it begins and ends, and its body.
+    """Returns every `\\boxed{…}` that is closed: where it begins and ends, and its body; and where
+    the last one was begun that is not closed, or -1.
 
     A box in a box is part of its body: `\\boxed{\\boxed{7} + 1}` holds 7 + 1. Where an outer one
-    holds boxes alone, these count. Beside them is where the last one was begun that is not closed,
-    or -1.
-
-    An `\\fbox{…}` is one too, and a `\\framebox{…}`. One pass over the braces, so that a long
-    malformed text takes no longer than a good one.
+    holds boxes alone, these count. One pass over the braces, so that a long malformed text takes no
+    longer.
     """
     boxes: list[tuple[int, int, str]] = []
     opened: list[int] = []

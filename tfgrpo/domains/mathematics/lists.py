@@ -45,10 +45,8 @@ class Case(NamedTuple):
 
 
 def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
-    """Returns what stands between the joints outside of every bracket, and the joint before it.
-
-    The first has none; the others comma, semicolon, "and" or "or". Without `commas` they stay.
-    """
+    """Returns what stands between the joints outside of every bracket, and the joint before it. The
+    first has none; the others comma, semicolon, "and" or "or". Without `commas` they stay."""
     pieces: list[tuple[str, str]] = []
     depth, start, joint = 0, 0, ""
     for match in JOINT.finditer(text):
@@ -83,10 +81,8 @@ def brackets_with_commas(text: str) -> str:
 
 
 def system(text: str) -> list[dict[str, str]]:
-    """Returns the solutions of a system: `p=5, q=2; p=7, q=2` are two of two names each.
-
-    Nothing for what is not several solutions that name the same two or more unknowns.
-    """
+    """Returns the solutions of a system: `p=5, q=2; p=7, q=2` are two of two names each. Nothing
+    for what is not several solutions that name the same two or more unknowns."""
     solutions: list[dict[str, str]] = [{}]
     for _, part in parts(text):
         match = EQUATION.match(part.strip("$ "))

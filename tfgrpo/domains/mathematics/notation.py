@@ -11,29 +11,11 @@ import re
 import unicodedata
 
 WRAPPING = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
-SIGNS = str.maketrans(
-    {
-        "、": ", ",
-        "−": "-",
-        "‐": "-",
-        "‑": "-",
-        "٪": "%",
-        "٫": ".",
-        "٬": ",",
-        "×": "\\times ",
-        "÷": "/",
-        "·": "\\cdot ",
-        "⋅": "\\cdot ",
-    }
-    | {
-        "∞": "\\infty ",
-        "∅": "\\emptyset ",
-        "∪": "\\cup ",
-        "∩": "\\cap ",
-        "∈": "\\in ",
-        "±": "\\pm ",
-    }
-)
+SIGNS = str.maketrans({
+    "、": ", ", "−": "-", "‐": "-", "‑": "-", "٪": "%", "٫": ".", "٬": ",", "×": "\\times ",
+    "÷": "/", "·": "\\cdot ", "⋅": "\\cdot ", "∞": "\\infty ", "∅": "\\emptyset ", "∪": "\\cup ",
+    "∩": "\\cap ", "∈": "\\in ", "±": "\\pm ",
+})  # fmt: skip
 EDGES = r"(?:[\s~]|\\[,;:! ]|\\q?quad(?![a-zA-Z])|\\(?:display|text)style(?![a-zA-Z]))+"
 """Spaces and styles, which say nothing before an answer or behind it."""
 AROUND = re.compile(rf"\A{EDGES}|{EDGES}\Z")
@@ -284,11 +266,9 @@ WORD = re.compile(r"[a-zA-Z]{3,}")
 
 
 def in_latex(text: str) -> str:
-    """Returns a formula with the names in it as commands; a text in words as it is.
-
-    `2*pi` and `alpha + beta` would be read as products of letters. `xi`, `mu` and `nu` stay
-    products, as x·i is as likely.
-    """
+    """Returns a formula with the names in it as commands; a text in words as it is. `2*pi` and
+    `alpha + beta` would be read as products of letters. `xi`, `mu` and `nu` stay products, as x·i
+    is as likely."""
     text = UNION.sub(r"\\cup ", text)
     words = WORD.findall(SET_AS_TEXT.sub(" ", text))
     if any(not re.fullmatch(KNOWN, word) for word in words):

@@ -11,7 +11,6 @@ from fractions import Fraction
 from typing import Any
 
 from tfgrpo.domains.mathematics import arithmetic
-from tfgrpo.domains.mathematics.symbols import as_variables
 
 DELIMITERS = (("$$", "$$"), ("\\(", "\\)"), ("\\[", "\\]"), ("$", "$"))
 GLUED = re.compile(r"(\\q?quad)(?=[a-zA-Z])")
@@ -44,15 +43,13 @@ READ = re.compile(
 )
 """Words that a formula may be written in."""
 COMMAND_TEXT = re.compile(r"\\(?:text|mathrm|mbox|textrm|textbf|operatorname)\s*\{[^{}]*\}")
-RAISED = re.compile(r"(?<!\d)\d{1,40}\s?\^\s*(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\d)")
+POWERED = re.compile(r"(?<!\d)\d{1,40}\s?\^\s*(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}|\d)")
 NEGATED = re.compile(r"!=|\\not\s*=|≠")
 
 
 def parse(text: str) -> Any | None:
-    """Returns the sympy expression that a text is; None when it is no mathematics as a whole.
-
-    May raise whatever sympy does.
-    """
+    """Returns the sympy expression that a text is; None when it is no mathematics as a whole. May
+    raise whatever sympy does."""
     bare = undelimited(text)
     if bare is None or unreadable(bare):
         return None
@@ -159,7 +156,7 @@ def _both_signs(text: str) -> str:
 
 def too_large(text: str) -> bool:
     """Whether a formula holds a power that nobody can work out, as `10^{10^{10}} x` does."""
-    for match in RAISED.finditer(text):
+    for match in POWERED.finditer(text):
         if not isinstance(arithmetic.value(match[0]), Fraction | None):
             return True
     return False
@@ -208,7 +205,7 @@ FUNCTION = re.compile(
     rf"\\({NAMES})(?![a-zA-Z])(?:\s*_\s*(?:{GROUP}|\w))?(?:\s*\^\s*(?:{GROUP}|\w))?\s*"
 )
 AS_TEXT = re.compile(rf"\\(?:operatorname\*?|mathrm|text)\s*\{{\s*(a(?=[sct]))?({NAMES})\s*\}}")
-BRACKET = re.compile(r"(?:\\left\s*)?\(")
+OPENED = re.compile(r"(?:\\left\s*)?\(")
 STEP = re.compile(
     r"(?P<open>\\left\s*(?:\\[a-z]+|\S)|\\lvert(?![a-zA-Z])|[({\[])"
     r"|(?P<close>\\right\s*(?:\\[a-z]+|\S)|\\rvert(?![a-zA-Z])|[)}\]])"
@@ -233,7 +230,7 @@ def with_brackets(text: str) -> str:
             argument = text[at:end]
             if argument.startswith("{"):
                 argument = argument[1:-1].strip()
-            if not BRACKET.match(argument):
+            if not OPENED.match(argument):
                 argument = rf"\left({argument}\right)"
             text = text[:at] + argument + text[end:]
     return text
@@ -241,7 +238,7 @@ def with_brackets(text: str) -> str:
 
 def _end(text: str, at: int, name: str) -> int | None:
     """Returns where the argument ends that begins there; None where a parser finds its end."""
-    if text[at : at + 1] in ("_", "^") or BRACKET.match(text, at):
+    if text[at : at + 1] in ("_", "^") or OPENED.match(text, at):
         return None
     depth, bars = 0, 0
     enclosed = re.match(r"[{\[|]|\\l", text[at:]) is not None
@@ -258,7 +255,7 @@ def _end(text: str, at: int, name: str) -> int | None:
             continue
         if kind in ("bar", "close") and enclosed:
             raised = re.match(r"\s*[\^_]", text[step.end() :])
-            return None if raised and not BRACKET.match(text[at:].lstrip("{ ")) else step.end()
+            return None if raised and not OPENED.match(text[at:].lstrip("{ ")) else step.end()
         if kind == "product" or (kind == "over" and not _is_angle(text, at, step, name)):
             return step.start()
         if kind == "end":
@@ -271,3 +268,124 @@ def _is_angle(text: str, at: int, bar: re.Match[str], name: str) -> bool:
     logarithm = name in ("ln", "lg", "log", "exp")
     below = text[bar.end() :].lstrip()
     return "\\pi" in text[at : bar.start()] or (not logarithm and below[:1].isdigit())
+
+
+# names of symbols, written so that no parser takes one for a function or a constant:
+
+INNER = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+GREEK = (
+    r"(?:var)?(?:alpha|beta|gamma|delta|epsilon|zeta|theta|eta|iota|kappa|lambda|mu|nu|xi|omicron"
+    r"|pi|rho|sigma|tau|upsilon|phi|chi|psi|omega)"
+    r"|(?:var)?(?:Gamma|Delta|Theta|Lambda|Xi|Pi|Sigma|Upsilon|Phi|Psi|Omega)"
+)
+COMMAND = rf"\\(?:{GREEK}|hbar|ell|aleph|nabla|wp|imath|jmath|digamma)(?![a-zA-Z])"
+FACE = r"\\(?:text(?:rm|it|bf|normal)?|math(?:rm|it|bf|sf|normal)|mbox|boldsymbol|bm)"
+"""How a name is set, which makes no other name of it."""
+ACCENT = (
+    r"\\(?:hat|widehat|vec|overrightarrow|bar|overline|tilde|widetilde|dot|ddot|breve|check|acute"
+    r"|grave|underline|mathcal|mathfrak|mathscr|mathbb)"
+)
+MARKS = r"'|\^\s*\\(?:prime|ast|star|dagger|circ)(?![a-zA-Z])|\^\s*\*|\^\s*°|°"
+RAISED = r"\^\s*\{\s*(?:\\(?:prime|ast|star|dagger|circ)|\*|'|°|\s)+\}"
+INDEX = rf"_\s*(?:\{{{INNER}\}}|\\[a-zA-Z]+(?:\s*\{{[^{{}}]*\}})?|[a-zA-Z0-9*+-])"
+NAME = re.compile(
+    rf"(?P<face>{FACE}\s*\{{\s*(?P<said>[^{{}}]*?)\s*\}})"
+    rf"|(?P<accent>{ACCENT}\s*(?:\{{{INNER}\}}|{COMMAND}|[a-zA-Z]))"
+    rf"|(?P<command>{COMMAND})|(?P<sign>[\u0370-\u03ff])|(?P<other>\\(?:begin|end|operatorname\*?)\s*\{{[^{{}}]*\}}|\\[a-zA-Z]+|\\.)|(?P<letter>[a-zA-Z])",
+    re.DOTALL,
+)
+TAIL = re.compile(rf"\s*(?:(?P<index>{INDEX})|(?P<mark>{MARKS}|{RAISED}))")
+SWAPPED = re.compile(rf"(\^\s*(?:\{{{INNER}\}}|[a-zA-Z0-9]))\s*({INDEX})")
+"""An index that stands behind the exponent: `x^2_1`."""
+TRANSPOSED = re.compile(
+    r"(?<!matrix\})\^\s*(?:T(?![a-zA-Z])|\{\s*(?:T|\\top)\s*\}|\\top(?![a-zA-Z]))"
+)
+SETS = re.compile(r"\\mathbb\s*\{?\s*[NZQRC]\s*\}?")
+PARSER_WORDS = re.compile(r"and|or|pct|percent(?:age)?|th|", re.IGNORECASE)
+"""Words set as text that the parser knows, or drops."""
+OWN = re.compile(r"\\(?:int|iint|oint|sum|prod|lim|d?frac\s*\{\s*(?:d|\\partial|\\mathrm\s*\{d\}))")
+"""Where a letter belongs to a sign: a variable of integration, of a sum or of a limit."""
+BRACKET = re.compile(r"\s*(?:\\left\s*)?\(")
+"""What makes a function of a name before it, where one symbol or number stands in it."""
+
+
+def as_variables(text: str) -> str:
+    r"""Returns a formula with `\variable{…}` for every name that could be read as another thing: a
+    letter or a command with its accent, index and marks.
+
+    `\gamma` alone is Euler's constant to the parser, before a bracket it is the gamma function, and
+    of `m_e` it makes a number. What stays is what a formula means by it: π without an index, e, ∞,
+    and a single letter, which may be the variable of a sum or a function's name.
+    """
+    text = TRANSPOSED.sub(r"^{\\variable{T}}", text)
+    letters = OWN.search(text) is None
+    pieces: list[str] = []
+    at = 0
+    while (match := NAME.search(text, at)) is not None:
+        pieces.append(text[at : match.start()])
+        whole, at = _name(text, match, letters)
+        pieces.append(whole)
+    return "".join([*pieces, text[at:]])
+
+
+def _name(text: str, match: re.Match[str], letters: bool) -> tuple[str, int]:
+    if match["other"] or SETS.fullmatch(match[0]) or PARSER_WORDS.fullmatch(match["said"] or "x"):
+        return match[0], match.end()
+    end = match.end()
+    indices, marks = [], []
+    swapped = SWAPPED.match(text, end)
+    power = ""
+    if swapped is not None:
+        power, end = swapped[1], swapped.end()
+        indices.append(_bare(swapped[2][1:]))
+    while (tail := TAIL.match(text, end)) is not None:
+        if tail["index"]:
+            indices.append(_bare(tail["index"][1:]))
+        else:
+            marks.append("".join(re.findall(r"prime|'|\*|ast|star|dagger|circ|°", tail["mark"])))
+        end = tail.end()
+    name = _spelt(match)
+    if not name:
+        return match[0], match.end()
+    if not indices and not marks:
+        plain = len(name) == 1 and name.isascii()
+        if name == "pi" and not match["face"]:
+            return _before_bracket("\\pi ", text, end), end
+        if plain and not (letters and name in "dI") and name not in "iI":
+            return name if match["letter"] else f"{{{name}}}", end
+    marked = "".join(marks).replace("prime", "'").replace("ast", "*").replace("circ", "°")
+    command = "text" if (indices or marks) and BRACKET.match(text, end) else "variable"
+    return f"\\{command}{{{encoded('_'.join([name, *indices]) + marked)}}}{power}", end
+
+
+def _spelt(match: re.Match[str]) -> str:
+    """Returns a name alone: `\\mathbf{B}` is B, `\\hat{p}` is hat p, `\\alpha` and α are alpha."""
+    if match["face"]:
+        return _bare(match["said"])
+    if match["sign"]:
+        from latex2sympy2_extended.symbols import GREEK_LETTER_MAP
+
+        return str(GREEK_LETTER_MAP.get(match["sign"], match["sign"]))
+    return _bare(match["accent"] or match["command"] or match["letter"])
+
+
+def _bare(text: str) -> str:
+    """Returns a part of a name without how it is set."""
+    text = re.sub(rf"{FACE}(?![a-zA-Z])", "", text)
+    return re.sub(r"[{}\\\s]+", " ", text).strip()
+
+
+def _before_bracket(sign: str, text: str, at: int) -> str:
+    r"""Returns a constant as a factor of a bracket behind it: `\pi(2)` is no function."""
+    return f"{sign}\\cdot " if BRACKET.match(text, at) else sign
+
+
+def indices_of(name: str) -> str:
+    """Returns the index of a variable as it was written; nothing for one without an index."""
+    written = bytes.fromhex(name[1:]).decode() if re.fullmatch(r"v(?:[0-9a-f]{2})+", name) else ""
+    return written.partition("_")[2]
+
+
+def encoded(name: str) -> str:
+    """Returns a name in the letters that a variable may have, the same for the same name."""
+    return name if len(name) == 1 and name.isascii() else f"v{name.encode().hex()}"

@@ -42,9 +42,8 @@ class Rules:
 
     A decimal of at least `digits` significant digits stands for the number that it is when it is
     rounded or cut off there. With `units` lenient a unit that stands on one side alone says
-    nothing; strict asks for one where the ground truth has one. With `calculation` checked a
-    right answer earns nothing whose calculation does not give it. The others say how the ground
-    truths of a data set are written (`math.py`).
+    nothing; strict asks for one where the ground truth has one. With `calculation` checked a right
+    answer earns nothing whose calculation does not give it. The others are as in `math.py`.
     """
 
     digits: int = 6
@@ -60,10 +59,8 @@ USUAL = Rules()
 
 class Quantity(NamedTuple):
     """A number with its unit: the value, the decimal that it is written as, and its units.
-
-    `percent` says that it is written with a sign of per cent, `decimal` its significant digits
-    and how many of them stand after the point, or None where it is written exactly.
-    """
+    `percent` says that it is written with a sign of per cent, `decimal` its significant digits and
+    how many of them stand after the point, or None where it is written exactly."""
 
     value: Value
     decimal: int | None
@@ -96,10 +93,8 @@ def plain(text: str) -> Fraction | None:
 
 
 def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
-    """Says whether two texts are the same number; None where one of them is none.
-
-    An answer `1,5` is 1.5 where that is asked for, and 50 % are 0.5.
-    """
+    """Says whether two texts are the same number; None where one of them is none. An answer `1,5`
+    is 1.5 where that is asked for, and 50 % are 0.5."""
     want, have = quantity(gold), quantity(answer)
     if want is not None and have is None and (text := _unwrapped(answer)).count(",") == 1:
         have = quantity(EUROPEAN.sub(_with_point, text))
@@ -130,10 +125,8 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
 def unit_factor(
     want: tuple[units.Unit, ...], have: tuple[units.Unit, ...], rules: Rules
 ) -> Fraction | None:
-    """Returns what an answer's number is multiplied with to be in the ground truth's unit.
-
-    None where the two do not measure the same: words that are no unit are none of metres either.
-    """
+    """Returns what an answer's number is multiplied with to be in the ground truth's unit. None
+    where the two do not measure the same: words that are no unit are none of metres either."""
     want = tuple(unit for unit in want if unit != units.COUNTED)
     if not want or not have:
         return None if want and rules.units == "strict" else Fraction(1)

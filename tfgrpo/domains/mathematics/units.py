@@ -238,10 +238,8 @@ def _known() -> dict[str, Unit]:
 
 
 def split(text: str) -> Measured:
-    """Returns an answer without the unit or the currency that it begins or ends with.
-
-    Words that count things and are no unit (`12\\text{ marbles}`) are left off too.
-    """
+    """Returns an answer without the unit or the currency that it begins or ends with. Words that
+    count things and are no unit (`12\\text{ marbles}`) are left off too."""
     text = text.strip()
     if text.startswith("$") and text.endswith("$") and len(text) > 1:
         text = text.strip("$").strip()
@@ -323,10 +321,8 @@ def _leading(words: str, *, as_text: bool) -> tuple[Unit, ...]:
 
 def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
     r"""Returns the units that words may name: `m/s^2`, `kg m^-3`, `miles per hour`, `W/(m^2 K)`.
-
     None where they name none; "pounds" are two: money and mass. Beside a quotient a word that is no
-    unit is a kind of its own. A single capital is a unit only where it was set `as_text`.
-    """
+    unit is a kind of its own. A single capital is a unit only where it was set `as_text`."""
     quotient = QUOTIENT.search(words) is not None
     units: list[tuple[Unit, ...]] = [(Unit(frozenset(), Fraction(1)),)]
     levels, over, at, known = [1], 1, 0, False
