@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from tfgrpo.agents.agent_settings import OBJECT, AgentSettings
 from tfgrpo.agents.command_agent import CommandAgent, Judged, RewardCommand, judged_as
@@ -34,17 +34,8 @@ AROUND = (
 )
 
 
-class Runner(Protocol):
-    """What runs an agent: a function or a command."""
-
-    name: str
-
-    @property
-    def identity(self) -> str:
-        """A digest of all that decides what it does, as far as it can be known."""
-
-    async def run(self, place: Place) -> Attempt:
-        """Makes one attempt. Raises CallFailed."""
+Runner: TypeAlias = FunctionAgent | CommandAgent
+"""What runs an agent: it has a `name`, an `identity`, and makes one attempt by `run`."""
 
 
 class AgentRollout:

@@ -6,20 +6,7 @@ the reflection model. A problem may bring criteria of its own in a field `criter
 makes it a conversation with a simulated user.
 
 A criterion is a rule (a regular expression, a length, a beginning or an end, JSON), a Python
-predicate, or a question to a judge model. Which one it is follows from what it says:
-
-    [[criteria]]
-    name = "signed"
-    ends_with = "The Sund team"
-
-    [[criteria]]
-    name = "kind"
-    weight = 2
-    question = "Does the answer take the customer's worry seriously?"
-
-    [[criteria]]
-    name = "adds up"
-    python = "checks:adds_up"          # (problem, response) → bool, or a number from 0 to 1
+predicate, or a question to a judge model, which follows from what it says (docs/conversations.md).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ page or of a passage of the corpus."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import KW_ONLY, dataclass
 
 from tfgrpo.tools.corpus import Corpus, Passage
 from tfgrpo.tools.http_fetch import FetchError, Page, fetch
@@ -13,6 +14,7 @@ from tfgrpo.tools.tool import Arguments, Result, Tool, ToolFailure, cut, text_ar
 SNIPPET = 500
 
 
+@dataclass(eq=False)
 class Search(Tool):
     """The search tool. `count` is how many results a query gives, in so many characters."""
 
@@ -23,32 +25,30 @@ class Search(Tool):
         "A few words to look for.",
     )
 
-    def __init__(
-        self, source: Corpus | Provider, *, count: int = 5, characters: int = 8000
-    ) -> None:
-        self._source = source
-        self._count = count
-        self._characters = characters
+    source: Corpus | Provider
+    _: KW_ONLY
+    count: int = 5
+    characters: int = 8000
 
     @property
     def state(self) -> str:
         """What is searched, and how many results are given."""
-        return f"{self._source.name} {self._count}"
+        return f"{self.source.name} {self.count}"
 
     async def call(self, arguments: Arguments) -> Result:
         """Searches for `query`."""
-        query, source = text_argument(arguments, "query"), self._source
+        query, source = text_argument(arguments, "query"), self.source
         if query is None:
             return Result("search takes one argument, query, as a text", failed=True)
         try:
             if isinstance(source, Corpus):
-                passages = await asyncio.to_thread(source.search, query, self._count)
+                passages = await asyncio.to_thread(source.search, query, self.count)
             else:
-                passages = await source.search(query, self._count)
+                passages = await source.search(query, self.count)
         except ToolFailure as failure:
             return Result(f"search failed: {failure}", failed=True)
         listed = "\n\n".join(map(_format_passage, range(1, len(passages) + 1), passages))
-        return Result(cut(listed, self._characters) or "no results")
+        return Result(cut(listed, self.characters) or "no results")
 
 
 def _format_passage(number: int, passage: Passage) -> str:
@@ -58,6 +58,7 @@ def _format_passage(number: int, passage: Passage) -> str:
     return f"{number}. {passage.title or passage.url} <{passage.url}>\n{text}"
 
 
+@dataclass(eq=False)
 class Visit(Tool):
     """The visit tool. With a corpus, its passages are what can be visited, and nothing else."""
 
@@ -68,17 +69,15 @@ class Visit(Tool):
         "An address that search gave.",
     )
 
-    def __init__(
-        self, corpus: Corpus | None = None, *, characters: int = 8000, private: bool = False
-    ) -> None:
-        self._corpus = corpus
-        self._characters = characters
-        self._private = private
+    corpus: Corpus | None = None
+    _: KW_ONLY
+    characters: int = 8000
+    private: bool = False
 
     @property
     def state(self) -> str:
         """What is visited, and how much of it is given."""
-        return f"{self._corpus.name if self._corpus else 'web'} {self._characters}"
+        return f"{self.corpus.name if self.corpus else 'web'} {self.characters}"
 
     async def call(self, arguments: Arguments) -> Result:
         """The text at `url`, cut to the limit."""
@@ -86,14 +85,14 @@ class Visit(Tool):
         if url is None:
             return Result("visit takes one argument, url, as a text", failed=True)
         url = url.strip().strip("<>")
-        if self._corpus is not None:
-            passage = self._corpus.page_at(url)
+        if self.corpus is not None:
+            passage = self.corpus.page_at(url)
             if passage is None:
                 return Result(f"there is no page {url!r}; use an address that search gave", True)
-            return Result(cut(f"{passage.title}\n\n{passage.text}".strip(), self._characters))
+            return Result(cut(f"{passage.title}\n\n{passage.text}".strip(), self.characters))
         try:
-            page = await asyncio.to_thread(fetch, url, private=self._private)
-            return Result(cut(await asyncio.to_thread(readable, page), self._characters))
+            page = await asyncio.to_thread(fetch, url, private=self.private)
+            return Result(cut(await asyncio.to_thread(readable, page), self.characters))
         except FetchError as error:
             return Result(f"visit failed: {error}", failed=True)
 

@@ -1,14 +1,8 @@
 """HTTP search providers, described by a template instead of code.
 
 A template says what is sent and where the results stand in the JSON that comes back. Those of
-Serper, Tavily, Brave and SearXNG are here by name; any other is a table in `tfgrpo.toml`:
-
-    [tools.search]
-    url = "https://search.example/api"
-    params = { q = "{query}", n = "{count}" }
-    headers = { X-Key = "$EXAMPLE_KEY" }
-    results = "data.items"
-    fields = { url = "link", title = "name", text = "summary" }
+Serper, Tavily, Brave and SearXNG are here by name; any other is a table in `tfgrpo.toml`
+(docs/agents.md).
 
 A `$NAME` in the address, a parameter, a header or the body is read from the environment when a
 request is made; it is in no record, and error texts are scrubbed of it. A secret that is written
@@ -21,6 +15,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Self
 from urllib.parse import quote_plus, urlencode
 
@@ -94,28 +89,22 @@ PROVIDERS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Provider:
     """A provider as a source. `environment` is where `$NAME`s are looked up."""
 
-    def __init__(
-        self,
-        template: SearchTemplate,
-        *,
-        environment: Mapping[str, str] = os.environ,
-        seconds: float = 20,
-    ) -> None:
-        self._template = template
-        self._environment = environment
-        self._seconds = seconds
+    template: SearchTemplate
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    seconds: float = 20
 
     @property
     def name(self) -> str:
         """The digest of the template, keys not among it."""
-        return f"provider {digest(self._template.model_dump()).hex()[:16]}"
+        return f"provider {digest(self.template.model_dump()).hex()[:16]}"
 
     async def search(self, query: str, count: int) -> list[Passage]:
         """The provider's results. Raises ToolFailure when it gives none."""
-        template, keys = self._template, self._keys()
+        template, keys = self.template, self._keys()
         values: dict[str, str | int] = {"query": query, "count": count}
 
         def filled(value: Any) -> Any:
@@ -135,7 +124,7 @@ class Provider:
                 url,
                 body=None if body is None else body.encode(),
                 headers=headers,
-                seconds=self._seconds,
+                seconds=self.seconds,
                 private=template.private,
             )
             answer = secrets.scrub(json.loads(page.body.decode("utf-8", "replace")))
@@ -147,11 +136,11 @@ class Provider:
             raise ToolFailure("the provider's answer is not JSON") from None
 
     def _keys(self) -> dict[str, str]:
-        names = secrets.variables(self._template.model_dump(include=FILLED))
-        missing = sorted(name for name in names if not self._environment.get(name))
+        names = secrets.variables(self.template.model_dump(include=FILLED))
+        missing = sorted(name for name in names if not self.environment.get(name))
         if missing:
             raise ToolFailure(f"the environment has no {', '.join(missing)}")
-        keys = {name: secrets.know(self._environment[name].strip(), name) for name in names}
+        keys = {name: secrets.know(self.environment[name].strip(), name) for name in names}
         for name, key in keys.items():  # HTTP would quote such a key in what it says of it
             if not (key.isascii() and key.isprintable()):
                 raise ToolFailure(f"{name} in the environment contains invalid characters")

@@ -1,13 +1,5 @@
-"""The tools of a run: what `[tools]` in `tfgrpo.toml` says, opened once, handed to trajectories.
-
-[tools]
-use = ["python", "search", "visit"]
-corpus = "passages.jsonl"            # or: provider = "serper", or a table [tools.search]
-
-[tools.mcp.files]
-command = "mcp-files"
-args = ["--read-only", "docs"]
-"""
+"""The tools of a run: what `[tools]` in `tfgrpo.toml` says (docs/agents.md), opened once, handed to
+trajectories."""
 
 from __future__ import annotations
 
@@ -16,6 +8,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -148,22 +141,15 @@ def specs(settings: ToolSettings) -> list[ToolSpec]:
     return [SPECS[name] for name in settings.use]
 
 
+@dataclass(frozen=True, slots=True)
 class Toolbox:
     """The tools of a run. `tools()` gives a fresh set to each trajectory."""
 
-    def __init__(
-        self,
-        settings: ToolSettings,
-        corpus: Corpus | None = None,
-        provider: Provider | None = None,
-        servers: Sequence[ServerTools] = (),
-        functions: Sequence[FunctionTool] = (),
-    ) -> None:
-        self.settings = settings
-        self._corpus = corpus
-        self._provider = provider
-        self._servers = servers
-        self._functions = functions
+    settings: ToolSettings
+    corpus: Corpus | None = None
+    provider: Provider | None = None
+    servers: Sequence[ServerTools] = ()
+    functions: Sequence[FunctionTool] = ()
 
     def tools(self) -> list[Tool]:
         """Tools for one trajectory, which closes each of them when it is done."""
@@ -174,15 +160,15 @@ class Toolbox:
                 limits = PythonLimits(settings.seconds, settings.memory << 20, settings.output)
                 tools.append(Python(sandbox=settings.sandbox, limits=limits))
             elif name == "search":
-                source = self._provider or self._corpus
+                source = self.provider or self.corpus
                 assert source is not None
                 tools.append(Search(source, count=settings.results, characters=settings.output))
             else:
-                tools.append(Visit(self._corpus, characters=settings.output))
+                tools.append(Visit(self.corpus, characters=settings.output))
         return [
             *tools,
-            *self._functions,
-            *(tool for tools_of in self._servers for tool in tools_of(settings.output)),
+            *self.functions,
+            *(tool for tools_of in self.servers for tool in tools_of(settings.output)),
         ]
 
 

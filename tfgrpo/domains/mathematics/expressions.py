@@ -57,7 +57,14 @@ from sympy.core.function import AppliedUndef
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import And, Boolean, BooleanAtom
 
-from tfgrpo.domains.mathematics.lists import RELATION, brackets_with_commas, matched, parts
+from tfgrpo.domains.mathematics.lists import (
+    JOINTS,
+    RELATION,
+    WITHOUT_COMMAS,
+    brackets_with_commas,
+    matched,
+    parts,
+)
 from tfgrpo.domains.mathematics.parsing import encoded, indices_of, parse
 from tfgrpo.domains.mathematics.quantities import USUAL, Rules, rounds_to, significant
 
@@ -456,7 +463,7 @@ def region(text: str) -> tuple[Any, frozenset[Any]] | None:
     text = brackets_with_commas(text)
     union: list[Any] = []
     symbols: frozenset[Any] = frozenset()
-    joints = parts(text, commas=RELATION.search(text) is not None)
+    joints = parts(text, JOINTS if RELATION.search(text) else WITHOUT_COMMAS)
     for joint, part in joints:
         expression = parse(part)
         there = _set(expression) if expression is not None else None

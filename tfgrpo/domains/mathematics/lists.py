@@ -8,7 +8,7 @@ read as one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple, TypeVar
 
 JOINT = re.compile(
@@ -18,6 +18,8 @@ JOINT = re.compile(
     r"|(?<![a-zA-Z\\])(?P<bare>and|or)(?![a-zA-Z]))(?:\\q?quad|\\[ ,;:!]|[\s~]){0,8})"
     r"|(?P<comma>,)|(?P<semicolon>;)"
 )
+WITHOUT_COMMAS = ("word", "semicolon")
+JOINTS = (*WITHOUT_COMMAS, "comma")
 PROSE = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z]{3,}")
 """Words that are no command and no product of two symbols."""
 GROUPED = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?\s*\Z")
@@ -44,31 +46,24 @@ class Case(NamedTuple):
     words: list[str]
 
 
-def parts(text: str, *, commas: bool = True) -> list[tuple[str, str]]:
+def parts(text: str, joints: Collection[str] = JOINTS) -> list[tuple[str, str]]:
     """Returns what stands between the joints outside of every bracket, and the joint before it. The
-    first has none; the others comma, semicolon, "and" or "or". Without `commas` they stay."""
+    first has none; the others comma, semicolon, "and" or "or". What is none of `joints` stays."""
     pieces: list[tuple[str, str]] = []
     depth, start, joint = 0, 0, ""
     for match in JOINT.finditer(text):
-        kind = match.lastgroup
-        if match["open"]:
-            depth += 1
-        elif match["close"]:
-            depth -= 1
-        elif depth == 0 and (commas or kind != "comma"):
-            if match["comma"] or match["semicolon"]:
-                name = kind or ""
-            else:
-                name = match["said"] or match["bare"]
+        kind = match.lastgroup or ""
+        depth += bool(match["open"]) - bool(match["close"])
+        if depth == 0 and kind in joints:
             pieces.append((joint, text[start : match.start()]))
-            start, joint = match.end(), name
+            start, joint = match.end(), match["said"] or match["bare"] or kind
     return [*pieces, (joint, text[start:])]
 
 
 def with_commas(text: str) -> str:
     """Returns a list with nothing but commas between its parts; any other text as it is."""
     text = brackets_with_commas(text)
-    pieces = [part for _, part in parts(text, commas=False)]
+    pieces = [part for _, part in parts(text, WITHOUT_COMMAS)]
     if len(pieces) < 2 or any(not part.strip() or PROSE.search(part) for part in pieces):
         return text
     whole = [part.replace(",", "") if GROUPED.match(part) else part.strip("$ ") for part in pieces]
@@ -99,20 +94,9 @@ def system(text: str) -> list[dict[str, str]]:
 
 def groups(text: str) -> list[str]:
     """Returns the parts of a list of lists, `1, 2; 3, 4`; nothing for any other text."""
-    pieces = [part.strip("$ ") for part in _split(text, ";")]
-    inner = any(len(_split(part, ",")) > 1 and not GROUPED.match(part) for part in pieces)
+    pieces = [part.strip("$ ") for _, part in parts(text, ("semicolon",))]
+    inner = any(len(parts(part, ("comma",))) > 1 and not GROUPED.match(part) for part in pieces)
     return pieces if len(pieces) > 1 and inner and all(pieces) else []
-
-
-def _split(text: str, separator: str) -> list[str]:
-    kind = {",": "comma", ";": "semicolon"}[separator]
-    pieces, start, depth = [], 0, 0
-    for match in JOINT.finditer(text):
-        depth += bool(match["open"]) - bool(match["close"])
-        if depth == 0 and match[kind]:
-            pieces.append(text[start : match.start()])
-            start = match.end()
-    return [*pieces, text[start:]]
 
 
 def cases(text: str) -> list[Case]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Literal, NamedTuple
 
 from tfgrpo.domains.mathematics import arithmetic, units
-from tfgrpo.domains.mathematics.arithmetic import Extreme, Value
+from tfgrpo.domains.mathematics.arithmetic import Value
 from tfgrpo.domains.mathematics.dates_bases_compounds import YEAR_FIRST
 
 PLAIN = re.compile(r"[+-]?(?:[1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.\d*)?\Z|[+-]?\.\d+\Z")
@@ -97,7 +97,7 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
     is 1.5 where that is asked for, and 50 % are 0.5."""
     want, have = quantity(gold), quantity(answer)
     if want is not None and have is None and (text := _unwrapped(answer)).count(",") == 1:
-        have = quantity(EUROPEAN.sub(_with_point, text))
+        have = quantity(EUROPEAN.sub(lambda m: f"{m[1].replace('.', '')}.{m[2]}", text))
         if have is None and "." in gold:
             have = quantity(COMMA.sub(".", text))
     if want is None or have is None:
@@ -106,7 +106,7 @@ def equal(gold: str, answer: str, rules: Rules = USUAL) -> bool | None:
     if factor is None:
         return False
     if not isinstance(want.value, Fraction) or not isinstance(have.value, Fraction):
-        return _extremes(want.value, have.value)
+        return None if want.value == have.value else False  # two extremes cannot be told apart
     scaled = have._replace(value=have.value * factor)
     written_alike = want.percent == have.percent
     as_number = written_alike or want.percent or abs(want.value) > 1  # 0.5 is no 0.5 %
@@ -132,7 +132,7 @@ def unit_factor(
         return None if want and rules.units == "strict" else Fraction(1)
     for one in want:
         for other in have:
-            if one.convertible(other):
+            if one.kinds == other.kinds:
                 return other.size / one.size
     return None
 
@@ -188,11 +188,6 @@ def ends(value: Fraction) -> bool:
     return below == 1
 
 
-def _extremes(want: Value, have: Value) -> bool | None:
-    """Tells an extreme number from any other; two of the same kind cannot be told apart."""
-    return None if want == have else False
-
-
 def _exponent(value: Fraction) -> int:
     """Returns the decimal exponent of a positive number's first digit."""
     guess = len(str(value.numerator)) - len(str(value.denominator))
@@ -204,16 +199,7 @@ def _value(text: str) -> Value | None:
         return None
     if PLAIN.match(text):
         return Fraction(text.replace(",", "").rstrip("."))
-    value: Fraction | Extreme | None = arithmetic.value(THOUSANDS.sub(_joined, text))
-    return value
-
-
-def _with_point(match: re.Match[str]) -> str:
-    return f"{match[1].replace('.', '')}.{match[2]}"
-
-
-def _joined(match: re.Match[str]) -> str:
-    return match[0].replace(",", "")
+    return arithmetic.value(THOUSANDS.sub(lambda match: match[0].replace(",", ""), text))
 
 
 def _unwrapped(text: str) -> str:

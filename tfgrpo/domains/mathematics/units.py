@@ -193,12 +193,12 @@ class Unit(NamedTuple):
     kinds: frozenset[tuple[str, int]]
     size: Fraction
 
-    def convertible(self, other: Unit) -> bool:
-        """Whether the two measure the same."""
-        return self.kinds == other.kinds
+
+def _one(kind: str) -> Unit:
+    return Unit(frozenset({(kind, 1)}), Fraction(1))
 
 
-COUNTED = Unit(frozenset({("what is counted", 1)}), Fraction(1))
+COUNTED = _one("what is counted")
 """Words behind a number that are no unit: `12\\text{ marbles}`."""
 NEUTRAL = re.compile(r"\bunits?\b", re.IGNORECASE)
 IN_FORMULA = re.compile(rf"(?:(?<![a-zA-Z])(?:[a-z]|{GREEK})(?![a-zA-Z])|[\W\d_])+")
@@ -248,7 +248,7 @@ def split(text: str) -> Measured:
     if currency is not None:
         kind = SIGNS[currency[2]] if currency[2] else CODES[currency[3]]
         rest = _end(currency[1] + text[currency.end() :])
-        own = Unit(frozenset({(kind, 1)}), Fraction(1))
+        own = _one(kind)
         return Measured(rest.text, tuple(_product(own, unit) for unit in rest.units) or (own,))
     return _end(text)
 
@@ -260,9 +260,7 @@ def _end(text: str) -> Measured:
         return Measured(text[: degree.start()], (_unit(name),))
     sign = SUFFIX.search(text)
     if sign is not None:
-        return Measured(
-            text[: sign.start()], (Unit(frozenset({(SIGNS[sign[1] or sign[2]], 1)}), Fraction(1)),)
-        )
+        return Measured(text[: sign.start()], (_one(SIGNS[sign[1] or sign[2]]),))
     return _in_text(text) or _in_words(text) or Measured(text)
 
 
@@ -287,8 +285,7 @@ def _in_text(text: str) -> Measured | None:
     if IN_FORMULA.fullmatch(words) or (is_sign and PRODUCT.match(words)):
         return None
     if is_sign:
-        own = frozenset({(f"?{words.casefold().removesuffix('s')}", 1)})
-        return Measured(match["before"], (Unit(own, Fraction(1)),))
+        return Measured(match["before"], (_one(f"?{words.casefold().removesuffix('s')}"),))
     return Measured(match["before"], () if NEUTRAL.search(words) else (COUNTED,))
 
 
@@ -344,7 +341,7 @@ def named(words: str, *, as_text: bool = False) -> tuple[Unit, ...]:
             if not word and not quotient:
                 return ()
             known = known or bool(word)
-            own = Unit(frozenset({(f"?{name.removesuffix('s')}", 1)}), Fraction(1))
+            own = _one(f"?{name.removesuffix('s')}")
             units.append(tuple(_power(unit, levels[-1] * over * power) for unit in word or (own,)))
         over = 1 if match["sign"] in (None, "(", ")") else -1
     return tuple(reduce(_product, factors) for factors in product(*units)) if known else ()
