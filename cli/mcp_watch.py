@@ -47,7 +47,7 @@ def mcp(app: App, given: Given) -> None:
     with needed("mcp", "MCP needs the package mcp", "mcp", "mcp_types", "anyio", "uvicorn"):
         from tfgrpo.serving import library_server as mcp_server
         from tfgrpo.serving.library_server import LibraryServer
-    from tfgrpo.domains.live_library import live
+    from tfgrpo.domains.prompt_library import live
     from tfgrpo.serving.mcp_lookups import Lookups
 
     token = os.environ.get(mcp_server.TOKEN) or None
@@ -94,7 +94,7 @@ def watch(app: App, given: Given) -> None:
       tfgrpo watch --export AGENTS.md --revision prod
       tfgrpo watch --export .claude/skills/sums/SKILL.md --once
     """
-    from tfgrpo.domains.live_library import live
+    from tfgrpo.domains.prompt_library import live
     from tfgrpo.serving.kept_file import KeptFile, keep
 
     library = live(given.revision, store=app.path)
