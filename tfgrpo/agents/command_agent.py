@@ -62,7 +62,10 @@ class CommandAgent:
         """Makes one attempt. Raises CallFailed with the last words of a command that fails."""
         desk, settings = place.desk, self._settings
         task_text = json.dumps(problem_json(place)).encode()
-        environment = desk.environment() | _environment(desk.context)
+        environment = desk.environment()
+        environment["TFGRPO_MODEL"] = desk.context.calls.endpoint.model
+        environment["TFGRPO_SAMPLE"] = str(desk.context.sample)
+        environment["TFGRPO_SEED"] = str(desk.context.seed)
         if len(task_text) <= LONGEST:
             environment["TFGRPO_PROBLEM"] = task_text.decode()
         secret = desk.context.calls.endpoint.api_key or ""
@@ -135,14 +138,6 @@ def command_identity(command: Sequence[str], root: Path) -> str:
     }
     parts = [Path(part).name if part in files else part for part in command]
     return digest(["tfgrpo.command", parts, sorted(files.values())]).hex()[:16]
-
-
-def _environment(context: Context) -> dict[str, str]:
-    return {
-        "TFGRPO_MODEL": context.calls.endpoint.model,
-        "TFGRPO_SAMPLE": str(context.sample),
-        "TFGRPO_SEED": str(context.seed),
-    }
 
 
 def _read(path: Path, most: int) -> str:

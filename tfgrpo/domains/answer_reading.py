@@ -62,8 +62,8 @@ def find_answer(response: str) -> GivenAnswer | NoAnswer:
     response = spoken(response).strip()
     if not response:
         return NoAnswer("no answer: the response is empty, but for what was thought")
-    end = ending(response)
-    lines = [line.strip() for line in _unfenced(response).split("\n") if line.strip()]
+    end, unfenced = ending(response), FENCE.sub(lambda match: match[1], response)
+    lines = [line.strip() for line in unfenced.split("\n") if line.strip()]
     if not lines:
         return NoAnswer("no answer: the response is empty")
     if end.retracted:
@@ -144,11 +144,6 @@ def show(text: str) -> str:
     """Returns a text in quotes, on one line, shortened for a reason."""
     line = " ".join(text.split())
     return repr(line if len(line) <= SHOWN else line[: SHOWN - 1] + "…")
-
-
-def _unfenced(text: str) -> str:
-    """Returns a text without the marks of code around its blocks."""
-    return FENCE.sub(lambda match: match[1], text)
 
 
 # JSON in a response:

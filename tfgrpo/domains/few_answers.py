@@ -42,13 +42,10 @@ class Chances:
         """Returns the chances at a sampling temperature; endpoints tell those at 1. At 0 the most
         likely answer is certain; several that are equally likely share it."""
         most = max(self.by_answer.values())
-        if temperature == 0:
-            weights = {answer: float(chance == most) for answer, chance in self.by_answer.items()}
-        else:
-            weights = {
-                answer: (chance / most) ** (1 / temperature)
-                for answer, chance in self.by_answer.items()
-            }
+        weights = {
+            answer: (chance / most) ** (1 / temperature) if temperature else float(chance == most)
+            for answer, chance in self.by_answer.items()
+        }
         whole = math.fsum(weights.values())
         shares = {answer: weight / whole for answer, weight in weights.items()}
         return Chances(shares, self.outside)

@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from functools import partial
 from multiprocessing import context, spawn, util
 from typing import Any, Self, TypeVar
 
 from tfgrpo.data.problems import Problem, without
 from tfgrpo.data.readers import DatasetError
 from tfgrpo.domains.base import Check, Domain, Verdict, Verify, describe_error
+from tfgrpo.model.caller_functions import is_of_tfgrpo
 from tfgrpo.store import child_processes
 
 _starting = threading.local()
@@ -155,7 +155,7 @@ class Verifier:
         again. Raises Killed when it took too long, when its process died, and for whatever it
         raised. A function of ours runs without the keys of the environment.
         """
-        pool = self._pool(keys=not _is_ours(function))
+        pool = self._pool(keys=not is_of_tfgrpo(function))
         for _ in range(TRIES):
             future = pool.schedule(_guarded, args=(function, *arguments), timeout=self.seconds)
             outcome: asyncio.Future[T] = asyncio.wrap_future(future)
@@ -182,13 +182,6 @@ class Verifier:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _is_ours(function: Callable[..., Any]) -> bool:
-    while isinstance(function, partial):
-        function = function.func
-    home = getattr(function, "__module__", None) or type(function).__module__
-    return home.partition(".")[0] == "tfgrpo"
 
 
 async def _wait(outcome: asyncio.Future[T]) -> bool:

@@ -229,7 +229,8 @@ async def equipped(
         return
     async with toolbox.opened(settings.tools, folder, functions) as box:
         limits = AttemptLimits(turns=settings.turns, seconds=settings.task_timeout)
-        agent = Agent(box, record, limits=limits, protocol=_protocol(settings))
+        is_local = settings.models.model.startswith(LOCAL)  # small models follow plain text better
+        agent = Agent(box, record, limits=limits, protocol="text" if is_local else "auto")
         yield bounded(agent.of(domain), settings.concurrency), agent
 
 
@@ -257,11 +258,6 @@ def sandbox_warnings(settings: Settings) -> list[str]:
     if wall.level == "bubblewrap":
         return []
     return [f"Python runs in {wall}, not in bubblewrap; --sandbox require refuses that"]
-
-
-def _protocol(settings: Settings) -> Protocol:
-    """How tools are called: small models follow plain text better."""
-    return "text" if settings.models.model.startswith(LOCAL) else "auto"
 
 
 def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:

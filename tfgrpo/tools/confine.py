@@ -168,7 +168,8 @@ class Plan(NamedTuple):
 
 
 class ConfinementGaps(NamedTuple):
-    """What could not be done: `missing` is a hole in the wall, `lacks` leaves it standing."""
+    """What could not be done: `missing` is a hole in the wall, `lacks` leaves it standing; and
+    whether RLIMIT_NPROC bounds threads."""
 
     missing: list[str]
     lacks: list[str]

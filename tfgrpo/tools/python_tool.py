@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tfgrpo.store.canonical import digest
+from tfgrpo.tools.confine import NO_BOUND
 from tfgrpo.tools.sandbox import (
     ENVIRONMENT,
     PythonLimits,
@@ -171,7 +172,7 @@ class Python(Tool):
         except SandboxError:
             await self._end()
             raise
-        self._counted = not confinement.bounded
+        self._counted = NO_BOUND in confinement.lacks
         self._group = open_group()
         held = self._group is not None and self._group.take(process.pid)
         self._counts_threads = not (held or confinement.threads)

@@ -24,7 +24,7 @@ from threading import Timer
 from typing import IO, Literal, TypeAlias
 
 from tfgrpo.store import atomic_write, child_processes
-from tfgrpo.tools.confine import DEVICES, python_files
+from tfgrpo.tools.confine import DEVICES, ConfinementGaps, python_files
 from tfgrpo.tools.session_bounds import make_scratch, open_group, remove_scratch
 from tfgrpo.tools.tool import ToolError
 
@@ -62,21 +62,6 @@ class PythonLimits:
 
 class SandboxError(ToolError):
     """Code cannot be run as safely as was asked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Confinement:
-    """What a sandbox says of itself as it starts: `missing` is a hole, `lacks` is not."""
-
-    missing: tuple[str, ...]
-    lacks: tuple[str, ...]
-    threads: bool = False
-    """Whether RLIMIT_NPROC bounds its threads."""
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the scratch folder is a file system that cannot outgrow its limits."""
-        return not any(line.startswith("a bounded file system") for line in self.lacks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +114,20 @@ def open_proc() -> Iterator[tuple[int, ...]]:
         os.close(handle)
 
 
-def read_confinement(line: bytes) -> Confinement:
+def read_confinement(line: bytes) -> ConfinementGaps:
     """Reads the first line of an interpreter. Raises ValueError when it is none."""
     try:
         first = json.loads(line)
-        missing, lacks = tuple(first["missing"]), tuple(first["lacks"])
+        missing, lacks = list(first["missing"]), list(first["lacks"])
         threads = bool(first.get("threads"))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise ValueError("not the first line of an interpreter") from None
     if not all(isinstance(word, str) for word in (*missing, *lacks)):
         raise ValueError("not the first line of an interpreter")
-    return Confinement(missing, lacks, threads)
+    return ConfinementGaps(missing, lacks, threads)
 
 
-def refuse_holes(confinement: Confinement, sandbox: Sandbox) -> None:
+def refuse_holes(confinement: ConfinementGaps, sandbox: Sandbox) -> None:
     """Raises SandboxError for a wall with a hole in it, unless that was asked for."""
     if confinement.missing and sandbox != "off":
         raise SandboxError(
@@ -155,8 +140,8 @@ def strength(sandbox: Sandbox) -> Strength:
     """Starts an interpreter that runs nothing, and returns what held it. Raises SandboxError as
     `command` does, and where code would be refused."""
     if os.name != "posix":
-        refuse_holes(nothing := Confinement(("anything",), ()), sandbox)
-        return Strength("none", nothing.missing)
+        refuse_holes(ConfinementGaps(["anything"], [], False), sandbox)
+        return Strength("none", ("anything",))
     scratch = make_scratch()
     try:
         with open_proc() as inherited:
@@ -165,18 +150,18 @@ def strength(sandbox: Sandbox) -> Strength:
             with _running(start, inherited) as output:
                 confinement = read_confinement(output.readline(1 << 16))
     except (OSError, ValueError):
-        confinement = Confinement(("a start",), ())
+        confinement = ConfinementGaps(["a start"], [], False)
     finally:
         remove_scratch(scratch)
     refuse_holes(confinement, sandbox)
     wrapped = _wrapper(sandbox) is not None
     if confinement.missing and not wrapped:
-        return Strength("none", confinement.missing)
+        return Strength("none", tuple(confinement.missing))
     lacks = (*(f"a hold on {what}" for what in confinement.missing), *confinement.lacks)
     return Strength("bubblewrap" if wrapped else "kernel walls", lacks, _thread_words(confinement))
 
 
-def _thread_words(confinement: Confinement) -> str:
+def _thread_words(confinement: ConfinementGaps) -> str:
     group = open_group()
     if group is not None:
         group.close()

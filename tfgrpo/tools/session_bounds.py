@@ -112,16 +112,11 @@ def _process_tree(process: int) -> Iterator[int]:
     """Yields a process and all that it started, as far as they can be seen."""
     waiting = [process]
     while waiting:
-        waiting += _children(member := waiting.pop())
+        member = waiting.pop()
+        with suppress(OSError):
+            listed = Path(f"/proc/{member}/task/{member}/children").read_text(encoding="ascii")
+            waiting += map(int, listed.split())
         yield member
-
-
-def _children(process: int) -> list[int]:
-    try:
-        listed = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
-    except OSError:
-        return []
-    return [int(word) for word in listed.split()]
 
 
 def remove_scratch(folder: Path) -> None:

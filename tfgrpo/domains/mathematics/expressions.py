@@ -395,14 +395,11 @@ def _same_constants(gold: Any, answer: Any, texts: tuple[str, str], rules: Rules
     for exact, decimal, text in ((one, answer, texts[1]), (other, gold, texts[0])):
         if decimal.is_Rational and exact.is_real:
             digits = significant(text.strip("$ "))
-            if rounds_to(_fraction(exact), Fraction(str(decimal)), digits, rules):
+            ratio = Rational(exact)
+            value = Fraction(int(ratio.p), int(ratio.q))
+            if rounds_to(value, Fraction(str(decimal)), digits, rules):
                 return True
     return False
-
-
-def _fraction(number: Any) -> Fraction:
-    exact = Rational(number)
-    return Fraction(int(exact.p), int(exact.q))
 
 
 def _is_constant(expression: Any) -> bool:

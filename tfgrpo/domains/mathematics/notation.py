@@ -192,12 +192,8 @@ def _ascii(text: str) -> str:
     text = re.sub(r"(\d+)⁄(\d+)", r"\\frac{\1}{\2}", DASH.sub("-", text))
     text = ROOT.sub(lambda match: f"\\sqrt{{{match[1] or match[2]}}}" if match[0][1:] else "", text)
     return "".join(
-        unicodedata.normalize("NFKC", c) if c.isdecimal() or _wide(c) else c for c in text
+        unicodedata.normalize("NFKC", c) if c.isdecimal() or "！" <= c <= "～" else c for c in text
     )
-
-
-def _wide(character: str) -> bool:
-    return "！" <= character <= "～"
 
 
 def _vulgar(match: re.Match[str]) -> str:

@@ -350,7 +350,8 @@ def _name(text: str, match: re.Match[str], letters: bool) -> tuple[str, int]:
     if not indices and not marks:
         plain = len(name) == 1 and name.isascii()
         if name == "pi" and not match["face"]:
-            return _before_bracket("\\pi ", text, end), end
+            # as a factor of a bracket behind it: `\pi(2)` is no function
+            return "\\pi \\cdot " if BRACKET.match(text, end) else "\\pi ", end
         if plain and not (letters and name in "dI") and name not in "iI":
             return name if match["letter"] else f"{{{name}}}", end
     marked = "".join(marks).replace("prime", "'").replace("ast", "*").replace("circ", "°")
@@ -373,11 +374,6 @@ def _bare(text: str) -> str:
     """Returns a part of a name without how it is set."""
     text = re.sub(rf"{FACE}(?![a-zA-Z])", "", text)
     return re.sub(r"[{}\\\s]+", " ", text).strip()
-
-
-def _before_bracket(sign: str, text: str, at: int) -> str:
-    r"""Returns a constant as a factor of a bracket behind it: `\pi(2)` is no function."""
-    return f"{sign}\\cdot " if BRACKET.match(text, at) else sign
 
 
 def indices_of(name: str) -> str:

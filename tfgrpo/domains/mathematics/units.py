@@ -13,104 +13,71 @@ from collections import Counter
 from fractions import Fraction
 from functools import cache, reduce
 from itertools import product
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from tfgrpo.domains.mathematics.notation import GREEK
 
-TABLE: dict[str, dict[str, str]] = {
+TABLE = {
     "length": {
-        "micron": "1e-6",
-        "in inch inche": "0.0254",
-        "ft foot feet": "0.3048",
-        "yd yard": "0.9144",
-        "mi mile": "1609.344",
-        "AU": "149597870700",
-        "ly light-year": "9460730472580800",
+        "micron": "1e-6", "in inch inche": "0.0254", "ft foot feet": "0.3048", "yd yard": "0.9144",
+        "mi mile": "1609.344", "AU": "149597870700", "ly light-year": "9460730472580800",
     },
     "mass": {
-        "tonne": "1000",
-        "lb pound-mass": "0.45359237",
-        "oz ounce": "0.028349523125",
+        "tonne": "1000", "lb pound-mass": "0.45359237", "oz ounce": "0.028349523125",
         "u dalton amu": "1.66053906660e-27",
     },
     "time": {
-        "minute min minuten minuto": "60",
-        "h hour hr stunde stunden heure hora": "3600",
-        "day tag tage jour dia": "86400",
-        "week woche wochen semaine semana": "604800",
+        "minute min minuten minuto": "60", "h hour hr stunde stunden heure hora": "3600",
+        "day tag tage jour dia": "86400", "week woche wochen semaine semana": "604800",
     },
+    "length^3": {"l": "1/1000", "ml": "1/1000000", "gallon": "0.003785411784"},
+    "length time^-1": {"mph": "0.44704", "kmh kph kmph": "5/18"},
     "years": {"month monat monate mois mes meses": "1/12", "year yr jahr jahre ans ano": "1"},
     "dollars": {"cent": "1/100", "dollar buck usd": "1"},
-    "pounds": {"pence penny": "1/100", "gbp": "1"},
-    "euros": {"euro eur": "1"},
-    "yen": {"yen jpy": "1"},
-    "yuan": {"yuan cny rmb": "1"},
-    "rupees": {"rupee inr": "1"},
-    "won": {"won krw": "1"},
-    "roubles": {"rouble ruble rub": "1"},
-    "francs": {"franc chf": "1"},
-    "degrees": {"degree deg grad degre grado": "1"},
-    "radians": {"radian rad": "1"},
-    "turns": {"rev revolution turn": "1"},
-    "parts": {"ppm": "1e-6", "ppb": "1e-9"},
-    "level": {"dB decibel": "1"},
-    "celsius": {"celsius": "1"},
-    "fahrenheit": {"fahrenheit": "1"},
-}
-VOLUMES = {"l": "1/1000", "ml": "1/1000000", "gallon": "0.003785411784"}
-Kinds: TypeAlias = dict[str, int]
-SI: dict[str, tuple[Kinds, str]] = {
-    "m meter metre metro": ({"length": 1}, "1"),
-    "g gram gramm gramme gramo": ({"mass": 1}, "1/1000"),
-    "s second sec sekunde sekunden seconde segundo": ({"time": 1}, "1"),
-    "A ampere amp": ({"current": 1}, "1"),
-    "K kelvin": ({"kelvin": 1}, "1"),
-    "mol mole": ({"amount": 1}, "1"),
-    "cd candela": ({"light": 1}, "1"),
-    "L liter litre litro": ({"length": 3}, "1/1000"),
-    "N newton": ({"mass": 1, "length": 1, "time": -2}, "1"),
-    "J joule": ({"mass": 1, "length": 2, "time": -2}, "1"),
-    "W watt": ({"mass": 1, "length": 2, "time": -3}, "1"),
-    "Pa pascal": ({"mass": 1, "length": -1, "time": -2}, "1"),
-    "bar": ({"mass": 1, "length": -1, "time": -2}, "100000"),
-    "atm": ({"mass": 1, "length": -1, "time": -2}, "101325"),
-    "mmHg torr": ({"mass": 1, "length": -1, "time": -2}, "133.322387415"),
-    "psi": ({"mass": 1, "length": -1, "time": -2}, "6894.757293168"),
-    "cal calorie": ({"mass": 1, "length": 2, "time": -2}, "4.184"),
-    "Wh": ({"mass": 1, "length": 2, "time": -2}, "3600"),
-    "BTU": ({"mass": 1, "length": 2, "time": -2}, "1055.05585262"),
-    "hp horsepower": ({"mass": 1, "length": 2, "time": -3}, "745.69987158227"),
-    "Ah": ({"current": 1, "time": 1}, "3600"),
-    "ha hectare": ({"length": 2}, "10000"),
-    "acre": ({"length": 2}, "4046.8564224"),
-    "rpm": ({"turns": 1, "time": -1}, "1/60"),
-    "bit": ({"information": 1}, "1"),
-    "B byte": ({"information": 1}, "8"),
-    "Hz hertz": ({"time": -1}, "1"),
-    "Bq becquerel": ({"time": -1}, "1"),
-    "C coulomb": ({"current": 1, "time": 1}, "1"),
-    "V volt": ({"mass": 1, "length": 2, "time": -3, "current": -1}, "1"),
-    "ohm": ({"mass": 1, "length": 2, "time": -3, "current": -2}, "1"),
-    "S siemens": ({"mass": -1, "length": -2, "time": 3, "current": 2}, "1"),
-    "F farad": ({"mass": -1, "length": -2, "time": 4, "current": 2}, "1"),
-    "H henry": ({"mass": 1, "length": 2, "time": -2, "current": -2}, "1"),
-    "T tesla": ({"mass": 1, "time": -2, "current": -1}, "1"),
-    "Wb weber": ({"mass": 1, "length": 2, "time": -2, "current": -1}, "1"),
-    "lm lumen": ({"light": 1}, "1"),
-    "lx lux": ({"light": 1, "length": -2}, "1"),
-    "Gy gray": ({"length": 2, "time": -2}, "1"),
-    "Sv sievert": ({"length": 2, "time": -2}, "1"),
-    "kat katal": ({"amount": 1, "time": -1}, "1"),
-    "eV electronvolt": ({"mass": 1, "length": 2, "time": -2}, "1.602176634e-19"),
-    "M molar": ({"amount": 1, "length": -3}, "1000"),
-}
+    "pounds": {"pence penny": "1/100", "gbp": "1"}, "euros": {"euro eur": "1"},
+    "yen": {"yen jpy": "1"}, "yuan": {"yuan cny rmb": "1"}, "rupees": {"rupee inr": "1"},
+    "won": {"won krw": "1"}, "roubles": {"rouble ruble rub": "1"}, "francs": {"franc chf": "1"},
+    "degrees": {"degree deg grad degre grado": "1"}, "radians": {"radian rad": "1"},
+    "turns": {"rev revolution turn": "1"}, "parts": {"ppm": "1e-6", "ppb": "1e-9"},
+    "level": {"dB decibel": "1"}, "celsius": {"celsius": "1"}, "fahrenheit": {"fahrenheit": "1"},
+}  # fmt: skip
+"""What is measured, as kinds with their powers → words → the size of one."""
+SI = {
+    "length": {"m meter metre metro": "1"},
+    "mass": {"g gram gramm gramme gramo": "1/1000"},
+    "time": {"s second sec sekunde sekunden seconde segundo": "1"},
+    "current": {"A ampere amp": "1"}, "kelvin": {"K kelvin": "1"}, "amount": {"mol mole": "1"},
+    "light": {"cd candela": "1", "lm lumen": "1"}, "length^3": {"L liter litre litro": "1/1000"},
+    "length^2": {"ha hectare": "10000", "acre": "4046.8564224"},
+    "mass length time^-2": {"N newton": "1"},
+    "mass length^2 time^-2": {
+        "J joule": "1", "cal calorie": "4.184", "Wh": "3600", "BTU": "1055.05585262",
+        "eV electronvolt": "1.602176634e-19",
+    },
+    "mass length^2 time^-3": {"W watt": "1", "hp horsepower": "745.69987158227"},
+    "mass length^-1 time^-2": {
+        "Pa pascal": "1", "bar": "100000", "atm": "101325", "mmHg torr": "133.322387415",
+        "psi": "6894.757293168",
+    },
+    "current time": {"Ah": "3600", "C coulomb": "1"}, "turns time^-1": {"rpm": "1/60"},
+    "information": {"bit": "1", "B byte": "8"},
+    "time^-1": {"Hz hertz": "1", "Bq becquerel": "1"},
+    "mass length^2 time^-3 current^-1": {"V volt": "1"},
+    "mass length^2 time^-3 current^-2": {"ohm": "1"},
+    "mass^-1 length^-2 time^3 current^2": {"S siemens": "1"},
+    "mass^-1 length^-2 time^4 current^2": {"F farad": "1"},
+    "mass length^2 time^-2 current^-2": {"H henry": "1"},
+    "mass time^-2 current^-1": {"T tesla": "1"},
+    "mass length^2 time^-2 current^-1": {"Wb weber": "1"}, "light length^-2": {"lx lux": "1"},
+    "length^2 time^-2": {"Gy gray": "1", "Sv sievert": "1"}, "amount time^-1": {"kat katal": "1"},
+    "amount length^-3": {"M molar": "1000"},
+}  # fmt: skip
 """Units with prefixes: a symbol, whose case counts, and its words."""
 PREFIXES = {
     "p pico": "1e-12", "n nano": "1e-9", "u micro": "1e-6", "m milli mili": "1e-3",
     "c centi zenti": "1e-2", "d deci": "1e-1", "k kilo": "1e3", "M mega": "1e6", "G giga": "1e9",
     "T tera": "1e12",
 }  # fmt: skip
-SPEEDS = {"mph": "0.44704", "kmh kph kmph": "5/18"}
 FORMULA_WORD = re.compile(
     r"mod|a?sinh?|a?cosh?|a?tanh?|cot|sec|csc|log|exp|sqrt|gcd|lcm|max|min|det|pct|percent"
     r"|percentage|alpha|beta|gamma|delta|theta|lambda|sigma|omega|phi|inf|infinity"
@@ -215,20 +182,15 @@ class Measured(NamedTuple):
 
 @cache
 def _known() -> dict[str, Unit]:
-    rows: list[tuple[Kinds, str, str]] = [
-        ({kind: 1}, words, size) for kind, table in TABLE.items() for words, size in table.items()
-    ]
-    rows += [({"length": 3}, words, size) for words, size in VOLUMES.items()]
-    rows += [({"length": 1, "time": -1}, words, size) for words, size in SPEEDS.items()]
-    rows += [(kinds, words, size) for words, (kinds, size) in SI.items()]
-    known = {
-        word: Unit(frozenset(kinds.items()), Fraction(size))
-        for kinds, words, size in rows
-        for word in words.split()
-    }
+    known: dict[str, Unit] = {}
+    for kinds, sizes in (*TABLE.items(), *SI.items()):
+        powers = (kind.partition("^") for kind in kinds.split())
+        measured = frozenset((kind, int(power or 1)) for kind, _, power in powers)
+        for words, size in sizes.items():
+            known |= dict.fromkeys(words.split(), Unit(measured, Fraction(size)))
     for prefix, factor in PREFIXES.items():
         short, *longs = prefix.split()
-        for words in SI:
+        for words in (words for sizes in SI.values() for words in sizes):
             symbol, *names = words.split()
             unit = known[symbol]
             larger = unit._replace(size=unit.size * Fraction(factor))
