@@ -105,7 +105,6 @@ async def _until_over(desk: Desk, running: Any) -> Attempt:
 
 
 def _trajectory(desk: Desk, attempt: Attempt, files: Json) -> Trajectory:
-    """Returns an attempt as it goes on record."""
     response, passed = attempt.response, desk.passed
     own = request_messages({"messages": list(attempt.messages)})
     messages = own or transcript(passed, response)

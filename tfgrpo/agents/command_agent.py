@@ -152,7 +152,6 @@ def _read(path: Path, most: int) -> str:
 
 
 def _read_output(text: str, context: Context) -> Attempt:
-    """Returns the attempt that a command's output tells of."""
     text = text.strip()
     last = text.rpartition("\n")[2].strip()
     try:

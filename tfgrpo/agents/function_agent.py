@@ -65,19 +65,15 @@ class AgentContext:
     max_tokens: int
     deadline: float
     workspace: Path | None
+    library: str
+    """What of the library this attempt is shown, a line for each experience; empty for none."""
     _context: Context
-    _shown: str
     _sync: bool
 
     @property
-    def library(self) -> str:
-        """What of the library this attempt is shown, a line for each experience; empty for none."""
-        return self._shown
-
-    @property
     def system(self) -> str:
-        """The same with the words that introduce it, as a system text; empty for none."""
-        return f"{INTRODUCTION}\n{self._shown}" if self._shown else ""
+        """The library with the words that introduce it, as a system text; empty for none."""
+        return f"{INTRODUCTION}\n{self.library}" if self.library else ""
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -155,8 +151,8 @@ class Place:
             max_tokens=context.sampling.max_tokens,
             deadline=time.time() + self.seconds,
             workspace=self.workspace,
+            library=desk.shown,
             _context=context,
-            _shown=desk.shown,
             _sync=sync,
         )
 

@@ -247,7 +247,6 @@ def _placed(desk: Desk, path: str, body: bytes) -> dict[str, Any]:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yields every text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

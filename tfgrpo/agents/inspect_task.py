@@ -130,7 +130,6 @@ def attempt(task: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> list[Any]:
-    """Returns the values that a score is made of."""
     if isinstance(value, Mapping):
         return list(value.values())
     return list(value) if isinstance(value, list | tuple) else [value]

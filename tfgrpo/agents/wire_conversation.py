@@ -122,7 +122,6 @@ def _without_system(messages: Sequence[Json]) -> list[Json]:
 
 
 def _turn(turn: Json) -> Iterator[Json]:
-    """Yields a turn of a request as chat messages."""
     match turn.get("type"):
         case "function_call" | "custom_tool_call":
             given = turn.get("arguments", turn.get("input"))

@@ -117,7 +117,6 @@ class PromptLibrary(Library):
 
 
 def _as_problem(problem: object) -> Problem:
-    """Returns what is to be rendered as a problem. Raises DatasetError."""
     from tfgrpo.data.problems import Problem, of_rows
     from tfgrpo.data.readers import DatasetError, Row
 

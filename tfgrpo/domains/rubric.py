@@ -210,7 +210,6 @@ def rubric_permissions(path: Path) -> Permissions:
 
 
 def _predicates(rubric: Rubric) -> frozenset[str]:
-    """Returns the functions that a rubric calls, or lets problems call."""
     own = (criterion.python for criterion in rubric.criteria)
     return frozenset((*rubric.predicates, *(place for place in own if place is not None)))
 

@@ -261,7 +261,6 @@ def sandbox_warnings(settings: Settings) -> list[str]:
 
 
 def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
-    """An answer as a chat message."""
     content = protocol.until_call(answer.content) if more and not by_api else answer.content
     message: dict[str, object] = {"role": "assistant", "content": content}
     if by_api and more:
@@ -272,6 +271,5 @@ def _assistant_message(answer: Answer, *, by_api: bool, more: bool) -> Json:
 
 
 def _api_message(message: Json) -> Json:
-    """A message of the trajectory as the API takes it."""
     ours = ("name", "arguments", "failed", "cached", "seconds", "uncertainty")
     return {key: value for key, value in message.items() if key not in ours}

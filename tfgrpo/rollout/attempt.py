@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 from typing import Any
@@ -89,14 +90,12 @@ class Group:
     @property
     def winners(self) -> tuple[Rollout, ...]:
         """The attempts above the pivot."""
-        pivot = self._pivot
-        return tuple(r for r in self._scored if r.own_reward is not None and r.own_reward > pivot)
+        return self._beside_pivot(operator.gt)
 
     @property
     def losers(self) -> tuple[Rollout, ...]:
         """The attempts below the pivot."""
-        pivot = self._pivot
-        return tuple(r for r in self._scored if r.own_reward is not None and r.own_reward < pivot)
+        return self._beside_pivot(operator.lt)
 
     @property
     def mixed(self) -> bool:
@@ -107,13 +106,10 @@ class Group:
     def _own_rewards(self) -> list[float]:
         return [r.own_reward for r in self.rollouts if r.own_reward is not None]
 
-    @property
-    def _scored(self) -> tuple[Rollout, ...]:
-        return self.rollouts if self.mixed else ()
-
-    @property
-    def _pivot(self) -> float:
-        return pivot(self._own_rewards)
+    def _beside_pivot(self, apart: Callable[[float, float], bool]) -> tuple[Rollout, ...]:
+        middle = pivot(self._own_rewards)
+        own = [(r, r.own_reward) for r in self.rollouts] if self.mixed else []
+        return tuple(r for r, reward in own if reward is not None and apart(reward, middle))
 
 
 def own_reward(reward: float | None, details: Mapping[str, Any]) -> float | None:
@@ -282,7 +278,6 @@ def as_recorded(value: list[Any]) -> list[Any]:
 
 
 def _message_text(message: Json) -> str:
-    """A chat message as text, tool calls included."""
     text = str(message.get("content") or "")
     for call in message.get("tool_calls") or ():
         text += "\n" + json.dumps(call.get("function", call), ensure_ascii=False)

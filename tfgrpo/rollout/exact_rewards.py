@@ -133,7 +133,6 @@ def _answers(domain: Domain, of: Context) -> Sequence[str]:
 
 
 def _drawn(context: Context, chances: Chances, calls: tuple[str, ...]) -> Trajectory:
-    """The trajectory of an answer that is drawn by its chances."""
     seed = (context.sampling.seed, *context.call_path, context.sample)
     answer = chances.drawn(*seed)
     message = {"role": "assistant", "content": answer}  # the call's own answer is a code

@@ -41,11 +41,8 @@ class ToolRecord:
         shared: bool = False,
     ) -> None:
         """`shared`: a result that another process has journalled first is the call's."""
-        self._journal, self._shared = journal, shared
-        self._runs = runs
-        self._lookup = Lookup(runs)
-        self._scope = scope
-        self._run = run
+        self._journal, self._runs, self._lookup = journal, runs, Lookup(runs)
+        self._scope, self._run, self._shared = scope, run, shared
         self._under_way: dict[bytes, asyncio.Future[None]] = {}
 
     async def call(

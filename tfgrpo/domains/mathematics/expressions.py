@@ -145,7 +145,6 @@ def _each_root(expression: Any) -> Any:
 
 
 def _verified(gold: Any, answer: Any) -> bool:
-    """Whether math-verify calls two expressions equal."""
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that it has no time-out
     return bool(verify(gold, answer, allow_set_relation_comp=True, timeout_seconds=None))
 

@@ -175,7 +175,6 @@ def _others(text: str) -> str:
 
 
 def _joined(match: re.Match[str]) -> str:
-    """Returns the equations of a system as a list."""
     rows = match[2].replace("&", "").split(r"\\")
     return ", ".join(row.strip(" \n,") for row in rows)
 
