@@ -23,9 +23,6 @@ from tfgrpo.cli.start_context import App  # noqa: E402
 from tfgrpo.store.errors import NO_ROOM, TfgrpoError, advice  # noqa: E402
 from tfgrpo.store.exit_codes import FAILED, INTERRUPTED, UNREAD  # noqa: E402
 
-if COLLECTS:
-    gc.enable()
-
 SECTIONS = {
     "Learn": {
         "init": ("init_store", "create a store here"),
@@ -301,3 +298,6 @@ def complain(message: str, hint: str | None) -> None:
 with suppress(ValueError):
     if RAISES:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+if COLLECTS:
+    gc.freeze()  # or the next object that is made would have all of it searched
+    gc.enable()

@@ -1,11 +1,11 @@
 """Values from a file that may be damaged, checked column by column before anything relies on them,
-so that damage is an error with a hint. `fsck` finds what is wrong but well formed: a `Defect`."""
+so that damage is an error with a hint. What `fsck` finds wrong is well formed (`defects.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tfgrpo.store.errors import StoreError
 
@@ -20,7 +20,6 @@ _fitting: dict[tuple[str, tuple[type, ...]], list[int]] = {}
 """The types of columns that were found to fit a shape, and which of those are times."""
 R = TypeVar("R")
 LATEST = 253_402_300_800_000_000
-COUNTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def damage_error(what: str) -> StoreError:
@@ -82,45 +81,3 @@ def parse_json(text: str | None, what: str, kind: type = dict) -> Any:
     if not isinstance(value, kind):
         raise damage_error(f"{what} is JSON of another kind")
     return value
-
-
-class Defect(NamedTuple):
-    """Something wrong: where (a version, event, snapshot or name), and what."""
-
-    where: str
-    what: str
-    derived: bool = False
-
-
-def attempt(name: str, check: Callable[[], Iterator[Defect]]) -> list[Defect]:
-    """The defects that a check finds, and one more where damage ended it."""
-    defects: list[Defect] = []
-    try:
-        for defect in check():
-            defects.append(defect)
-    except StoreError as error:
-        defects.append(Defect(name, f"cannot be read to the end: {error}"))
-    return defects
-
-
-def call_defects(rows: Iterable[tuple[Any, ...]]) -> Iterator[Defect]:
-    """The defects of calls: rows of id, answer, attempts, seconds and the counts. An answer
-    repeats its seconds and its tokens; to those come what tries before it have cost."""
-    import json
-
-    for id, answer, attempts, seconds, *counts in rows:
-        try:
-            fields = json.loads(answer)
-        except ValueError:  # as another check says
-            continue
-        if not isinstance(fields, dict):
-            yield Defect(f"call {id}", "has an answer that is none")
-            continue
-        own = [fields.get(name, count) for name, count in zip(COUNTED, counts, strict=True)]
-        alike = own == counts or (attempts > 1 and all(map(_no_more, own, counts)))
-        if not alike or fields.get("seconds", seconds) != seconds:
-            yield Defect(f"call {id}", "counts something else than its answer does")
-
-
-def _no_more(own: object, count: Any) -> bool:
-    return isinstance(own, int | float) and own <= count

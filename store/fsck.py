@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from tfgrpo.store import redact
 from tfgrpo.store.canonical import VersionContent, seal, version_digest
-from tfgrpo.store.damaged_values import Defect, attempt
+from tfgrpo.store.defects import Defect, attempt
 from tfgrpo.store.history import library_order, replay
 from tfgrpo.store.history.append import event_contents
-from tfgrpo.store.port import ChainLink, EventRow, Port, lane_of, lane_start
-from tfgrpo.store.records import ROOT, Version
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import ROOT, ChainLink, EventRow, Version, lane_of, lane_start
 from tfgrpo.store.store import Store
 
 FAR = 10_000

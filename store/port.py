@@ -2,114 +2,39 @@
 
 What SQLite (`sqlite/`) and PostgreSQL (`postgres/`) do alike is in `sql/`. Another implementation
 passes the contract in `tests/port_contract.py`.
-
-**Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions each
-of which builds on the one before, so a branch's history is a few ranges of consecutive rows. A
-version on anything but the tip of a lane opens a new lane, which remembers the row at which it
-left. Lanes and rows are local to a store and never enter a digest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from tfgrpo.store.records import Op, RefMove, Version
+from tfgrpo.store.records import (
+    BranchTip,
+    ChainLink,
+    Deletion,
+    EventRow,
+    Merge,
+    Op,
+    Redaction,
+    RefMove,
+    Shape,
+    Step,
+    Version,
+)
 
 if TYPE_CHECKING:
     import re
 
-    from tfgrpo.store.damaged_values import Defect
+    from tfgrpo.store.defects import Defect
     from tfgrpo.store.port_records import Records
     from tfgrpo.store.text_occurrences import Occurrence
 
-
-LANE_BITS = 40
-EVENT_SCHEMA = 1
-VERSION_SCHEMA = 1
-Step: TypeAlias = tuple[int, Op, int | None]
-"""What replay needs of an event: its row, its operation, the row that it replaces."""
-Shape: TypeAlias = tuple[str, str | None, int, int]
-"""What a library needs of a live event: experience, text (None: redacted), row, birth.
-
-Both are bare tuples because a checkout reads thousands of them.
-"""
 Level: TypeAlias = Literal["reader", "trainer", "reviewer", "owner"]
-LEVELS: tuple[Level, ...] = get_args(Level)
-
-
-def lane_of(row: int) -> int:
-    """The lane that a row or position belongs to."""
-    return row >> LANE_BITS
-
-
-def lane_start(lane: int) -> int:
-    """The position before the first row of a lane."""
-    return lane << LANE_BITS
-
-
-class EventRow(NamedTuple):
-    """An event as it lies in the store."""
-
-    row: int
-    op: Op
-    experience: str
-    text: str | None
-    reason: str | None
-    evidence: str | None
-    replaces: int | None
-    birth: int | None
-    seal: bytes | None
-    salt: bytes | None
-    schema: int
-
-
-class Deletion(NamedTuple):
-    """A DELETE: of which experience, at which row, and the experience's birth."""
-
-    experience: str
-    row: int
-    birth: int | None
-
-
-class Redaction(NamedTuple):
-    """That an event's text was blanked: by whom, when (microseconds, UTC) and why."""
-
-    author: str
-    time: int
-    reason: str
-
-
-class ChainLink(NamedTuple):
-    """A version with what only its digest asks for: its schema, and its meta as stored."""
-
-    version: Version
-    schema: int
-    meta: str | None
-
-
-class Merge(NamedTuple):
-    """A version with a second parent: the row of its last event, how many it has, and the row of
-    the second parent's last."""
-
-    position: int
-    events: int
-    merged: int
-
-
-class BranchTip(NamedTuple):
-    """Where a name stands, with what an append has to know: the highest version number and move
-    that there are, and whether nothing follows the tip in its lane."""
-
-    name: str
-    tip: Version
-    version: int
-    symbol: str | None
-    last_version: int
-    last_move: int
-    ends_lane: bool
-    is_protected: bool
+"""What a user of a database may do in a library. A reader reads. A trainer appends runs, versions
+and moves of unprotected names. A reviewer also moves protected names, decides and redacts, and has
+no runs. An owner does all of it and says who may do what."""
 
 
 class Port(Protocol):
@@ -354,28 +279,3 @@ class Storage(Protocol):
 
     def is_held(self, name: str) -> bool:
         """Whether some process holds the lock of that name over the whole store."""
-
-
-class Member(NamedTuple):
-    """A user of the database, and what they may do in a library."""
-
-    name: str
-    level: Level
-
-
-class Members(Protocol):
-    """The members of a library.
-
-    A reader reads. A trainer appends runs, versions and moves of unprotected names. A reviewer also
-    moves protected names, decides and redacts, and has no runs. An owner does all of it and says
-    who may do what.
-    """
-
-    def all(self) -> list[Member]:
-        """The members, names ascending."""
-
-    def grant(self, name: str, level: Level) -> None:
-        """Lets a user of the database do what `level` may, and nothing more. Raises StoreError."""
-
-    def revoke(self, name: str) -> None:
-        """Takes away whatever a user may do. Raises StoreError for somebody who is no member."""

@@ -1,7 +1,13 @@
 """The nouns of the store, as named tuples, which are quick to load and make. Times are microseconds
-since 1970 in UTC."""
+since 1970 in UTC.
 
-from __future__ import annotations
+**Rows and lanes.** An event's row number is `lane << 40 | place`. A lane is a run of versions each
+of which builds on the one before, so a branch's history is a few ranges of consecutive rows. A
+version on anything but the tip of a lane opens a new lane, which remembers the row at which it
+left. Lanes and rows are local to a store and never enter a digest.
+
+Annotations are not postponed here: as texts they would all be compiled as this is loaded.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
@@ -113,7 +119,7 @@ class Library:
     def __repr__(self) -> str:
         return f"Library({self.version.name}, {len(self)} experiences)"
 
-    def less(self, ids: Collection[str]) -> Library:
+    def less(self, ids: Collection[str]) -> "Library":
         """The library without these experiences; itself when there are none to drop."""
         if not ids:
             return self
@@ -176,6 +182,85 @@ class Head(NamedTuple):
 
     branch: str | None
     version: Version
+
+
+LANE_BITS = 40
+EVENT_SCHEMA = 1
+VERSION_SCHEMA = 1
+Step: TypeAlias = tuple[int, Op, int | None]
+"""What replay needs of an event: its row, its operation, the row that it replaces."""
+Shape: TypeAlias = tuple[str, str | None, int, int]
+"""What a library needs of a live event: experience, text (None: redacted), row, birth.
+
+Both are bare tuples because a checkout reads thousands of them.
+"""
+Merge: TypeAlias = tuple[int, int, int]
+"""A version with a second parent: the row of its last event, how many it has, and the row of the
+second parent's last."""
+
+
+def lane_of(row: int) -> int:
+    """The lane that a row or position belongs to."""
+    return row >> LANE_BITS
+
+
+def lane_start(lane: int) -> int:
+    """The position before the first row of a lane."""
+    return lane << LANE_BITS
+
+
+class EventRow(NamedTuple):
+    """An event as it lies in the store."""
+
+    row: int
+    op: Op
+    experience: str
+    text: str | None
+    reason: str | None
+    evidence: str | None
+    replaces: int | None
+    birth: int | None
+    seal: bytes | None
+    salt: bytes | None
+    schema: int
+
+
+class Deletion(NamedTuple):
+    """A DELETE: of which experience, at which row, and the experience's birth."""
+
+    experience: str
+    row: int
+    birth: int | None
+
+
+class Redaction(NamedTuple):
+    """That an event's text was blanked: by whom, when (microseconds, UTC) and why."""
+
+    author: str
+    time: int
+    reason: str
+
+
+class ChainLink(NamedTuple):
+    """A version with what only its digest asks for: its schema, and its meta as stored."""
+
+    version: Version
+    schema: int
+    meta: str | None
+
+
+class BranchTip(NamedTuple):
+    """Where a name stands, with what an append has to know: the highest version number and move
+    that there are, and whether nothing follows the tip in its lane."""
+
+    name: str
+    tip: Version
+    version: int
+    symbol: str | None
+    last_version: int
+    last_move: int
+    ends_lane: bool
+    is_protected: bool
 
 
 ROOT = Version(

@@ -37,8 +37,7 @@ from tfgrpo.store.errors import (
 )
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.signed_outside import recordings
-from tfgrpo.store.port import EventRow, Redaction
-from tfgrpo.store.records import Event, Operation, Version
+from tfgrpo.store.records import Event, EventRow, Operation, Redaction, Version
 from tfgrpo.store.store import Store, event_of
 from tfgrpo.store.text_occurrences import Occurrence, forms, matcher, matches_bytes
 

@@ -21,8 +21,7 @@ from tfgrpo.store.history.append import event_contents, new_version
 from tfgrpo.store.history.revisions import TAG
 from tfgrpo.store.history.signed_outside import Pending, Signer, drawn, recordings, signature
 from tfgrpo.store.history.walks import ancestors
-from tfgrpo.store.port import BranchTip
-from tfgrpo.store.records import SIGNATURE, TAGGED, Version
+from tfgrpo.store.records import SIGNATURE, TAGGED, BranchTip, Version
 from tfgrpo.store.store import Store
 
 NAMESPACE = "tfgrpo"

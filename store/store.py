@@ -35,11 +35,12 @@ from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.replay import LibraryMemory
 from tfgrpo.store.history.revisions import BRANCH, HEAD, REMOTE, TAG
 from tfgrpo.store.opening import open_port
-from tfgrpo.store.port import BranchTip, EventRow, Port
 from tfgrpo.store.records import (
     REDACTED,
+    BranchTip,
     Change,
     Event,
+    EventRow,
     Head,
     Library,
     Op,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from tfgrpo.store.activity.runs import Rollouts, Runs
     from tfgrpo.store.history.append import CommitDetails, TipState
     from tfgrpo.store.history.signed_outside import Signer, SigningTurns
+    from tfgrpo.store.port import Port
 
 Author: TypeAlias = str | Callable[[], str]
 

@@ -18,14 +18,13 @@ from memory_records import Kept, MemoryRecords, occurrences, replace
 
 from tfgrpo.store import Op, RefMove, StoreError, Version
 from tfgrpo.store.canonical import canonical
-from tfgrpo.store.damaged_values import Defect
-from tfgrpo.store.port import (
+from tfgrpo.store.defects import Defect
+from tfgrpo.store.records import (
     VERSION_SCHEMA,
     BranchTip,
     ChainLink,
     Deletion,
     EventRow,
-    Merge,
     Redaction,
     Shape,
     Step,
@@ -143,10 +142,10 @@ class MemoryPort:
     def numbers_of_rows(self, rows: Iterable[int]) -> dict[int, int]:
         return {row: self.version_of_row(row).number for row in rows}
 
-    def merges(self, after: int, upto: int) -> list[Merge]:
+    def merges(self, after: int, upto: int) -> list[tuple[int, int, int]]:
         versions = self._state.versions
         merges = [
-            Merge(v.position, v.events, versions[v.merged].position)
+            (v.position, v.events, versions[v.merged].position)
             for v in versions.values()
             if v.merged is not None and after < v.position <= upto
         ]

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from port_rows import event, move, record, version
 
-from tfgrpo.store.port import BranchTip, Port
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import BranchTip
 
 
 class NamesContract:

@@ -23,15 +23,8 @@ from records_contract import RecordsContract
 from tfgrpo.store import Op, StoreError, Version
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.walks import version_of_row
-from tfgrpo.store.port import (
-    VERSION_SCHEMA,
-    Deletion,
-    EventRow,
-    Port,
-    Redaction,
-    lane_of,
-    lane_start,
-)
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import VERSION_SCHEMA, Deletion, EventRow, Redaction, lane_of, lane_start
 
 
 class PortContract(NamesContract, RecordsContract):

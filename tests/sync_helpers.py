@@ -12,7 +12,7 @@ from store_helpers import add, broken, clock
 from tfgrpo.store import Operation, Store
 from tfgrpo.store.fsck import fsck
 from tfgrpo.store.history.merge import MergeConflict, merge, side
-from tfgrpo.store.port import Redaction
+from tfgrpo.store.records import Redaction
 
 
 def far_ssh(folder: Path) -> list[str]:

@@ -49,6 +49,11 @@ SLOW = (
     "importlib.metadata",
 )
 """Of the standard library: each takes from one to eight per cent of a bare start with click."""
+NOT_SHOWN = (
+    *("tfgrpo.store.port", "tfgrpo.store.defects", "tfgrpo.store.signing"),
+    "tfgrpo.store.activity.runs",
+)
+"""Of ours: what a log loads for its options alone, or nothing of it."""
 LIGHT = (
     ["--help"],
     ["log"],
@@ -369,6 +374,36 @@ def test_a_log_or_diff_loads_no_slow_module_of_the_standard_library(
         text=True,
     )
     assert done.stderr.strip() == "[]", done.stderr
+
+
+def test_a_log_loads_no_module_of_ours_that_it_does_not_show_anything_with(tmp_path: Path) -> None:
+    """Signatures and runs are loaded where there are any; a port's signatures are for who writes
+    one. What is loaded is not searched for garbage either."""
+    subprocess.run(
+        [Path(sys.executable).with_name("tfgrpo"), "init"],
+        cwd=tmp_path,
+        env=environment(),
+        check=True,
+        capture_output=True,
+    )
+    script = (
+        "import gc, sys; sys.argv = ['tfgrpo', 'log']\n"
+        "runs = lambda: sum(one['collections'] for one in gc.get_stats())\n"
+        "import click, sqlite3, tfgrpo.cli; gc.collect(); before = runs()\n"
+        "from tfgrpo.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert not stop.code, stop.code\n"
+        f"needless = [m for m in {NOT_SHOWN!r} if m in sys.modules]\n"
+        "print(needless, runs() - before, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.strip() == "[] 0", done.stderr
 
 
 def test_importing_the_package_imports_nothing() -> None:

@@ -20,7 +20,7 @@ from tfgrpo.store.canonical import VersionContent, canonical, seal, version_dige
 from tfgrpo.store.damaged_values import LATEST
 from tfgrpo.store.errors import InvalidName, TransferError
 from tfgrpo.store.fsck import fsck
-from tfgrpo.store.port import Redaction
+from tfgrpo.store.records import Redaction
 from tfgrpo.store.transfer import locations, sync
 from tfgrpo.store.transfer.bundle import Bundle, create
 from tfgrpo.store.transfer.other_store import NameMove, StorePeer

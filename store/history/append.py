@@ -22,18 +22,22 @@ from tfgrpo.store.canonical import (
 from tfgrpo.store.errors import InvalidOperation
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.walks import contains_row
-from tfgrpo.store.port import (
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import (
     EVENT_SCHEMA,
+    SIGNATURE,
     VERSION_SCHEMA,
     BranchTip,
     Deletion,
     EventRow,
-    Port,
+    Json,
+    Op,
+    Operation,
     Shape,
+    Version,
     lane_of,
     lane_start,
 )
-from tfgrpo.store.records import SIGNATURE, Json, Op, Operation, Version
 
 SAYING = ("ADD", "MODIFY")
 """Operations with a text."""

@@ -14,8 +14,7 @@ from tfgrpo.store.activity.runs import Run
 from tfgrpo.store.history import replay
 from tfgrpo.store.history.library_order import arranged, listed
 from tfgrpo.store.history.walks import row_ranges, row_within, version_of_row, whole_history
-from tfgrpo.store.port import EventRow
-from tfgrpo.store.records import OPS, Event, Experience, Op, Version
+from tfgrpo.store.records import OPS, Event, EventRow, Experience, Op, Version
 from tfgrpo.store.store import Store, event_of
 from tfgrpo.store.strange_values import whole
 

@@ -10,20 +10,15 @@ A message is in the digest for good, and a text can be redacted: work by hand wi
 records its kind alone, and its first words are read from its events whenever it is shown.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tfgrpo.store.errors import TfgrpoError
 from tfgrpo.store.history.name_moves import PREFIX, NameKind
 from tfgrpo.store.records import Event, Op, Operation, Version
 from tfgrpo.store.store import Store
-
-if TYPE_CHECKING:
-    from tfgrpo.store.store import Store
 
 VERBS: dict[Op, str] = {"ADD": "add", "MODIFY": "modify", "DELETE": "delete", "KEEP": "keep"}
 NAMED = 3

@@ -22,10 +22,10 @@ from tfgrpo.store.errors import (
 )
 from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.revisions import BRANCH, HEAD, TAG
-from tfgrpo.store.port import Port
 from tfgrpo.store.records import RefMove
 
 if TYPE_CHECKING:
+    from tfgrpo.store.port import Port
     from tfgrpo.store.store import Store
 
 

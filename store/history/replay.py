@@ -12,13 +12,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from itertools import repeat
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tfgrpo.store.damaged_values import damage_error
 from tfgrpo.store.history.library_order import arranged, listed
 from tfgrpo.store.history.walks import lanes
-from tfgrpo.store.port import Port, Shape, Step, lane_of
-from tfgrpo.store.records import REDACTED, Change, Experience, Library, Version
+from tfgrpo.store.records import (
+    REDACTED,
+    Change,
+    Experience,
+    Library,
+    Shape,
+    Step,
+    Version,
+    lane_of,
+)
+
+if TYPE_CHECKING:
+    from tfgrpo.store.port import Port
 
 T = TypeVar("T")
 

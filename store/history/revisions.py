@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tfgrpo.store.errors import AmbiguousRevision, UnknownRevision
 from tfgrpo.store.history.allowed_names import NUMBER, STEP
@@ -39,21 +39,15 @@ HEX = r"[0-9a-f]{4,64}\Z"
 HEAD, BRANCH, TAG, REMOTE = "HEAD", "heads/", "tags/", "remotes/"
 
 
-class Parsed(NamedTuple):
-    """A revision taken apart: its base and its suffixes as (sign, number)."""
-
-    base: str
-    suffixes: tuple[tuple[str, int], ...]
-
-
-def parse(revision: str) -> Parsed:
-    """Takes a revision apart. Raises UnknownRevision when it is not of the grammar: an empty one is
-    no name for HEAD, lest a variable that is not set moves something."""
+def parse(revision: str) -> tuple[str, list[tuple[str, int]]]:
+    """Takes a revision apart: its base, and its suffixes as (sign, number). Raises UnknownRevision
+    when it is not of the grammar: an empty one is no name for HEAD, lest a variable that is not set
+    moves something."""
     signs = "~" in revision or "^" in revision or "@{" in revision
     suffix = re.search(r"[~^]|@\{", revision) if signs else None
     base = revision[: suffix.start()] if suffix else revision
     rest = revision[suffix.start() :] if suffix else ""
-    suffixes = []
+    suffixes: list[tuple[str, int]] = []
     while rest:
         match = re.match(SUFFIX, rest)
         if match is None:
@@ -77,7 +71,7 @@ def parse(revision: str) -> Parsed:
             hint="write HEAD for the newest one here, or v12, a branch, a tag; "
             "is a variable of the shell not set?",
         )
-    return Parsed(base or "HEAD", tuple(suffixes))
+    return base or "HEAD", suffixes
 
 
 def resolve(store: Store, revision: str) -> Version:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import lane_of, lane_start
+from tfgrpo.store.records import lane_of, lane_start
 
 if TYPE_CHECKING:
     from tfgrpo.store.port import Port
@@ -229,11 +229,11 @@ def whole_history(port: Port, version: Version) -> WholeHistory:
             if upto <= before:
                 break
             ends[lane] = upto
-            for merge in port.merges(before, upto):
-                if not merge.events:  # a place that other versions have too: whose is it?
+            for position, events, merged in port.merges(before, upto):
+                if not events:  # a place that other versions have too: whose is it?
                     return _by_version(port, version)
-                copied.append((merge.position - merge.events, merge.position))
-                left.append(merge.merged)
+                copied.append((position - events, position))
+                left.append(merged)
     return WholeHistory(_ranges(ends), sorted(copied))
 
 

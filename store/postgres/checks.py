@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tfgrpo.migrations.postgres import MIGRATIONS
-from tfgrpo.store.damaged_values import Defect
+from tfgrpo.store.defects import Defect
 from tfgrpo.store.sql.checks import check_storage as sql_checks
 from tfgrpo.store.sql.checks import is_json, text_name
 

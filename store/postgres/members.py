@@ -3,10 +3,10 @@ records; a redaction calls functions of the schema's own role (`SECURITY DEFINER
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tfgrpo.store.errors import StoreError
-from tfgrpo.store.port import Level, Member
+from tfgrpo.store.port import Level
 
 if TYPE_CHECKING:
     from tfgrpo.store.postgres.port import PostgresPort
@@ -38,6 +38,13 @@ FUNCTIONS = (
 )
 
 
+class Member(NamedTuple):
+    """A user of the database, and what they may do in a library."""
+
+    name: str
+    level: Level
+
+
 class PostgresMembers:
     """The members of one library of a database."""
 
@@ -46,16 +53,19 @@ class PostgresMembers:
         self._session = port.session
 
     def all(self) -> list[Member]:
+        """The members, names ascending."""
         rows = self._session.rows("select name, level from @.members order by name")
         return [Member._make(row) for row in rows]
 
     def grant(self, name: str, level: Level) -> None:
+        """Lets a user of the database do what `level` may, and nothing more. Raises StoreError."""
         user = self._user(name)
         with self._port.transaction():
             self._set(name, level)
             self._grant_queue(user, level)
 
     def revoke(self, name: str) -> None:
+        """Takes away whatever a user may do. Raises StoreError for somebody who is no member."""
         if name not in {member.name for member in self.all()}:
             raise StoreError(f"{name} is no member", hint="`tfgrpo store members` lists them")
         user = self._user(name)

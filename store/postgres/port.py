@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import re
 
     from tfgrpo.store.address import Address
-    from tfgrpo.store.damaged_values import Defect
+    from tfgrpo.store.defects import Defect
     from tfgrpo.store.text_occurrences import Occurrence
 
 

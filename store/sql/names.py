@@ -7,8 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from tfgrpo.store.damaged_values import check_row, check_rows, damage_error, parse_json
-from tfgrpo.store.port import BranchTip, Redaction
-from tfgrpo.store.records import TAGGED, RefMove, Version
+from tfgrpo.store.records import TAGGED, BranchTip, Redaction, RefMove, Version
 from tfgrpo.store.sql.rows import OF_VERSION, REF_COLUMNS, moves_of, version_of
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Versions, events, snapshots and counts in SQL, and what a dialect writes differently."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
@@ -12,17 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 from tfgrpo.store.damaged_values import check_row, check_rows, damage_error
 from tfgrpo.store.errors import StoreError
 from tfgrpo.store.history.walks import row_within
-from tfgrpo.store.port import (
+from tfgrpo.store.records import (
     ChainLink,
     Deletion,
     EventRow,
     Merge,
+    Op,
     Shape,
     Step,
+    Version,
     lane_of,
     lane_start,
 )
-from tfgrpo.store.records import Version
 from tfgrpo.store.sql.names import SqlNames
 from tfgrpo.store.sql.rows import (
     EVENT_COLUMNS,
@@ -35,13 +34,35 @@ from tfgrpo.store.sql.rows import (
 )
 
 if TYPE_CHECKING:
-    from tfgrpo.store.records import Op
     from tfgrpo.store.sql.runs import SqlRecords
 
 
 Values: TypeAlias = Sequence[object] | Mapping[str, object]
 PAGE = 1000
 """Events that are read at a time."""
+
+
+class Dialect(NamedTuple):
+    """The words of a database. `integers`, `texts`, `pairs` (`after`, `upto`) and `numbers` (`key`,
+    `value`) are tables made of a parameter.
+
+    `among` gives the rows of a table whose column has one of a parameter's values, in order. `find`
+    gives the place of a text in another. `member` is what JSON has under a name, `kind` whether it
+    is a string or object. `text_key` names a call's request; `differs` compares null as a value
+    too.
+    """
+
+    integers: str
+    texts: str
+    pairs: str
+    numbers: str
+    among: Callable[[str, str, str], str]
+    find: str
+    member: Callable[[str, str], str]
+    kind: Callable[[str, str, str], str]
+    text_key: str
+    bytes_of_snapshot: str
+    differs: str
 
 
 class SqlPort(ABC):
@@ -95,7 +116,7 @@ class SqlPort(ABC):
 
     @property
     @abstractmethod
-    def records(self) -> SqlRecords:
+    def records(self) -> "SqlRecords":
         """What training and evaluation leave behind."""
 
     def number(self, query: str, values: Values = ()) -> int:
@@ -175,7 +196,7 @@ class SqlPort(ABC):
             " join @.versions m on m.number = v.merged"
             " where v.merged is not null and v.position > ? and v.position <= ? order by 1"
         )
-        return [Merge._make(row) for row in self.rows(query, (after, upto))]
+        return self.rows(query, (after, upto))
 
     def append_version(self, version: Version, events: Sequence[EventRow]) -> None:
         self.moved()
@@ -285,29 +306,6 @@ def _dumps(meta: object) -> str | None:
     from tfgrpo.store.canonical import canonical
 
     return canonical(meta).decode()
-
-
-class Dialect(NamedTuple):
-    """The words of a database. `integers`, `texts`, `pairs` (`after`, `upto`) and `numbers` (`key`,
-    `value`) are tables made of a parameter.
-
-    `among` gives the rows of a table whose column has one of a parameter's values, in order. `find`
-    gives the place of a text in another. `member` is what JSON has under a name, `kind` whether it
-    is a string or object. `text_key` names a call's request; `differs` compares null as a value
-    too.
-    """
-
-    integers: str
-    texts: str
-    pairs: str
-    numbers: str
-    among: Callable[[str, str, str], str]
-    find: str
-    member: Callable[[str, str], str]
-    kind: Callable[[str, str, str], str]
-    text_key: str
-    bytes_of_snapshot: str
-    differs: str
 
 
 class SqlCounts(ABC):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tfgrpo.store.damaged_values import Defect, attempt
+from tfgrpo.store.defects import Defect, attempt
 from tfgrpo.store.sql.checks import check_storage as sql_checks
 from tfgrpo.store.sqlite.foreign_schema import foreign, schema
 from tfgrpo.store.sqlite.packed_texts import define_plain

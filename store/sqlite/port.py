@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import sqlite3
     from pathlib import Path
 
-    from tfgrpo.store.damaged_values import Defect
+    from tfgrpo.store.defects import Defect
     from tfgrpo.store.sqlite.journal import SqliteRecords
     from tfgrpo.store.text_occurrences import Occurrence
 

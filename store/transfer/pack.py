@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 from tfgrpo.store.errors import TransferError
 from tfgrpo.store.history.walks import ancestors
-from tfgrpo.store.port import EventRow, Port, Redaction
-from tfgrpo.store.records import Op, Version
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import EventRow, Op, Redaction, Version
 
 FIRST_CHUNK, LAST_CHUNK = 64, 8192
 FSCK_THERE = "that store is damaged or cannot be trusted: run `tfgrpo fsck` there"

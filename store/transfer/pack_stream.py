@@ -14,7 +14,7 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.errors import PushRefused, TfgrpoError, TransferError, upgrade_hint
-from tfgrpo.store.port import Redaction
+from tfgrpo.store.records import Redaction
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 
 FORMAT = 1

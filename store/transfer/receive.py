@@ -20,8 +20,8 @@ from tfgrpo.store.damaged_values import LATEST
 from tfgrpo.store.errors import InvalidOperation, TransferError, upgrade_hint
 from tfgrpo.store.history import library_order
 from tfgrpo.store.history.append import Changes, TipState, grown, place, tip_state_at, with_lane
-from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Port
-from tfgrpo.store.records import OPS, Json, Version
+from tfgrpo.store.port import Port
+from tfgrpo.store.records import EVENT_SCHEMA, OPS, VERSION_SCHEMA, EventRow, Json, Version
 from tfgrpo.store.transfer.pack import FSCK_THERE, PackedEvent, PackedVersion, find
 
 LANES_HELD = 32

@@ -14,8 +14,7 @@ from tfgrpo.store.activity.traffic import experience_uses, traffic_path
 from tfgrpo.store.history.blame import Blame, blame
 from tfgrpo.store.history.walks import first_parents, whole_history
 from tfgrpo.store.opening import open_traffic
-from tfgrpo.store.port import lane_of, lane_start
-from tfgrpo.store.records import Version
+from tfgrpo.store.records import Version, lane_of, lane_start
 from tfgrpo.store.store import Store
 
 if TYPE_CHECKING:

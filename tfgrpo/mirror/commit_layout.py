@@ -11,8 +11,16 @@ from tfgrpo.interchange.formats.markdown import written
 from tfgrpo.store.canonical import canonical
 from tfgrpo.store.history.library_order import source
 from tfgrpo.store.history.walks import version_of_row
-from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA, EventRow, Redaction
-from tfgrpo.store.records import OPS, REDACTED, Experience, Version
+from tfgrpo.store.records import (
+    EVENT_SCHEMA,
+    OPS,
+    REDACTED,
+    VERSION_SCHEMA,
+    EventRow,
+    Experience,
+    Redaction,
+    Version,
+)
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 

@@ -19,8 +19,7 @@ from tfgrpo.store.history.allowed_names import check_name
 from tfgrpo.store.history.library_order import inherited
 from tfgrpo.store.history.revisions import BRANCH, TAG
 from tfgrpo.store.history.walks import common_ancestor
-from tfgrpo.store.port import EVENT_SCHEMA, VERSION_SCHEMA
-from tfgrpo.store.records import REDACTED, Library, Op, Version
+from tfgrpo.store.records import EVENT_SCHEMA, REDACTED, VERSION_SCHEMA, Library, Op, Version
 from tfgrpo.store.store import Store
 from tfgrpo.store.transfer.pack import PackedEvent, PackedVersion
 from tfgrpo.store.transfer.receive import Receiver, digest_of
