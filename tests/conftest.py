@@ -139,6 +139,12 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TFGRPO_TRAIN_POLICY", "probation")
 
 
+@pytest.fixture
+def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has live libraries look at their store's file whenever they are asked for anything."""
+    monkeypatch.setattr("tfgrpo.domains.live_library.LOOK", 0.0)
+
+
 @pytest.fixture(params=["bubblewrap", "confined"])
 def wall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Has the sandbox run code in each of its walls; bubblewrap's where `bwrap` starts anything."""

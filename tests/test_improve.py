@@ -280,7 +280,7 @@ def test_one_that_is_killed_goes_on_and_pays_for_nothing_twice(
         wait(lambda most=answers, p=process: len(model.requests) >= most or p.poll() is not None)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        time.sleep(0.05)  # requests that are still on their way
+        model.settle()
         assert not paid & {identity(request) for request in numbered.requests[before:]}
         before = len(numbered.requests)
         paid |= {identity(numbered.requests[n - 1]) for n in journalled(store.path)}

@@ -72,12 +72,12 @@ def timed(live: tfgrpo.domains.prompt_library.LiveLibrary, looks: int) -> float:
     return (time.perf_counter() - began) / looks
 
 
+@pytest.mark.usefixtures("always_looking")
 def test_a_store_that_is_gone_and_comes_back(store: Store, tmp_path: Path) -> None:
     live = tfgrpo.live("prod", store=tmp_path)
     store.close()
     away = tmp_path / "away"
     (tmp_path / ".tfgrpo").rename(away)
-    time.sleep(0.03)
     assert live.prompt() == "[G0] Count both days."
     assert "No such file" in str(live.trouble)
     with Store.open(away / "store.db") as other:
@@ -87,6 +87,7 @@ def test_a_store_that_is_gone_and_comes_back(store: Store, tmp_path: Path) -> No
     assert live.trouble is None
 
 
+@pytest.mark.usefixtures("always_looking")
 def test_another_store_in_its_place_is_read(store: Store, tmp_path: Path) -> None:
     live = tfgrpo.live(store=tmp_path)
     with Store.init(tmp_path / "other.db", author="tester") as other:
@@ -94,10 +95,10 @@ def test_another_store_in_its_place_is_read(store: Store, tmp_path: Path) -> Non
     (tmp_path / "other.db").rename(tmp_path / ".tfgrpo/store.db")
     for path in (tmp_path / ".tfgrpo").glob("store.db-*"):
         path.unlink()
-    time.sleep(0.03)
     assert live.prompt() == "[G0] Something else."
 
 
+@pytest.mark.usefixtures("always_looking")
 def test_a_damaged_store_leaves_the_last_library_and_says_so(store: Store, tmp_path: Path) -> None:
     live = tfgrpo.live("prod", store=tmp_path)
     whole = tmp_path / "whole.db"
@@ -113,7 +114,6 @@ def test_a_damaged_store_leaves_the_last_library_and_says_so(store: Store, tmp_p
     for path in (tmp_path / ".tfgrpo").glob("store.db*"):
         path.unlink()
     whole.rename(tmp_path / ".tfgrpo/store.db")
-    time.sleep(0.03)
     assert live.check() is None
     assert live.prompt() == "[G0] Count both days."
 

@@ -231,6 +231,7 @@ def test_feedback_over_http_is_on_calls_made_with_the_same_token(store: Store) -
     assert Lookups(store.path).add_feedback({"call": call, "score": 0}) == call, "its owner may"
 
 
+@pytest.mark.usefixtures("always_looking")
 def test_a_store_that_is_gone_and_a_record_that_cannot_be_written_stop_no_look_up(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -241,7 +242,6 @@ def test_a_store_that_is_gone_and_a_record_that_cannot_be_written_stop_no_look_u
         async with Client(server.server) as client:
             folder = store.path.parent
             folder.rename(folder.with_name("away"))
-            time.sleep(0.03)
             text, found = await text_of(client, "experiences", problem="days")
             assert "Count both days." in text
             assert found is not None

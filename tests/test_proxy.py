@@ -67,6 +67,7 @@ def test_the_next_request_has_the_library_after_a_commit_and_after_a_rollback(
         assert provider.received[-1].body == ASK
 
 
+@pytest.mark.usefixtures("always_looking")
 def test_a_store_that_is_gone_leaves_the_last_library_and_that_is_said(
     settings: ProxySettings, provider: Provider, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -77,7 +78,6 @@ def test_a_store_that_is_gone_leaves_the_last_library_and_that_is_said(
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["status"] == "ok"
         folder = store.path.parent
         folder.rename(folder.with_name("away"))
-        time.sleep(0.03)
         answer = proxy.ask(post(CHAT, ASK))
         assert answer.startswith(b"HTTP/1.1 200 ")
         assert b"\r\nX-Tfgrpo-Stale: " in answer
@@ -455,6 +455,7 @@ def test_a_client_that_does_not_read_holds_the_provider_and_not_memory(
     settings: ProxySettings, provider: Provider
 ) -> None:
     sent = []
+    stalled = threading.Event()
 
     def flood(connection: socket.socket, request: Received) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (200 << 20))
@@ -464,12 +465,12 @@ def test_a_client_that_does_not_read_holds_the_provider_and_not_memory(
                 connection.sendall(b"x" * (1 << 20))
                 sent.append(1)
         except TimeoutError:
-            pass
+            stalled.set()
 
     provider.answer = flood
     with ProxyThread(settings) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as c:
         c.sendall(post(CHAT, ASK))
-        time.sleep(1.0)
+        assert stalled.wait(60)
         assert len(sent) < 60, "megabytes that nobody read"
 
 

@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -283,10 +282,12 @@ LIVE_AS_NOBODY = """
 import asyncio, os, sys
 from pathlib import Path
 import tfgrpo
+from tfgrpo.domains import live_library
 from tfgrpo.store import sqlite
 from tfgrpo.ui.store_per_thread import Stores
 if os.getuid() == 0:
     os.setgid(65534); os.setuid(65534)
+live_library.LOOK = 0.0
 live, stores = tfgrpo.live(store=sys.argv[1]), Stores(Path(sys.argv[1]))
 for _ in range(3):
     shown = asyncio.run(stores.run("ann", lambda store: len(store.library())))
@@ -310,7 +311,6 @@ def test_what_serves_a_read_only_folder_sees_a_change(shared: Path) -> None:
         with Store.open(path) as store:
             store.commit("main", [add(f"{count}")], message="m")
         shared.chmod(0o555)
-        time.sleep(0.03)  # until a live library looks at the file again
         process.stdin.write("go on\n")
         process.stdin.flush()
     process.communicate(timeout=60)

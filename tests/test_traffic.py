@@ -39,6 +39,7 @@ from tfgrpo.store.activity.traffic import (
     traffic_path,
 )
 from tfgrpo.store.opening import open_traffic
+from tfgrpo.store.sqlite.traffic import SqliteTraffic
 
 __all__ = ["provider"]  # fixtures
 
@@ -207,8 +208,18 @@ def test_a_call_of_this_moment_is_waited_for(
     with closing(open_traffic(path)) as traffic:
         traffic.delete_before(call.time + 1)
 
+    asked, ask_again = threading.Event(), SqliteTraffic.call
+
+    def looked_up(self: SqliteTraffic, id: str) -> CallRecord:
+        try:
+            return ask_again(self, id)
+        finally:
+            asked.set()
+
+    monkeypatch.setattr(SqliteTraffic, "call", looked_up)
+
     def write() -> None:
-        time.sleep(0.2)
+        assert asked.wait(60)
         with closing(open_traffic(path)) as traffic:
             traffic.add([call], [])
 
