@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         RolloutRow,
         Run,
         RunState,
-        SaidRow,
+        AnswerRow,
         Score,
         Spent,
         SpentTail,
@@ -57,7 +57,7 @@ class Records(Protocol):
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
         """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
 
-    def said(self, before: int) -> Iterator[SaidRow]:
+    def answers_before(self, before: int) -> Iterator[AnswerRow]:
         """The attempts recorded before a place, newest first."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:

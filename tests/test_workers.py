@@ -144,7 +144,7 @@ def test_what_a_dead_worker_had_in_flight_counts_as_spent_in_every_later_session
     shared: str,
 ) -> None:
     Store.init(shared, author="tests").close()
-    silent = "update leases set beat = now() - interval '1 hour' where holder like 'worker%'"
+    silent = "update leases set beat = now() - interval '1 hour' where holder like 'worker%%'"
 
     async def rests() -> list[int]:
         async with opened(queue_address(shared)) as queue:

@@ -19,7 +19,7 @@ from tfgrpo.store.activity.runs import (
     RolloutRow,
     Run,
     RunState,
-    SaidRow,
+    AnswerRow,
     Score,
     Spent,
     SpentTail,
@@ -137,7 +137,7 @@ class SqlRecords(ABC):
         rows = self._port.rows(query, values)
         return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
 
-    def said(self, before: int) -> Iterator[SaidRow]:
+    def answers_before(self, before: int) -> Iterator[AnswerRow]:
         answer = self.plain("coalesce(j.answer, '')")
         rows = self._port.stream(
             "select r.id, r.run, r.step, r.problem, r.sample,"
@@ -147,7 +147,7 @@ class SqlRecords(ABC):
             (before,),
         )
         for row in rows:
-            yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
+            yield AnswerRow._make(check_row(row, "iiisiss", "rollouts"))
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         since = self.since("rollouts", run, after)

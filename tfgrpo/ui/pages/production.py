@@ -230,7 +230,7 @@ def day_charts(days: Sequence[DayFigures], moves: Sequence[Rollout], limits: Bou
     oldest_first = list(reversed(days))[-DRAWN:]
     dates = [one.day for one in oldest_first]
     at = [
-        (bisect_left(dates, move.day), _said(move))
+        (bisect_left(dates, move.day), _label(move))
         for move in moves
         if dates and dates[0] <= move.day <= dates[-1]
     ]  # a day without calls is not drawn: what was rolled out on it is seen on the next
@@ -244,7 +244,7 @@ def version_charts(
     when branches were put there; none where there is nothing to compare."""
     by_number = sorted(versions, key=lambda one: _library_and_number(one.name))[-DRAWN:]
     at = [
-        (place, _said(move))
+        (place, _label(move))
         for place, one in enumerate(by_number)
         for move in moves
         if one.name.split(" ")[-1] == move.version
@@ -253,7 +253,7 @@ def version_charts(
     return _charts(BY_VERSION, points, at, limits) if len(points) > 1 else []
 
 
-def _said(move: Rollout) -> str:
+def _label(move: Rollout) -> str:
     return f"{move.day}: {move.branch} → {move.version}"
 
 
@@ -356,10 +356,11 @@ def go_back(visit: Visit) -> Response:
         words += f"; experiment {done.experiment} was stopped, and goes on if this is undone"
     if resumed:
         words += f"; experiment {resumed} goes on"
-    fields = (("branch", branch), ("onto", done.after.name), ("to", done.before.name))
-    fields += (("why", f"the rollback to {done.after.name} is taken back"),)
-    fields += (("resumed", done.experiment),) if done.experiment else ()
-    return visit.done("/production", words, Act("/rollback", fields))
+    fields = [("branch", branch), ("onto", done.after.name), ("to", done.before.name)]
+    fields.append(("why", f"the rollback to {done.after.name} is taken back"))
+    if done.experiment:
+        fields.append(("resumed", done.experiment))
+    return visit.done("/production", words, Act("/rollback", tuple(fields)))
 
 
 def collect(visit: Visit) -> Response:

@@ -109,9 +109,9 @@ def _problems(visit: Visit, run: Run, wanted: str) -> list[Passage]:
     ][:MOST]
 
 
-def _attempts(said: FoundAttempts, names: Mapping[int, str], wanted: str) -> list[Passage]:
+def _attempts(matching: FoundAttempts, names: Mapping[int, str], wanted: str) -> list[Passage]:
     fitting = []
-    for row, text in said.attempts:
+    for row, text in matching.attempts:
         if row.run in names:
             run, at = names[row.run], max(0, text.casefold().find(wanted) - BEFORE)
             address = _group(run, row.problem, step=row.step + 1, sample=row.sample)
