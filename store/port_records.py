@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from tfgrpo.store.activity.decisions import Decision, DecisionFilter
     from tfgrpo.store.activity.runs import (
+        AnswerRow,
         AttemptTail,
         Call,
         DaySpent,
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
         RolloutRow,
         Run,
         RunState,
-        AnswerRow,
         Score,
         Spent,
         SpentTail,

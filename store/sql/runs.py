@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.store.activity.decisions import Decision, DecisionFilter
 from tfgrpo.store.activity.runs import (
+    AnswerRow,
     AttemptMark,
     AttemptTail,
     Call,
@@ -19,7 +20,6 @@ from tfgrpo.store.activity.runs import (
     RolloutRow,
     Run,
     RunState,
-    AnswerRow,
     Score,
     Spent,
     SpentTail,
