@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from tfgrpo.store.activity.decisions import Decision, DecisionFilter
     from tfgrpo.store.activity.runs import (
-        AnswerRow,
         AttemptTail,
         Call,
         DaySpent,
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
         RolloutRow,
         Run,
         RunState,
+        SaidRow,
         Score,
         Spent,
         SpentTail,
@@ -57,7 +57,7 @@ class Records(Protocol):
     def rollouts(self, run: int, step: int | None, problem: str | None = None) -> list[RolloutRow]:
         """The rollouts of a run (of one step, at one problem), by step, problem and sample."""
 
-    def answers_before(self, before: int) -> Iterator[AnswerRow]:
+    def said(self, before: int) -> Iterator[SaidRow]:
         """The attempts recorded before a place, newest first."""
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:

@@ -116,7 +116,7 @@ class RolloutRow(NamedTuple):
     time: int
 
 
-class AnswerRow(NamedTuple):
+class SaidRow(NamedTuple):
     """An attempt with its place in the record and, as JSON, its verdict and what its last call
     answered; that is empty where there is none."""
 
@@ -142,7 +142,7 @@ class FoundAttempts(NamedTuple):
     """The attempts found, newest first, each with the text that has the words; how many were looked
     at, and the place that the search came to, if more may be found before it."""
 
-    attempts: list[tuple[AnswerRow, str]]
+    attempts: list[tuple[SaidRow, str]]
     looked_at: int
     reached: int | None
 
@@ -480,8 +480,8 @@ class Runs:
         """The attempts, of those recorded before a place, in whose answer some words stand, in
         capitals or not. It looks at a limited number of attempts, and says how far it came."""
         wanted, escaped = words.casefold(), canonical(words).decode()[1:-1].casefold()
-        fitting, number, place = list[tuple[AnswerRow, str]](), 0, None
-        for row in self._records.answers_before(LAST if before is None else before):
+        fitting, number, place = list[tuple[SaidRow, str]](), 0, None
+        for row in self._records.said(LAST if before is None else before):
             if number == LOOKED_AT or len(fitting) == most:
                 return FoundAttempts(fitting, number, place)
             number, place = number + 1, row.place

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tfgrpo.store.activity.decisions import Decision, DecisionFilter
 from tfgrpo.store.activity.runs import (
-    AnswerRow,
     AttemptMark,
     AttemptTail,
     Call,
@@ -20,6 +19,7 @@ from tfgrpo.store.activity.runs import (
     RolloutRow,
     Run,
     RunState,
+    SaidRow,
     Score,
     Spent,
     SpentTail,
@@ -137,7 +137,7 @@ class SqlRecords(ABC):
         rows = self._port.rows(query, values)
         return [_rollout(row) for row in check_rows(rows, "iisiissRst", "rollouts")]
 
-    def answers_before(self, before: int) -> Iterator[AnswerRow]:
+    def said(self, before: int) -> Iterator[SaidRow]:
         answer = self.plain("coalesce(j.answer, '')")
         rows = self._port.stream(
             "select r.id, r.run, r.step, r.problem, r.sample,"
@@ -147,7 +147,7 @@ class SqlRecords(ABC):
             (before,),
         )
         for row in rows:
-            yield AnswerRow._make(check_row(row, "iiisiss", "rollouts"))
+            yield SaidRow._make(check_row(row, "iiisiss", "rollouts"))
 
     def attempts_since(self, run: int, after: int) -> AttemptTail:
         since = self.since("rollouts", run, after)
